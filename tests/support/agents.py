@@ -61,12 +61,12 @@ class AgentProcess:
         return self.process.wait(timeout_s)
 
     def has_noted_output_of(self, spec: Mapping[str, Any], stream: str) -> bool:
-        """Whether a line is on record as read. A line that is not when the agent dies is read once more."""
+        """Return whether a line is on record as read. A line that is not when the agent dies is read once more."""
         place = f"{spec['container_id']}.{spec['epoch']}"
         return (self.state_dir / "cursors" / f"{place}.{stream}").exists()
 
     def close(self) -> None:
-        """Nothing of a test stays behind: neither the agent nor its processes."""
+        """Leave nothing of a test behind: neither the agent nor its processes."""
         if self.process.poll() is None:
             self.kill()
         for pids in self.state_dir.glob("containers/*/pids.json"):
@@ -83,7 +83,7 @@ def _kill_session(pids: Path) -> None:
 
 
 def make_spec(command: list[str] | str, **changes: Any) -> dict[str, Any]:
-    """The specification of a container that runs a shell line or an argument list."""
+    """Make the specification of a container that runs a shell line or an argument list."""
     container_id = changes.pop("container_id", f"c-{uuid.uuid4().hex[:12]}")
     spec = {
         "container_id": container_id,

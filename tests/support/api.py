@@ -77,7 +77,7 @@ class Caller:
         return told(self.app, self.app.handle(request))
 
     def done(self, method: str, path: str, body: Any = None, query: Query | None = None) -> Any:
-        """A request that must succeed."""
+        """Send a request that must succeed."""
         told = self.ask(method, path, body, query)
         assert told.status == 200, f"{method} {path}: {told.status} {told.body!r}"
         return told.json()
@@ -92,7 +92,7 @@ class Caller:
         return self.done("POST", path, body)
 
     def lines(self, path: str, query: Query | None = None) -> list[Any]:
-        """The objects of a stream."""
+        """Return the objects of a stream."""
         told = self.ask("GET", path, query=query)
         assert told.status == 200, told.body
         return [json.loads(line)["result"] for line in told.body.splitlines()]
@@ -150,7 +150,7 @@ def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
 
 
 def config_of(**more: Any) -> str:
-    """A configuration that is accepted, as YAML."""
+    """Return a configuration that is accepted, as YAML."""
     base = {
         "name": "counting",
         "entrypoint": "python3 train.py",
@@ -162,7 +162,7 @@ def config_of(**more: Any) -> str:
 
 
 def create(caller: Caller, **more: Any) -> int:
-    """A paused experiment: it has its trial and asks for no slots."""
+    """Create a paused experiment: it has its trial and asks for no slots."""
     activate = more.pop("activate", False)
     request = {"config": config_of(**more), "activate": activate}
     return int(caller.post("/api/v1/experiments", request)["experiment"]["id"])
@@ -180,7 +180,7 @@ def trial_of(caller: Caller, experiment_id: int) -> dict[str, Any]:
 
 
 def report_checkpoint(caller: Caller, experiment_id: int, steps: int = 2, **resources: str) -> str:
-    """A checkpoint of the experiment's first trial, as its container would report it."""
+    """Report a checkpoint of the experiment's first trial, as its container would."""
     checkpoint = str(uuid.uuid4())
     caller.post(
         "/api/v1/checkpoints",

@@ -99,7 +99,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def broken_proxy(upstream: str) -> Iterator[tuple[BrokenProxy, str]]:
-    """The proxy and its address."""
+    """Serve the proxy; yield it and its address."""
     proxy = BrokenProxy(upstream)
     server = _Server(("127.0.0.1", 0), partial(_Handler, proxy))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))

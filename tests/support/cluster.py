@@ -55,7 +55,7 @@ class Cluster:
         timeout_s: float = 240,
         environ: Mapping[str, str | None] | None = None,
     ) -> Answer:
-        """Variables of `environ` replace ours; None takes one away."""
+        """Run a command; variables of `environ` replace ours, and None takes one away."""
         env = {**self.env, **(environ or {})}
         done = subprocess.run(
             [*DET, *map(str, args)],
@@ -69,7 +69,7 @@ class Cluster:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def det(self, *args: str | Path, timeout_s: float = 240) -> Answer:
-        """A command that must succeed."""
+        """Run a command that must succeed."""
         answer = self.run(*args, timeout_s=timeout_s)
         assert answer.code == 0, (
             f"det {' '.join(map(str, args))}: {answer.out}{answer.err}{self.why()}"
@@ -95,7 +95,7 @@ class Cluster:
         return json.loads(self._answer(path, None))
 
     def task_logs(self, trial_id: int) -> list[dict[str, Any]]:
-        """The trial's log lines so far, with all their fields."""
+        """Return the trial's log lines so far, with all their fields."""
         lines = self._answer(f"/api/v1/trials/{trial_id}/logs", None).splitlines()
         return [json.loads(line)["result"] for line in lines if line]
 
@@ -139,11 +139,11 @@ class Cluster:
         return found
 
     def containers_of(self, trial_id: int) -> list[int]:
-        """Processes on this machine that belong to the trial's containers, oldest first."""
+        """Return processes on this machine that belong to the trial's containers, oldest first."""
         return pids_with(f"DET_TRIAL_ID={trial_id}", f"DET_CLUSTER_ID={self.cluster_id()}")
 
     def kill_containers_of(self, trial_id: int) -> None:
-        """SIGKILL to every process there; the death of a container's first takes the others along."""
+        """Send SIGKILL to every process there; the death of a container's first takes the others along."""
         for pid in self.containers_of(trial_id):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ class Cluster:
         return str(self.get("/info")["cluster_id"])
 
     def kill(self, *words: str) -> int:
-        """SIGKILL to this cluster's process whose command line has all the words; its pid."""
+        """Send SIGKILL to this cluster's process whose command line has all the words; return its pid."""
         found = [pid for pid, line, about in _processes() if str(self.folder) in about
                  and all(w in line for w in words)]  # fmt: skip
         assert found, f"no process of this cluster has {words}"
@@ -163,11 +163,11 @@ class Cluster:
         self.det("deploy", "local", "cluster-down", "--data-dir", self.folder / "data")
 
     def up_again(self) -> None:
-        """With all that it was told at its first start."""
+        """Start again with all that it was told at its first start."""
         self.det("deploy", "local", "cluster-up", "--data-dir", self.folder / "data")
 
     def why(self) -> str:
-        """The end of the servers' own logs, for a failing test."""
+        """Return the end of the servers' own logs, for a failing test."""
         parts = []
         for log in sorted((self.folder / "data").rglob("*.log")):
             parts.append(f"\n--- {log.name}\n{log.read_text(errors='replace')[-2000:]}")
@@ -175,7 +175,7 @@ class Cluster:
 
 
 def pids_with(*variables: str) -> list[int]:
-    """Processes whose environment has all of these."""
+    """Return processes whose environment has all of these."""
     return [
         pid
         for pid, line, about in _processes()
@@ -184,7 +184,7 @@ def pids_with(*variables: str) -> list[int]:
 
 
 def _processes() -> Iterator[tuple[int, str, str]]:
-    """Pid, command line, and command line with environment, oldest first."""
+    """Yield pid, command line, and command line with environment, oldest first."""
     for pid in sorted(int(p.name) for p in Path("/proc").glob("[0-9]*")):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
@@ -195,7 +195,7 @@ def _processes() -> Iterator[tuple[int, str, str]]:
 
 
 def ports_of_others() -> list[int]:
-    """So that the trials of clusters beside each other on this machine do not meet at one port."""
+    """Return the ports of clusters beside this one on the machine: their trials must not meet at one."""
     first = ports.block() * 16
     return [base + i for base in (12350, 29400) for i in range(first)]
 

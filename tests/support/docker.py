@@ -34,7 +34,7 @@ def cache_folder() -> Path:
 
 
 def docker_engine() -> Any:
-    """A client of a running engine, which DOCKER_HOST then names for every child process; skips where it cannot be."""
+    """Return a client of a running engine, which DOCKER_HOST then names for child processes; skip where none can be."""
     client = _answering(None) or _our_own()
     if client is None:
         skips.skip(*_no_engine())
@@ -76,7 +76,7 @@ def _answering(url: str | None) -> Any | None:
 
 
 def _listens(url: str) -> bool:
-    """Asked first because the docker library leaks the socket of a connection that was refused."""
+    """Ask whether something listens: the docker library leaks the socket of a connection that was refused."""
     if not url.startswith("unix://"):
         return True
     with socket.socket(socket.AF_UNIX) as probe:

@@ -109,7 +109,7 @@ def _extra_files() -> list[str]:
 
 
 def _closure() -> list[str]:
-    """The installed packages that the wanted ones depend on, themselves included."""
+    """Return the installed packages that the wanted ones depend on, themselves included."""
     depends: dict[str, set[str]] = {}
     for line in _query(
         "-W", "-f", "${Package}|${db:Status-Abbrev}|${Depends}, ${Pre-Depends}\n"

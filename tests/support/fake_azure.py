@@ -138,7 +138,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(fake: FakeAzure) -> Iterator[str]:
-    """The connection string of an account on this server."""
+    """Serve an account; yield its connection string."""
     server = _Server(("127.0.0.1", 0), partial(_Handler, fake))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

@@ -153,7 +153,7 @@ class FakeCluster(FakeApi):
         self.on("GET", "/checkpoints/([^/]+)", self._download)
 
     def add(self, id: int, **more: Any) -> dict[str, Any]:
-        """An experiment with one trial and one checkpoint."""
+        """Add an experiment with one trial and one checkpoint."""
         self.experiments[id] = experiment(id, **more)
         state = self.experiments[id]["state"]
         self.trials[id * 10] = trial(id * 10, id, state=state)

@@ -108,7 +108,7 @@ class FakeControlPlane:
         return [line["log"] for line in self.logs() if source in (None, line.get("source"))]
 
     def forget_agent(self) -> None:
-        """As after the agent's row was deleted: its token is unknown."""
+        """Forget an agent as if its row was deleted: its token is unknown."""
         with self.changed:
             self._token = ""
 
@@ -206,7 +206,7 @@ class FakeControlPlane:
         return 200, {}
 
     def route(self, handler: "_Handler", body: bytes) -> Answer | None:
-        """None loses the answer, after everything was recorded."""
+        """Answer a request; None loses the answer, after everything was recorded."""
         path = urlsplit(handler.path).path
         with self.changed:
             if self.outage:
@@ -247,7 +247,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """An agent that was killed in the middle of a request is no error; a bug of this fake is."""
+        """Pass over an agent that was killed in the middle of a request; a bug of this fake is an error."""
         if not isinstance(sys.exc_info()[1], OSError):
             traceback.print_exc()
 

@@ -86,7 +86,7 @@ class FakeCore:
         )
 
     def saved(self) -> dict[int, pathlib.Path]:
-        """Checkpoint directories by the steps they were saved at."""
+        """Return checkpoint directories by the steps they were saved at."""
         found = {}
         for path in self.storage.iterdir() if self.storage.exists() else []:
             steps = self.checkpoint.get_metadata(path.name)["steps_completed"]
@@ -94,5 +94,5 @@ class FakeCore:
         return found
 
     def losses(self) -> list[float]:
-        """The loss of every batch that was reported, in order."""
+        """Return the loss of every batch that was reported, in order."""
         return [row["loss"] for _, _, rows in self.train.training for row in rows]

@@ -59,7 +59,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(fake: FakeGCS) -> Iterator[str]:
-    """The address for STORAGE_EMULATOR_HOST."""
+    """Serve; yield the address for STORAGE_EMULATOR_HOST."""
     handler = partial(_Handler, fake, Storage(use_memory_fs=True))
     server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -71,7 +71,7 @@ class FakeMaster:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def on(self, method: str, pattern: str, answer: Answer | Callable[[Request], Answer]) -> None:
-        """Later rules win."""
+        """Add a rule; later rules win."""
         decide = answer if callable(answer) else lambda _request: answer
         self._answers.insert(0, (method, re.compile(pattern), decide))
 

@@ -25,7 +25,7 @@ class Http:
 
 
 def rest_event(http: Http) -> dict[str, Any]:
-    """API Gateway REST API, payload 1.0, every type taken as binary."""
+    """Make an event of the API Gateway REST API, payload 1.0, every type taken as binary."""
     query: dict[str, list[str]] = {}
     for name, value in parse_qsl(http.query, keep_blank_values=True):
         query.setdefault(name, []).append(value)
@@ -56,7 +56,7 @@ def rest_event(http: Http) -> dict[str, Any]:
 
 
 def http_api_event(http: Http, stage: str = "$default") -> dict[str, Any]:
-    """API Gateway HTTP API, payload 2.0, in a named stage when asked."""
+    """Make an event of the API Gateway HTTP API, payload 2.0, in a named stage when asked."""
     raw_path = http.path if stage == "$default" else f"/{stage}{http.path}"
     cookies = [c for n, v in http.headers if n.lower() == "cookie" for c in v.split("; ")]
     headers: dict[str, str] = {}
@@ -97,7 +97,7 @@ def function_url_event(http: Http) -> dict[str, Any]:
 
 
 def answered(result: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
-    """What a client sees of a function's result, after the trip through JSON that Lambda makes."""
+    """Return what a client sees of a function's result, after the trip through JSON that Lambda makes."""
     result = json.loads(json.dumps(result))
     body = result["body"]
     raw = base64.b64decode(body) if result["isBase64Encoded"] else body.encode()

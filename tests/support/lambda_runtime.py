@@ -110,7 +110,7 @@ class LambdaRuntime:
             invocation.result.put((kind, body))
 
     def fail_start(self, body: bytes) -> None:
-        """Whoever waits, waits for nothing."""
+        """Fail at the start: whoever waits, waits for nothing."""
         for invocation in self._running.values():
             invocation.result.put(("error", body))
 
@@ -133,7 +133,7 @@ class LambdaRuntime:
 
 
 def link_provided(folder: Path) -> None:
-    """What Lambda's own image has beside Python: its runtime client and the SDK."""
+    """Link what Lambda's own image has beside Python: its runtime client and the SDK."""
     site_packages = Path(awslambdaric.__file__).parents[1]
     for pattern in PROVIDED:
         for path in site_packages.glob(pattern):
@@ -144,7 +144,7 @@ class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """The function was killed while it waited for work, as functions are."""
+        """Pass over a function that was killed while it waited for work, as functions are."""
 
 
 def _handler_of(runtime: LambdaRuntime) -> type[http.server.BaseHTTPRequestHandler]:

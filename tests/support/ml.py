@@ -30,7 +30,7 @@ def require(name: str) -> str:
 
 
 def task_defaults(name: str) -> dict[str, Any]:
-    """Task container defaults under which `python3` has a framework, in Docker and in processes.
+    """Return task container defaults under which `python3` has a framework, in Docker and in processes.
 
     Containers see the environment and the Python that it was made from at the paths they have here.
     """
@@ -60,7 +60,7 @@ def task_defaults(name: str) -> dict[str, Any]:
 
 
 def environment(home: pathlib.Path) -> dict[str, str]:
-    """Off-cluster, with a user data directory of its own and few threads."""
+    """Return variables for off-cluster runs, with a user data directory of their own and few threads."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "COV_"))}
     own = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share"), "OMP_NUM_THREADS": "1"}
     return {**kept, **own, "TF_CPP_MIN_LOG_LEVEL": "3", "TORCH_EXTENSIONS_DIR": str(_EXTENSIONS)}

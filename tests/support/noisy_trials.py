@@ -17,7 +17,7 @@ Told = dict[int, dict[int, str]]
 
 
 def start(cluster: Cluster, *options: str) -> tuple[int, int]:
-    """The experiment and its trial."""
+    """Start an experiment; return its id and that of its trial."""
     experiment_id = cluster.create(CODE / "noisy.yaml", CODE, *options)
     trials = cluster.until(lambda: cluster.trials(experiment_id), "a trial exists")
     return experiment_id, int(trials[0]["id"])
@@ -40,7 +40,7 @@ def lines(cluster: Cluster, trial_id: int, wanted: str) -> list[tuple[int, re.Ma
 
 
 def told(cluster: Cluster, trial_id: int) -> Told:
-    """What the ranks told, once; a batch that was trained twice must have been the same twice."""
+    """Return what the ranks told, once; a batch that was trained twice must have been the same twice."""
     found: Told = defaultdict(dict)
     for rank, match in lines(cluster, trial_id, r"at batch (\d+): (.*)"):
         batch, result = int(match[1]), match[2]
@@ -49,7 +49,7 @@ def told(cluster: Cluster, trial_id: int) -> Told:
 
 
 def losses(cluster: Cluster, trial_id: int) -> dict[int, float]:
-    """Every batch's loss, however the reports were cut."""
+    """Return every batch's loss, however the reports were cut."""
     found: dict[int, float] = {}
     for rank, match in lines(cluster, trial_id, r"at batch (\d+): \w+ (\[.*\])"):
         values = yaml.safe_load(match[2]) if rank == 0 else []

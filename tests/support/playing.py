@@ -51,7 +51,7 @@ class PlayedSession(Session):
             raise MasterUnreachableError("the test cut the wire")
 
     def _play(self, experiment: str) -> None:
-        """One trial that is asked to train trains."""
+        """Play: of the trials that are asked to train, one trains."""
         for trial in self.caller.get(f"{experiment}/trials")["trials"]:
             path = f"/api/v1/trials/{trial['id']}/searcher"
             told = self.caller.ask("GET", f"{path}/operation")

@@ -18,7 +18,7 @@ _FIRST, _BLOCKS, _BLOCK = 14_000, 100, 100
 
 @functools.cache
 def block() -> int:
-    """The number of this process's block."""
+    """Return the number of this process's block."""
     folder = Path(tempfile.gettempdir()) / f"determined-test-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     for number in range(_BLOCKS):
@@ -39,7 +39,7 @@ def _numbers() -> "itertools.cycle[int]":
 
 
 def free_port() -> int:
-    """Listened at by nobody, and given to no other process of tests."""
+    """Return a port at which nothing listens, and that was given to no other process of tests."""
     for port in itertools.islice(_numbers(), _BLOCK):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

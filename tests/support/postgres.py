@@ -28,7 +28,7 @@ class DatabaseServer:
 
     @contextlib.contextmanager
     def database(self, template: str = TEMPLATE) -> Iterator[str]:
-        """The URL of a new database, dropped afterwards."""
+        """Yield the URL of a new database, dropped afterwards."""
         name = next(self._names)
         self._admin.run(f"create database {name} template {template} strategy file_copy")
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def alive(pid: int) -> bool:
-    """Running; a dead one whose parent has not looked yet does not count."""
+    """Return whether it runs; a dead process whose parent has not looked yet does not count."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -22,7 +22,7 @@ def alive(pid: int) -> bool:
 
 
 def eventually(condition: Callable[[], object], seconds: float = 60) -> bool:
-    """Whether it becomes true in time."""
+    """Wait until it becomes true; return whether it did in time."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         if condition():

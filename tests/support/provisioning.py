@@ -24,7 +24,7 @@ GENEROUS = Limits(max_instances=1_000)
 
 
 def offer(slots: int, price: float | str | Decimal, **more: Any) -> Offer:
-    """`offer(4, 5.67)`: an on-demand machine of four slots, of a type named after them."""
+    """Make an offer: `offer(4, 5.67)` is an on-demand machine of four slots, of a type named after them."""
     made = Offer(
         "aws",
         "us-east-1",

@@ -181,7 +181,7 @@ def rented_cluster(
     limits: Limits | None = None,
     **faults: Any,
 ) -> Iterator[Rented]:
-    """A cluster whose default pool rents; nothing else has slots."""
+    """Start a cluster whose default pool rents; nothing else has slots."""
     with api_over(database, folder) as api:
         pool = Pool(
             sections=(Section("aws", {}, ("us-east-1",)),),

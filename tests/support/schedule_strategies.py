@@ -75,7 +75,7 @@ def _request(draw: Draw, n: int, jobs: tuple[Job, ...], agents: list[Agent]) -> 
 
 
 def _load(draw: Draw, agents: list[Agent], jobs: tuple[Job, ...]) -> tuple[Running, ...]:
-    """Allocations on one or two agents, wherever there is room; marks the room as used in `agents`."""
+    """Draw allocations on one or two agents, wherever there is room; mark the room as used in `agents`."""
     running = []
     for n in range(draw(st.integers(0, 8))):
         seats = []

@@ -46,7 +46,7 @@ def request(id: str, slots: int, job_id: str | None = None, **more: Any) -> Requ
 
 
 def running(id: str, job_id: str | None = None, /, **on: int) -> Running:
-    """`running("t1", a1=4)`: 4 slots of agent a1."""
+    """Make a running request: `running("t1", a1=4)` has 4 slots of agent a1."""
     seats = tuple(Placement(agent_id, slots) for agent_id, slots in on.items())
     return Running(id, job(job_id or id), sum(on.values()), seats, True, False, 0.0)
 
@@ -60,7 +60,7 @@ def pool(
     max_slots_per_launch: int | None = None,
     **settings: Any,
 ) -> PoolSnapshot:
-    """Agents are given empty; what runs is added to them. Jobs not given have the default priority."""
+    """Make a pool. Agents are given empty; what runs is added to them. Jobs not given have the default priority."""
     pending, running, known = tuple(pending), tuple(running), {j.id: j for j in jobs or ()}
     asking = [*(r.job.id for r in running), *(r.job.id for r in pending)]
     missing = dict.fromkeys(id for id in asking if id not in known)
@@ -87,7 +87,7 @@ def preempted(snapshot: PoolSnapshot) -> list[str]:
 
 
 def apply(snapshot: PoolSnapshot, plan: SchedulePlan) -> PoolSnapshot:
-    """The pool after the plan took effect and before anything else happened."""
+    """Return the pool after the plan took effect and before anything else happened."""
     requests = {r.allocation_id: r for r in snapshot.pending}
     leaving = {p.allocation_id for p in plan.preempt}
     new = [_began(requests[s.allocation_id], s.placements) for s in plan.start]
@@ -104,7 +104,7 @@ def apply(snapshot: PoolSnapshot, plan: SchedulePlan) -> PoolSnapshot:
 
 
 def end(snapshot: PoolSnapshot, *ids: str) -> PoolSnapshot:
-    """The pool after these running allocations have exited."""
+    """Return the pool after these running allocations have exited."""
     ended = [r for r in snapshot.running if r.allocation_id in ids]
     return replace(
         snapshot,

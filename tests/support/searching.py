@@ -47,7 +47,7 @@ class Running:
 
 
 def context(database: Database) -> Context:
-    """One process of the API; each call is another one."""
+    """Return one process of the API; each call is another one."""
     return Context(
         db=database, config=load_cluster(CLUSTER), waker=NoWaker(), objects=None,  # type: ignore[arg-type]
         cluster_id="test", bootstrap_token="bootstrap",
@@ -55,7 +55,7 @@ def context(database: Database) -> Context:
 
 
 def running(ctx: Context, config: str) -> Running:
-    """An experiment all of whose trials have slots and are at work."""
+    """Create an experiment all of whose trials have slots and are at work."""
     created = creation.create(ctx, OWNER, creation.Submission(config=config))
     assert created.experiment_id is not None
     let_run(ctx, created.experiment_id)

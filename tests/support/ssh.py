@@ -16,7 +16,7 @@ def has_ssh() -> bool:
 
 
 def install_ssh() -> bool:
-    """True if it is here now. Its packages make the user `sshd`, without which a server of root does not start."""
+    """Install ssh; return whether it is here now. Its packages make the user `sshd`, whom a server of root needs."""
     with only_one("ssh-install"):
         if not has_ssh() and os.geteuid() == 0 and shutil.which("apt-get"):
             # A server of the machine's own is nobody's wish.

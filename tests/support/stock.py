@@ -40,7 +40,7 @@ for line in sys.stdin:
 
 
 def stock_python() -> Path:
-    """Made at the first use; a failing installation fails the test."""
+    """Make the environment at the first use; a failing installation fails the test."""
     made = subprocess.run(
         [ROOT / "scripts/stock-client"], capture_output=True, text=True, timeout=600
     )
@@ -56,7 +56,7 @@ class StockClient:
     server: "subprocess.Popen[str]"
 
     def run(self, *args: object, typed: str = "") -> Answer:
-        """One `det` command; `typed` is what the user types at its prompts."""
+        """Run one `det` command; `typed` is what the user types at its prompts."""
         paths = {name: self.folder / f"{name}.txt" for name in ("in", "out", "err")}
         for name, path in paths.items():
             path.write_text(typed if name == "in" else "")
@@ -70,7 +70,7 @@ class StockClient:
         return Answer(code, paths["out"].read_text(), paths["err"].read_text())
 
     def det(self, *args: object, typed: str = "") -> str:
-        """A command that must succeed and must not show a traceback; what it printed."""
+        """Run a command that must succeed and must not show a traceback; return what it printed."""
         answer = self.run(*args, typed=typed)
         said = f"det {' '.join(map(str, args))}: exit {answer.code}\n{answer.out}{answer.err}"
         assert answer.code == 0, said
@@ -78,7 +78,7 @@ class StockClient:
         return answer.out
 
     def refused(self, *args: object, typed: str = "") -> str:
-        """A command that must fail with a sentence; the sentence."""
+        """Run a command that must fail with a sentence; return the sentence."""
         answer = self.run(*args, typed=typed)
         said = answer.out + answer.err
         assert answer.code != 0, said
@@ -95,7 +95,7 @@ class StockClient:
 
 @contextmanager
 def stock_client(master: str, folder: Path) -> Iterator[StockClient]:
-    """Signed in nowhere yet: its home is a new directory."""
+    """Return a client that is signed in nowhere yet: its home is a new directory."""
     python = stock_python()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHONPATH"))}
     with tempfile.TemporaryDirectory(dir=folder) as home:

@@ -86,7 +86,7 @@ def machines(world: World) -> None:
 
 
 def creation(world: World) -> int:
-    """The id of an experiment that waits for slots."""
+    """Return the id of an experiment that waits for slots."""
     ask = world.ask
     for searcher in (RANDOM, ADAPTIVE):
         ask("post_PreviewHPSearch", {"config": {"searcher": searcher}, "seed": 1})

@@ -80,7 +80,7 @@ def aws_stack(folder: Path, name: str = "aws") -> Iterator[Stack]:
 
 @contextmanager
 def google_stack(folder: Path, name: str = "gcp") -> Iterator[Stack]:
-    """The stack with a provider that knows the schema alone."""
+    """Return the stack with a provider that knows the schema alone."""
     terraform()
     settings = folder / "terraform.rc"
     settings.write_text("")

@@ -97,12 +97,12 @@ class PlainTrial(pytorch.PyTorchTrial):
 
 
 def records_of(x: torch.Tensor) -> list[int]:
-    """The indices of the records in a batch of Numbers."""
+    """Return the indices of the records in a batch of Numbers."""
     return [round(float(v) * RECORDS) for v in x[:, 0]]
 
 
 def make_context(core: FakeCore, **settings: Any) -> PyTorchTrialContext:
-    """A context as `pytorch.init()` makes it, on a fake Core context."""
+    """Make a context as `pytorch.init()` makes it, on a fake Core context."""
     from determined.pytorch import _rng
 
     chosen = {"trial_seed": 7, "hparams": {}, "exp_conf": {}, "enable_tensorboard_logging": False}

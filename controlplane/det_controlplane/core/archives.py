@@ -32,7 +32,7 @@ def tar(entries: Sequence[Entry], read: Read) -> Iterator[bytes]:
 
 
 def tar_size(entries: Sequence[Entry]) -> int:
-    """How many bytes `tar` will write."""
+    """Return how many bytes `tar` will write."""
     written = sum(len(_header(e)) + e.size + -e.size % _BLOCK for e in entries)
     return written + _end(written)
 
@@ -69,7 +69,7 @@ def _end(written: int) -> int:
 
 
 def _exactly(entry: Entry, read: Read) -> Iterator[bytes]:
-    """A file that changed its size while it was read would shift everything behind it."""
+    """Read exactly so many bytes: a file that changed its size meanwhile would shift everything behind it."""
     left = entry.size
     for piece in read(entry.name) if entry.size else ():
         left -= len(piece)

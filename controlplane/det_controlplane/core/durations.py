@@ -8,7 +8,7 @@ _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def parse_duration(value: str) -> timedelta | None:
-    """None when it is no such length."""
+    """Read a length of time; None when it is no such length."""
     text = value.strip()
     if not text or _PART.sub("", text):
         return None

@@ -26,7 +26,7 @@ class Checkpoint:
 def to_delete(
     checkpoints: Sequence[Checkpoint], policy: Policy, *, smaller_is_better: bool
 ) -> list[str]:
-    """Everything that no clause keeps, in the order given."""
+    """Return everything that no clause keeps, in the order given."""
     kept = {c.uuid for c in checkpoints if c.registered}
     ranked = _best_first(checkpoints, smaller_is_better)
     kept |= {c.uuid for c in ranked[: policy.save_experiment_best]}

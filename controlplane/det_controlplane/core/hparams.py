@@ -70,12 +70,12 @@ def parse(raw: Any, path: str = "hyperparameters") -> tuple[Space, list[Problem]
 
 
 def to_json(space: Space) -> dict[str, Any]:
-    """The explicit form: every constant is written as an object with its type."""
+    """Return the explicit form: every constant is written as an object with its type."""
     return {name: _json(param) for name, param in space.items()}
 
 
 def walk(space: Space, path: str = "hyperparameters") -> Iterator[tuple[str, HParam]]:
-    """Every hyperparameter that takes a value, at any depth, with its path."""
+    """Yield every hyperparameter that takes a value, at any depth, with its path."""
     for name, param in space.items():
         if isinstance(param, Nested):
             yield from walk(param.members, f"{path}.{name}")
@@ -123,7 +123,7 @@ def _ranges_in(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def grid_size(space: Space) -> int:
-    """How many points the grid has; ranges without a count are taken as one point."""
+    """Return how many points the grid has; ranges without a count are taken as one point."""
     return math.prod(_points(param) for _, param in walk(space))
 
 
@@ -195,7 +195,7 @@ def _wrong_keys(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Proble
 
 
 def _wrong_values(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
-    """Of those that are there."""
+    """Tell what is wrong with the values that are there."""
     if kind == "categorical":
         vals = raw.get("vals")
         if vals is not None and not (isinstance(vals, list | tuple) and vals):

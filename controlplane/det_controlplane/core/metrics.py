@@ -44,7 +44,7 @@ def summary_key(group: str) -> str:
 
 
 def storable(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are kept as the strings that clients send."""
+    """Make a value storable: JSON has no NaN and no infinity, so they are kept as the strings that clients send."""
     if isinstance(value, float):
         if math.isfinite(value):
             return value
@@ -57,7 +57,7 @@ def storable(value: Any) -> Any:
 
 
 def number(value: Any) -> float | None:
-    """The metric as a number, non-finite ones included; None when it is none."""
+    """Return the metric as a number, non-finite ones included; None when it is none."""
     if isinstance(value, float):
         return value
     if isinstance(value, int):
@@ -66,7 +66,7 @@ def number(value: Any) -> float | None:
 
 
 def merged(present: Metrics, added: Metrics, what: str) -> dict[str, Any]:
-    """Both reports of a step; a metric that both have must be the same in both."""
+    """Merge both reports of a step; a metric that both have must be the same in both."""
     for name in present.keys() & added.keys():
         if present[name] != added[name]:
             raise Conflict(

@@ -17,7 +17,7 @@ class Page:
 
     @property
     def most(self) -> int | None:
-        """How many rows; None: all of them."""
+        """Return how many rows; None: all of them."""
         limit = self.limit or self.default_limit
         if limit == -1:
             return None

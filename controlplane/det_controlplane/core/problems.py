@@ -26,6 +26,6 @@ class InvalidConfig(Exception):
 
 
 def shown(value: Any) -> str:
-    """The value as it is quoted in a message, cut to a readable length."""
+    """Return the value as it is quoted in a message, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -84,7 +84,7 @@ def change_queue(
     updates: Sequence[QueueUpdate],
     now_us: int,
 ) -> QueueAnswer:
-    """What the updates change; the reasons of all that are refused are joined."""
+    """Return what the updates change; the reasons of all that are refused are joined."""
     queue = _Queue({job.id: job for job in jobs}, pools, Decimal(now_us))
     changes: list[QueueChange] = []
     reasons: list[str] = []
@@ -203,7 +203,7 @@ class _Queue:
         return self._pools[job.pool].default_priority if job.priority is None else job.priority
 
     def _level(self, anchor: QueuedJob) -> list[QueuedJob]:
-        """The active jobs of the anchor's pool and priority, in scheduler order."""
+        """Return the active jobs of the anchor's pool and priority, in scheduler order."""
         priority = self._priority(anchor)
         level = [
             job
@@ -215,7 +215,7 @@ class _Queue:
     def _between(
         self, anchor: QueuedJob, neighbour: QueuedJob | None, *, ahead: bool
     ) -> Decimal | None:
-        """The middle between the two; None without room. Nobody there: the head or the tail of the queue."""
+        """Return the middle between the two; None without room. Nobody there: the head or the tail of the queue."""
         own = Decimal(anchor.position)
         end = _HEAD if ahead else self._now
         other = end if neighbour is None else Decimal(neighbour.position)
@@ -242,7 +242,7 @@ def _is_beyond(position: Decimal, anchor: Decimal, *, ahead: bool) -> bool:
 
 
 def _plain(position: Decimal) -> Decimal:
-    """Without trailing zeros and without an exponent."""
+    """Return the number without trailing zeros and without an exponent."""
     shortest = position.normalize(_EXACT)
     if shortest == shortest.to_integral_value():
         return Decimal(int(shortest))

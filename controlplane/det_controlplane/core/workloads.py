@@ -78,7 +78,7 @@ def _due(period: int, steps: int) -> bool:
 
 
 def _step_length(plan: Plan, steps: int) -> int:
-    """Up to the next boundary of any kind."""
+    """Return the steps up to the next boundary of any kind."""
     boundaries = [steps + plan.step, plan.length]
     boundaries += [
         (steps // p + 1) * p for p in (plan.validation_period, plan.checkpoint_period) if p
@@ -87,7 +87,7 @@ def _step_length(plan: Plan, steps: int) -> int:
 
 
 def plan_of(config: Mapping[str, Any], hparams: Mapping[str, Any], length: Any) -> Plan | None:
-    """The plan of a resolved configuration; None where only the training code knows how long a batch is."""
+    """Return the plan of a resolved configuration; None where only the training code knows how long a batch is."""
     batch_size = hparams.get("global_batch_size")
     records = config.get("records_per_epoch") or 0
     total = in_batches(length, batch_size, records)

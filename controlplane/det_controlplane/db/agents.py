@@ -195,7 +195,7 @@ class Overdue:
 
 
 def expire_leases(tx: Tx, now: datetime) -> list[Overdue]:
-    """Agents whose lease ended become suspect, those silent for too long lost; returns who changed."""
+    """Make agents whose lease ended suspect, those silent for too long lost; return those that changed."""
     return [Overdue(**r._mapping) for r in tx.execute(_OVERDUE, {"now": now}).all()]
 
 
@@ -206,7 +206,7 @@ def give_up(tx: Tx, agent_id: str, now: datetime) -> None:
 
 
 def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:
-    """Containers that went with their lost agents and have not been ended yet, by agent."""
+    """Return containers that went with their lost agents and have not been ended yet, by agent."""
     found: dict[str, list[UUID]] = {}
     for row in tx.execute(_ABANDONED).all():
         found.setdefault(row.agent_id, []).append(row.id)

@@ -72,7 +72,7 @@ def lock(tx: Tx, allocation_id: str) -> AllocationRow | None:
 
 
 def lock_if_free(tx: Tx, allocation_id: str) -> AllocationRow | None:
-    """None as well where another transaction has locked it."""
+    """Lock an allocation; None as well where another transaction has locked it."""
     return _one(tx, _LOCK_IF_FREE, {"id": allocation_id})
 
 
@@ -226,7 +226,7 @@ def keep_task(tx: Tx, allocation_id: str, now: datetime) -> None:
 
 
 def excuse_leaving(tx: Tx, task_id: str) -> None:
-    """As if the program had acknowledged that it was asked to leave: its exit is not the end of the trial."""
+    """Mark the program as if it had acknowledged that it was asked to leave: its exit is not the end of the trial."""
     tx.execute(_EXCUSE, {"task": task_id})
 
 

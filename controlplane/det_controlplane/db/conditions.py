@@ -165,7 +165,7 @@ def _text(value: Value) -> Value:
 
 
 def _number(value: Value) -> Value:
-    """The number of a JSON value, also one that JSON has no word for; NULL where it is none."""
+    """Return the number of a JSON value, also one that JSON has no word for; NULL where it is none."""
     text = _text(value)
     numeric = or_(func.jsonb_typeof(value) == "number", text.in_(_NOT_FINITE))
     return case((numeric, cast(text, Double)))

@@ -49,13 +49,13 @@ class ContainerRow:
 
 
 def of_allocation(tx: Tx, allocation: AllocationRow) -> list[ContainerRow]:
-    """The containers of its present placement, by rank."""
+    """Return the containers of its present placement, by rank."""
     params = {"id": allocation.id, "epoch": allocation.epoch}
     return [ContainerRow(*row) for row in tx.execute(_OF_ALLOCATION, params)]
 
 
 def exits(tx: Tx, allocation: AllocationRow) -> list[ContainerExit]:
-    """How its containers ended, first exit first."""
+    """Return how its containers ended, first exit first."""
     params = {"id": allocation.id, "epoch": allocation.epoch}
     return [ContainerExit(*row) for row in tx.execute(_EXITS, params)]
 
@@ -106,7 +106,7 @@ _DAEMON = (
 
 
 def owner(tx: Tx, container_id: UUID, agent_id: str) -> Owner | None:
-    """What a container on this agent is part of."""
+    """Return what a container on this agent is part of."""
     row = tx.execute(_OWNER, {"id": container_id, "agent_id": agent_id}).first()
     return None if row is None else Owner(*row)
 
@@ -117,18 +117,18 @@ def epoch_and_state(tx: Tx, container_id: UUID) -> tuple[int, ContainerState] | 
 
 
 def allocations_on(tx: Tx, agent_id: str, slot_id: int | None = None) -> list[str]:
-    """Allocations with a live container on the agent, or in one of its slots, in the order of their locks."""
+    """Return allocations with a live container on the agent, or in one of its slots, in the order of their locks."""
     statement = _ON_AGENT if slot_id is None else _IN_SLOT
     return list(tx.execute(statement, {"agent_id": agent_id, "slot_id": slot_id}).scalars())
 
 
 def allocations_to_ask(tx: Tx, agent_id: str) -> list[str]:
-    """Those of them that may checkpoint and were not asked yet."""
+    """Return those of them that may checkpoint and were not asked yet."""
     return list(tx.execute(_ASKABLE, {"agent_id": agent_id}).scalars())
 
 
 def report(tx: Tx, values: Mapping[str, Any]) -> bool:
-    """False when it is known already, or of another epoch."""
+    """Store a report; return False when it is known already, or of another epoch."""
     return tx.execute(_REPORT, values).rowcount == 1
 
 

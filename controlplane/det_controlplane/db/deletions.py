@@ -43,7 +43,7 @@ _CONTEXT = text("""
 
 
 def delete_experiment(tx: Tx, experiment_id: int) -> str | None:
-    """The key of an object that nothing refers to any more, if there is one."""
+    """Delete an experiment; return the key of an object that nothing refers to any more, if there is one."""
     own = tx.execute(_OWN, {"id": experiment_id}).first()
     if own is None:
         return None

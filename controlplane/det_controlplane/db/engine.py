@@ -107,7 +107,7 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
-        """A transaction that commits when the block ends, and rolls back when it raises."""
+        """Open a transaction that commits when the block ends, and rolls back when it raises."""
         companion = along.get()
         with connected(self.engine) as connection, connection.begin():
             yield connection
@@ -118,7 +118,7 @@ class Database:
 
     @contextmanager
     def autocommit(self) -> Iterator[Tx]:
-        """A connection on which each statement is a transaction: one round trip, where `begin` takes two more.
+        """Open a connection on which each statement is a transaction: one round trip, where `begin` takes two more.
 
         At READ COMMITTED statements that only read see the same either way."""
         with connected(self.engine) as connection:
@@ -201,13 +201,13 @@ def _creator(
 
 
 def _wait_patiently(connection: Any, record: Any) -> None:
-    """The seconds of a connection attempt must not cut a long migration short."""
+    """Lift the limit of a connection attempt: its seconds must not cut a long migration short."""
     if hasattr(connection, "_usock"):
         connection._usock.settimeout(None)
 
 
 def driver_url(url: str) -> URL:
-    """The URL with the driver that it means: pg8000, unless it names another one."""
+    """Return the URL with the driver that it means: pg8000, unless it names another one."""
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError) as e:
@@ -218,7 +218,7 @@ def driver_url(url: str) -> URL:
 
 
 def pg8000_arguments(url: URL) -> dict[str, Any]:
-    """pg8000's arguments for `postgresql://user:password@host:port/name?unix_sock=…&sslmode=…&sslrootcert=…`."""
+    """Return pg8000's arguments for `postgresql://user:password@host:port/name?unix_sock=…&sslmode=…&sslrootcert=…`."""
     arguments: dict[str, Any] = {
         "user": url.username or "postgres",
         "database": url.database or "postgres",
@@ -236,7 +236,7 @@ def pg8000_arguments(url: URL) -> dict[str, Any]:
 
 
 def _tls(host: str, query: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """Certificates are always verified, as by libpq's `verify-full`; only what stays on this machine may be plain.
+    """Verify certificates always, as by libpq's `verify-full`; only what stays on this machine may be plain.
 
     `verify-ca` leaves the name out, for an authority of one server alone, as Cloud SQL has them."""
     mode = query.get("sslmode", "prefer" if _is_loopback(host) else "verify-full")
@@ -293,7 +293,7 @@ def _translate(context: ExceptionContext) -> None:
 
 
 def translated(e: Exception) -> Exception:
-    """A refusal of the server in our words."""
+    """Return a refusal of the server in our words."""
     code = _field(e, "C")
     if code in _RETRYABLE:
         return TryAgain(_cause(e))
@@ -320,12 +320,12 @@ def _detail(e: Exception) -> str:
 
 
 def as_json(value: Any) -> str:
-    """A parameter for a `cast(:x as jsonb)`."""
+    """Make a parameter for a `cast(:x as jsonb)`."""
     return _JSON.encode(value)
 
 
 def as_ordered_json(tx: Tx, value: Any) -> str:
-    """A parameter for a `cast(:x as json)`, which would take texts that PostgreSQL cannot read again."""
+    """Make a parameter for a `cast(:x as json)`, which would take texts that PostgreSQL cannot read again."""
     encoded = as_json(value)
     if _DOUBTFUL.search(encoded):
         tx.execute(_READ, {"value": encoded})

@@ -157,7 +157,7 @@ _INSERT_WITH_CONTEXT = _insert_with(f"context AS ({contexts.INSERT}),")
 def insert(
     tx: Tx, new: NewExperiment, context: NewContext | None, state: ExperimentState, now: datetime
 ) -> tuple[ExperimentRow, dict[str, Any]]:
-    """With its job, its search and, where it comes along, its model definition: nobody else sees them yet.
+    """Insert it with its job, its search and, where it comes along, its model definition: nobody else sees them yet.
 
     What the search reads of the configuration comes back as it will be read again."""
     params = {name: getattr(new, name) for name in NewExperiment.__slots__}
@@ -265,7 +265,7 @@ def owner(tx: Tx, experiment_id: int) -> int | None:
 
 
 def is_archived(tx: Tx, experiment_id: int) -> bool:
-    """Whether the experiment is archived, or its project or workspace."""
+    """Return whether the experiment is archived, or its project or workspace."""
     archived = experiments.c.archived | projects.c.archived | workspaces.c.archived
     found = select(archived).join_from(experiments, projects)
     found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)

@@ -48,7 +48,7 @@ class ListedJob:
 
 
 def listed(tx: Tx, pool: str, default_priority: int) -> list[ListedJob]:
-    """Jobs with live allocations in the pool."""
+    """Return jobs with live allocations in the pool."""
     params = {"pool": pool, "default_priority": default_priority}
     return [ListedJob(*row) for row in tx.execute(_LISTED, params)]
 
@@ -60,7 +60,7 @@ def waited(tx: Tx, pool: str, since: datetime) -> list[dict[str, Any]]:
 
 
 def queued(tx: Tx) -> list[QueuedJob]:
-    """Jobs whose place in the queue may be changed."""
+    """Return jobs whose place in the queue may be changed."""
     return [QueuedJob(**row._mapping) for row in tx.execute(_QUEUED)]
 
 

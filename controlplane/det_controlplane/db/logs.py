@@ -104,7 +104,7 @@ def as_written(stored: str) -> str:
 
 
 def remember_batch(tx: Tx, batch_id: UUID, now: datetime) -> bool:
-    """False when this batch was stored before."""
+    """Remember a batch; return False when it was stored before."""
     return tx.execute(_REMEMBER, {"id": batch_id, "now": now}).rowcount == 1
 
 
@@ -118,7 +118,7 @@ def forget_batches(tx: Tx, before: datetime) -> int:
 
 
 def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO") -> None:
-    """A line of the control plane's own."""
+    """Add a line of the control plane's own."""
     told = {"task_id": task_id, "log": line, "now": now, "level": f"LOG_LEVEL_{level}"}
     tx.execute(_LINE, told)
 

@@ -170,7 +170,7 @@ def request(
 
 
 def _as_row(offer: Offer) -> dict[str, Any]:
-    """As stored: `as_json` writes what JSON has no type for as text."""
+    """Return the row as stored: `as_json` writes what JSON has no type for as text."""
     return asdict(offer)
 
 

@@ -44,7 +44,7 @@ START: Position = (0, -2, 0)
 def page(
     db: Database, trial_ids: Sequence[int], group: str, after: Position, most: int
 ) -> tuple[list[Any], Position]:
-    """The next reports, by trial and step, and where they end."""
+    """Return the next reports, by trial and step, and where they end."""
     trial_id, step, row_id = after
     params = {
         "trial_ids": list(trial_ids), "group": group, "trial_id": trial_id, "step": step,
@@ -56,7 +56,7 @@ def page(
 
 
 def of_checkpoint(tx: Tx, uuid: UUID, group: str, kind: str) -> list[Any] | None:
-    """Of the trials that said they used the checkpoint; None when there is none."""
+    """Return reports of the trials that said they used the checkpoint; None when there is none."""
     params = {"uuid": uuid, "group": group, "kind": kind}
     if tx.execute(_CHECKPOINT, params).scalar() is None:
         return None

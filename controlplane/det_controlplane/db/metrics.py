@@ -179,7 +179,7 @@ def add(
     batch_metrics: list[Any] | None,
     at: datetime,
 ) -> int | None:
-    """The new row's id; None when the step has a report already."""
+    """Add a report; return the new row's id, or None when the step has a report already."""
     values = {
         "trial_id": trial_id, "run_id": run_id, "metric_group": group, "reported_at": at,
         "total_batches": total_batches, "metrics": metrics, "batch_metrics": batch_metrics,
@@ -188,7 +188,7 @@ def add(
 
 
 def present(tx: Tx, trial_id: int, group: str, total_batches: int) -> tuple[int, dict[str, Any]]:
-    """The id and the metrics of the step's report."""
+    """Return the id and the metrics of the step's report."""
     params = {"trial": trial_id, "group": group, "steps": total_batches}
     row_id, metrics = tx.execute(_PRESENT, params).one()
     return row_id, metrics
@@ -199,7 +199,7 @@ def merge(tx: Tx, row_id: int, run_id: int, metrics: dict[str, Any]) -> None:
 
 
 def archive_older_runs(tx: Tx, trial_id: int, run_id: int, group: str, total_batches: int) -> int:
-    """A restarted trial repeats steps: what an earlier run reported from here on no longer counts."""
+    """Archive what an earlier run reported from here on: a restarted trial repeats steps."""
     params = {"trial": trial_id, "run": run_id, "group": group, "steps": total_batches}
     return tx.execute(_ARCHIVE, params).rowcount
 
@@ -210,7 +210,7 @@ def all_reports(tx: Tx, trial_id: int) -> list[tuple[str, dict[str, Any]]]:
 
 
 def validations(tx: Tx, trial_id: int, metric: str) -> list[tuple[int, str | None]]:
-    """Ids and searcher metrics of a trial's validations, oldest first."""
+    """Return ids and searcher metrics of a trial's validations, oldest first."""
     params = {"trial": trial_id, "metric": metric}
     return [tuple(row) for row in tx.execute(_VALIDATIONS, params)]
 

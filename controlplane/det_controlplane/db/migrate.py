@@ -42,7 +42,7 @@ def migrate(database_url: str, wake_s: float = 0.0) -> tuple[str, ...]:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The revision of a database; None of an empty one. That of a draft is refused."""
+    """Return the revision of a database; None of an empty one. That of a draft is refused."""
     tables = sa.text(
         "SELECT to_regclass(:new) IS NOT NULL AS new, to_regclass(:old) IS NOT NULL AS old"
     )
@@ -73,7 +73,7 @@ def _upgraded(connection: Connection) -> tuple[str, ...]:
 
 
 def alembic_config(connection: Connection) -> Any:
-    """Alembic's configuration for one connection; loads Alembic, which requests never need."""
+    """Return Alembic's configuration for one connection; loads Alembic, which requests never need."""
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})

@@ -79,7 +79,7 @@ class Workspace:
 
 
 def lock(tx: Tx, name_or_id: str) -> Model | None:
-    """Digits are an id, anything else is a name."""
+    """Lock a model; digits are an id, anything else is a name."""
     # "²" is a digit to `isdigit`, and a name.
     is_id = name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= 9
     which = models.c.id == int(name_or_id) if is_id else models.c.name == name_or_id

@@ -49,7 +49,7 @@ class Progressed:
 
 
 def set_progress(tx: Tx, trial_id: int, progress: float) -> Progressed | None:
-    """None when the trial has ended, or never was."""
+    """Set the progress; return None when the trial has ended, or never was."""
     row = tx.execute(_PROGRESS, {"id": trial_id, "progress": progress}).first()
     return None if row is None else Progressed(*row)
 

@@ -88,7 +88,7 @@ class PoolRows:
 
 
 def try_lock(tx: Tx, pool: str) -> bool:
-    """One pass a pool at a time."""
+    """Lock the pool for a pass, if no other pass has it."""
     return bool(tx.execute(_TRY_LOCK, {"pool": pool}).scalar())
 
 
@@ -126,7 +126,7 @@ def _jobs(tx: Tx, ids: set[str], default_priority: int) -> dict[str, Job]:
 
 
 def _position(written: str) -> Decimal | int:
-    """Whole numbers, as nearly all are, compare several times faster."""
+    """Return whole numbers as such, as nearly all are: they compare several times faster."""
     return int(written) if written.isdigit() else Decimal(written)
 
 

@@ -30,7 +30,7 @@ def snapshot(tx: Tx, experiment_id: int) -> Any:
 
 
 def events(tx: Tx, experiment_id: int, after: int, upto: int) -> list[dict[str, Any]]:
-    """Events `after` (exclusive) to `upto` (inclusive), oldest first."""
+    """Return events `after` (exclusive) to `upto` (inclusive), oldest first."""
     return [
         r[0] for r in tx.execute(_EVENTS, {"id": experiment_id, "after": after, "upto": upto}).all()
     ]
@@ -44,7 +44,7 @@ def append(
 
 
 def begin(tx: Tx, experiment_id: int, new: Sequence[dict[str, Any]], closed: bool) -> None:
-    """The first events of a search that this transaction made: nobody else can be first."""
+    """Store the first events of a search that this transaction made: nobody else can be first."""
     tx.execute(_APPEND, _appended(experiment_id, 0, new, closed))
 
 

@@ -62,7 +62,7 @@ def agents_of(tx: Tx, allocation_id: str) -> list[str]:
 
 
 def count(db: Database, pool: str) -> int:
-    """How many slots the pool's agents have."""
+    """Return how many slots the pool's agents have."""
     return int(db.read(_COUNT, {"pool": pool})[0][0])
 
 

@@ -54,7 +54,7 @@ def _of_any_trial(condition: Any) -> Any:
 
 
 def _of_best_trial(document: str) -> str:
-    """A JSON document of the best trial, or of the first while there is no best one."""
+    """Return a JSON document of the best trial, or of the first while there is no best one."""
     first = "(SELECT min(x.id) FROM trials x WHERE x.experiment_id = e.id)"
     return f"(SELECT x.{document}::jsonb FROM trials x WHERE x.id = coalesce(e.best_trial_id, {first}))"
 

@@ -202,7 +202,7 @@ _REQUEST = text(f"""
 def insert_many(
     tx: Tx, experiment_id: int, planned: Sequence[PlannedTrial], state: TrialState, now: datetime
 ) -> None:
-    """Trials with their tasks; active ones wait for their first allocation at once."""
+    """Insert trials with their tasks; active ones wait for their first allocation at once."""
     rows = as_ordered_json(
         tx, [{name: getattr(p, name) for name in PlannedTrial.__slots__} for p in planned]
     )
@@ -223,7 +223,7 @@ _ANALYZE = text("ANALYZE trials, tasks, allocations")
 
 
 def tell_planner(database: Database) -> None:
-    """Many rows at once: plans that were made for small tables would read all of them, until the server notices."""
+    """Tell the planner of many new rows: plans for small tables would read all of them, until the server notices."""
     with database.autocommit() as connection:
         connection.execute(_ANALYZE)
 
@@ -253,7 +253,7 @@ _TOLD_TO_REST = text("SELECT 1 FROM trials WHERE id = :id AND rested_run = run_i
 
 
 def let_rest(tx: Tx, trial_id: int) -> bool:
-    """Whether nothing is asked of the trial, so that its run may end."""
+    """Let the run of a parked trial end, as nothing is asked of it; return whether it is parked."""
     return tx.execute(_REST, {"id": trial_id}).rowcount == 1
 
 
@@ -276,7 +276,7 @@ _EXPERIMENT_OF = text("""
 
 
 def experiment_of(db: Database, trial_id: int) -> tuple[int, list[int]] | None:
-    """The trial's experiment, and trials that are of it, too."""
+    """Return the trial's experiment, and trials that are of it, too."""
     rows = db.read(_EXPERIMENT_OF, {"id": trial_id})
     return (rows[0].experiment_id, rows[0].trial_ids) if rows else None
 
@@ -288,7 +288,7 @@ _KNOWN = sa.select(schema.trials.c.id).where(
 
 
 def known(db: Database, ids: Sequence[int]) -> set[int]:
-    """Those of the ids that are trials'."""
+    """Return those of the ids that are trials'."""
     return {row.id for row in db.read(_KNOWN, {"ids": list(ids)})}
 
 

@@ -58,7 +58,7 @@ _BY_EXTERNAL = select(_t.id).where(
 
 
 def is_unmanaged(tx: Tx, trial_id: int) -> bool | None:
-    """None where there is no such trial."""
+    """Return whether the trial runs elsewhere; None where there is no such trial."""
     return tx.execute(_IS_UNMANAGED, {"trial": trial_id}).scalar()
 
 
@@ -76,7 +76,7 @@ def silent_since(tx: Tx, before: datetime) -> list[int]:
 
 
 def longest_silent(tx: Tx) -> datetime | None:
-    """When the trial that has been silent for longest was heard last."""
+    """Return when the trial that has been silent for longest was heard last."""
     found: datetime | None = tx.execute(_LONGEST_SILENT).scalar()
     return found
 
@@ -114,7 +114,7 @@ class Run:
 
 
 def start(tx: Tx, trial_id: int, resume: bool, now: datetime) -> Run:
-    """A new run of the trial, which may have ended before, and the checkpoint that it goes on from."""
+    """Begin a new run of the trial, which may have ended before; return the checkpoint that it goes on from."""
     row = tx.execute(_START, {"id": trial_id, "now": now}).one()
     reopen(tx, trial_id)
     latest = tx.execute(_LATEST, {"id": trial_id}).first() if resume else None

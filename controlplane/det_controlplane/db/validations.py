@@ -93,7 +93,7 @@ class ExperimentSummary:
 def lock(
     tx: Tx, experiment_id: int, steps: dict[int, int]
 ) -> tuple[ExperimentRow, dict[int, ReportingTrial]] | None:
-    """The experiment and those of its trials that report, with the steps they report, all of them locked."""
+    """Lock the experiment and those of its trials that report; return them with the steps they reported."""
     params = {"id": experiment_id, "trial_ids": list(steps), "steps": list(steps.values())}
     rows = tx.execute(_LOCK, params).all()
     if not rows:
@@ -112,7 +112,7 @@ def _trial(row: Any) -> ReportingTrial:
 def store(
     tx: Tx, experiment: ExperimentRow, new: Sequence[Validation], summary: ExperimentSummary
 ) -> bool:
-    """With the search's events. False: not all of it could be written, so nothing of it may be committed."""
+    """Store validations with the search's events. False: not all could be written, so nothing may be committed."""
     return tx.execute(_STORE, _params(experiment, new, summary)).rowcount == 1
 
 

@@ -9,7 +9,7 @@ _RFC_3339 = """'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'"""
 
 
 def time(column: str) -> str:
-    """RFC 3339 in UTC."""
+    """Return a time as RFC 3339 in UTC."""
     return f"to_char({column} AT TIME ZONE 'UTC', {_RFC_3339})"
 
 
@@ -54,7 +54,7 @@ TASK_NAME = """CASE WHEN k.trial_id IS NULL THEN j.name
 
 
 def _fields(fields: Mapping[str, str]) -> str:
-    """Text of a JSON object's fields, each after a comma; no value may be NULL. Half the cost of json_build_object."""
+    """Write a JSON object's fields, each after a comma; no value may be NULL. Half the cost of json_build_object."""
     return ", ".join(f"""',"{name}":', {value}""" for name, value in fields.items())
 
 
@@ -161,7 +161,7 @@ _AT_STEP = """(SELECT m.metrics FROM metrics m WHERE m.trial_id = c.trial_id AND
 
 
 def checkpoint_metric(name: str) -> str:
-    """A validation metric of checkpoint `c`, where it is a number; `name` is SQL."""
+    """Return a validation metric of checkpoint `c`, where it is a number; `name` is SQL."""
     found = f"({_AT_STEP.format(group='validation')}->{name})"
     return f"CASE WHEN jsonb_typeof({found}) = 'number' THEN {found}::double precision END"
 

@@ -79,6 +79,6 @@ def subject(tx: Tx, kind: str, id: str) -> Subject | None:
 
 
 def reasons(tx: Tx, kind: str, id: str) -> list[dict[str, Any]]:
-    """An entry for each live allocation, in the API's JSON."""
+    """Return an entry for each live allocation, in the API's JSON."""
     found: list[dict[str, Any]] = tx.execute(_REASONS_OF[kind], {"id": id}).scalar_one()
     return found

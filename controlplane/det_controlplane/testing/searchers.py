@@ -132,7 +132,7 @@ class Driver:
             self._report(request_id, trial)
 
     def _pick(self) -> str:
-        """A trial that can do something: a parked one only waits, unless everybody does."""
+        """Pick a trial that can do something: a parked one only waits, unless everybody does."""
         while True:
             index = self.rng.randrange(len(self._ids))
             request_id = self._ids[index]
@@ -210,7 +210,7 @@ class SearcherContract:
     reads_metrics: ClassVar[bool] = True
 
     def scaled(self, trials: int) -> Mapping[str, Any] | None:
-        """The searcher for so many trials, where it can grow: the cost must not grow with it."""
+        """Return the searcher for so many trials, where it can grow: the cost must not grow with it."""
         return None
 
     def drive(self, seed: int, faults: Faults = NO_FAULTS, loss: Loss = random_loss) -> Driver:
@@ -299,7 +299,7 @@ class SearcherContract:
             assert self._lines_per_event(large, 1500) <= 1.3 * self._lines_per_event(small, 150)
 
     def _lines_per_event(self, searcher: Mapping[str, Any], trials: int) -> float:
-        """Lines of code run, not seconds: the same on every machine."""
+        """Count lines of code run, not seconds: the same on every machine."""
         live = Driver(new(searcher, self.space, 8), searcher, 8, trials).run()
         search, lines = new(searcher, self.space, 8), 0
 
@@ -323,5 +323,5 @@ def _always(value: Any) -> Loss:
 
 
 def _dumps(value: Any) -> str:
-    """As strict as a JSON column."""
+    """Write JSON as strictly as a JSON column."""
     return json.dumps(value, allow_nan=False)

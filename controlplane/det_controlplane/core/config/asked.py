@@ -18,7 +18,7 @@ class ResourcesAsked:
 def resources_asked(
     submitted: Any, template: Any = None, *, slots_key: str = "slots_per_trial"
 ) -> ResourcesAsked:
-    """Pool and slots as they will be after merging the template below the submitted configuration."""
+    """Return pool and slots as they will be after merging the template below the submitted configuration."""
     sections = [_section(source, "resources") for source in (submitted, template)]
     pool = _first(sections, "resource_pool")
     slots = _first(sections, slots_key)

@@ -98,7 +98,7 @@ class ClusterConfig:
         return next((pool for pool in self.resource_pools if pool.pool_name == name), None)
 
     def pool_for(self, requested: str, slots: int) -> Pool | Problem:
-        """The pool asked for by name, or else the default for work with or without slots."""
+        """Return the pool asked for by name, or else the default for work with or without slots."""
         default = self.default_compute_resource_pool if slots else self.default_aux_resource_pool
         pool = self.pool(requested or default)
         if pool is None:
@@ -198,7 +198,7 @@ def _authz(reader: Reader) -> tuple[Authz, list[str]]:
 
 
 def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
-    """Of the resource manager; `default_priority` and `preemption` at the top are a short form."""
+    """Read the scheduler of the resource manager; `default_priority` and `preemption` at the top are a short form."""
     resource_manager.choice("type", ("agent",), "agent")
     short = Scheduler(
         preemption=reader.flag("preemption", False),

@@ -82,7 +82,7 @@ class ExperimentConfig(Closed):
             raise InvalidConfig(messages.problems_of(error, cls)) from error
 
     def to_json(self) -> dict[str, Any]:
-        """The complete configuration as `experiment.config` shows it, all defaults present."""
+        """Return the complete configuration as `experiment.config` shows it, all defaults present."""
         return self.model_dump(mode="json")
 
     def hparam_space(self) -> Space:

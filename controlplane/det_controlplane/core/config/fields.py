@@ -53,7 +53,7 @@ class Whole(Closed):
     """Says what is wrong with it as a whole, also when some of its fields are wrong by themselves."""
 
     def problems(self) -> Iterator[Problem]:
-        """With paths relative to it. Fields that are wrong have the values that were given for them."""
+        """Return problems with paths relative to it. Fields that are wrong have the values that were given for them."""
         yield from ()
 
     @model_validator(mode="wrap")

@@ -15,13 +15,13 @@ _OPEN = (("hyperparameters",), ("data",), ("pbs",), ("slurm",), ("environment", 
 
 
 def merge(high: Mapping[str, Any], low: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration `high`, completed by what only `low` says. Both in the current form."""
+    """Complete the configuration `high` by what only `low` says. Both are in the current form."""
     merged: dict[str, Any] = _object(high, low, ())
     return merged
 
 
 def without_nulls(raw: Any, path: Path = ()) -> Any:
-    """A null is the same as no value, except where the user's own data begins."""
+    """Leave out nulls: they are the same as no value, except where the user's own data begins."""
     if not isinstance(raw, dict) or path in _OPEN:
         return raw
     return {
@@ -69,7 +69,7 @@ def _is_own_data(path: Path) -> bool:
 
 
 def _keyed(key: str) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """The high list first, then what the low list has under other keys."""
+    """Return the high list first, then what the low list has under other keys."""
 
     def appended(high: list[Any], low: list[Any]) -> list[Any]:
         taken = [_get(item, key) for item in high]

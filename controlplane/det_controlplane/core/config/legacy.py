@@ -40,7 +40,7 @@ class _Shim:
         self.step = _count(given) or _STEP_BATCHES
 
     def section(self, key: str, parent: Section | None = None) -> Section | None:
-        """A copy of the section that may be changed, or None where the user wrote something else."""
+        """Return a copy of the section that may be changed, or None where the user wrote something else."""
         holder = self.config if parent is None else parent
         if not isinstance(holder.get(key), dict):
             return None
@@ -58,7 +58,7 @@ class _Shim:
 
 
 def shim(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The document in the current form, without nulls, and warnings about deprecated parts."""
+    """Return the document in the current form, without nulls, and warnings about deprecated parts."""
     work = _Shim(raw)
     for change in _CHANGES:
         change(work)

@@ -25,12 +25,12 @@ class Length:
 
 
 def parse_length(raw: Any) -> Length:
-    """A training length: `1000` or `{batches: 1000}`, at least 1."""
+    """Read a training length: `1000` or `{batches: 1000}`, at least 1."""
     return _parsed(raw, least=1)
 
 
 def parse_period(raw: Any) -> Length:
-    """How often something happens; 0 means only where the search asks for it."""
+    """Read how often something happens; 0 means only where the search asks for it."""
     return _parsed(raw, least=0)
 
 

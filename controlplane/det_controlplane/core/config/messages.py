@@ -47,7 +47,7 @@ _REMOVED_STORAGE = {"hdfs": "was removed; use shared_fs, directory, s3, gcs or a
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """All problems, in the order of the fields."""
+    """Return all problems, in the order of the fields."""
     found: list[Problem] = []
     for details in error.errors(include_url=False):
         found.extend(_translated(details, model))
@@ -55,7 +55,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]
 
 
 def _as_submitted(found: list[Problem]) -> list[Problem]:
-    """One list of variables, or one image, stands for those of every kind of slot: its problems are told once."""
+    """Tell problems of one list of variables, or one image, once: it stands for those of every kind of slot."""
     general = [Problem(_OF_A_SLOT_KIND.sub(r"\1\2", p.path), p.message) for p in found]
     times = Counter(general)
     told = (g if times[g] == len(SLOT_KINDS) else p for g, p in zip(general, found, strict=True))
@@ -63,7 +63,7 @@ def _as_submitted(found: list[Problem]) -> list[Problem]:
 
 
 def path_of(location: Location) -> str:
-    """`("bind_mounts", 0, "host_path")` as `bind_mounts[0].host_path`."""
+    """Write `("bind_mounts", 0, "host_path")` as `bind_mounts[0].host_path`."""
     path = ""
     for part in location:
         if isinstance(part, int):

@@ -23,7 +23,7 @@ _ANIMALS = (
 
 
 def petname(seed: int) -> str:
-    """Three words that stay the same for the same number, such as `kindly-brave-otter`."""
+    """Return three words that stay the same for the same number, such as `kindly-brave-otter`."""
     # Multiplying by an odd constant spreads neighbouring seeds over all the words.
     spread = (seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64 >> 16
     words = []

@@ -19,7 +19,7 @@ class Constraints:
     priority_limit: int | None = None  # numbers below it are too urgent
 
     def under(self, cluster: "Constraints") -> "Constraints":
-        """A workspace's constraints below the cluster's: where both say something, the cluster wins."""
+        """Lay a workspace's constraints below the cluster's: where both say something, the cluster wins."""
         max_slots, limit = cluster.max_slots, cluster.priority_limit
         return Constraints(
             self.max_slots if max_slots is None else max_slots,
@@ -34,7 +34,7 @@ class Policies:
 
 
 def read_policies(raw: Any, workload: str) -> Policies:
-    """Policies for a workload type, `experiment` or `tasks`, as an administrator writes them."""
+    """Read policies for a workload type, `experiment` or `tasks`, as an administrator writes them."""
     problems = list(json_problems(raw))
     if problems:
         raise InvalidConfig(problems, what=_WHAT)
@@ -51,7 +51,7 @@ def read_policies(raw: Any, workload: str) -> Policies:
 
 
 def check(config: Mapping[str, Any], constraints: Constraints) -> list[Problem]:
-    """How a resolved configuration breaks the constraints."""
+    """Tell how a resolved configuration breaks the constraints."""
     return list(_broken(config.get("resources") or {}, constraints))
 
 

@@ -46,7 +46,7 @@ class Pool:
 
 
 def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:
-    """A pool; its scheduler section, if any, replaces that of the resource manager."""
+    """Read a pool; its scheduler section, if any, replaces that of the resource manager."""
     pool = Pool(
         pool_name=reader.text("pool_name", ""),
         description=reader.text("description", ""),
@@ -69,7 +69,7 @@ def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:
 
 
 def _rented(pool: Pool, provider: Provider) -> Pool:
-    """The pool with what it may rent."""
+    """Return the pool with what it may rent."""
     return replace(
         pool,
         sections=provider.sections,
@@ -112,5 +112,5 @@ def read_scheduler(reader: Reader, inherited: Scheduler, given: bool) -> Schedul
 
 
 def with_fallback(pool: Pool, defaults: TaskContainerDefaults) -> Pool:
-    """The pool with task defaults of its own: the cluster's, where it has none."""
+    """Return the pool with task defaults of its own: the cluster's, where it has none."""
     return pool if pool.task_container_defaults else replace(pool, task_container_defaults=defaults)

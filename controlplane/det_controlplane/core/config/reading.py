@@ -35,7 +35,7 @@ class Reader:
         return any(self._raw.get(key) is not None for key in keys)
 
     def raw(self, key: str, *aliases: str) -> Any:
-        """The value as it stands, under its name or an older one; None where there is none."""
+        """Return the value as it stands, under its name or an older one; None where there is none."""
         self._known.update((key, *aliases))
         return next((self._raw[k] for k in (key, *aliases) if self._raw.get(k) is not None), None)
 
@@ -73,7 +73,7 @@ class Reader:
         return default
 
     def wholes(self, key: str, least: int, most: int) -> list[int]:
-        """A list of whole numbers; empty where there is none."""
+        """Read a list of whole numbers; empty where there is none."""
         value = self.raw(key) or []
         if isinstance(value, list | tuple) and all(
             _is_number(n) and least <= n <= most and n == int(n) for n in value
@@ -83,7 +83,7 @@ class Reader:
         return []
 
     def size(self, key: str, default: int) -> int:
-        """Bytes, as a number or like 4g."""
+        """Read bytes, as a number or like 4g."""
         value = self.raw(key)
         try:
             amount = parse_bytes(value) if isinstance(value, str) else value
@@ -98,7 +98,7 @@ class Reader:
         return default
 
     def seconds(self, key: str, default: float | None) -> float | None:
-        """A duration: a number of seconds, or text like 25s, 10m, 1h30m."""
+        """Read a duration: a number of seconds, or text like 25s, 10m, 1h30m."""
         value = self.raw(key)
         try:
             amount = parse_duration_s(value) if isinstance(value, str) else value
@@ -115,7 +115,7 @@ class Reader:
         return default
 
     def texts(self, key: str, *aliases: str) -> tuple[str, ...]:
-        """A list of text, or one text for a list of one; empty where there is none."""
+        """Read a list of text, or one text for a list of one; empty where there is none."""
         value = self.raw(key, *aliases)
         items = [value] if isinstance(value, str) else value or []
         if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
@@ -126,7 +126,7 @@ class Reader:
         return ()
 
     def dollars(self, key: str) -> Decimal | None:
-        """An amount of money: a number, or text that is one."""
+        """Read an amount of money: a number, or text that is one."""
         value = self.raw(key)
         if value is None:
             return None
@@ -140,11 +140,11 @@ class Reader:
         return None
 
     def name_of(self, key: str, *aliases: str) -> str:
-        """The name under which a value was given."""
+        """Return the name under which a value was given."""
         return next((k for k in (key, *aliases) if self._raw.get(k) is not None), key)
 
     def content(self) -> dict[str, Any]:
-        """The object as it was given."""
+        """Return the object as it was given."""
         return {str(key): value for key, value in self._raw.items()}
 
     def section(self, key: str) -> "Reader":
@@ -161,7 +161,7 @@ class Reader:
         return [Reader(item, f"{path}[{i}]", self.problems) for i, item in enumerate(value)]
 
     def object(self, key: str) -> dict[str, Any]:
-        """An object whose keys are not checked here."""
+        """Return an object whose keys are not checked here."""
         value = self.raw(key)
         if value is None or isinstance(value, Mapping):
             return dict(value or {})

@@ -9,7 +9,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from a size as Docker writes them: units are powers of 1024."""
+    """Read bytes from a size as Docker writes them: units are powers of 1024."""
     match = _BYTES.fullmatch(text)
     if match is None:
         raise ValueError(f"must be a number of bytes or a size like 4g or '1.5 GiB', not {text!r}")
@@ -17,7 +17,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds from a duration like 25s, 10m or 1h30m."""
+    """Read seconds from a duration like 25s, 10m or 1h30m."""
     parts = _DURATION.findall(text.strip())
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():
         raise ValueError(

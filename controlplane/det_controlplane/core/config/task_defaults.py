@@ -35,7 +35,7 @@ class TaskContainerDefaults:
     log_policies: tuple[Any, ...] = ()
 
     def experiment_fragment(self) -> dict[str, Any]:
-        """The part of an experiment configuration that these defaults are."""
+        """Return the part of an experiment configuration that these defaults are."""
         return {
             "environment": dict(self.environment),
             "bind_mounts": list(self.bind_mounts),
@@ -45,14 +45,14 @@ class TaskContainerDefaults:
         }
 
     def task_fragment(self) -> dict[str, Any]:
-        """The same for a notebook, shell, command or TensorBoard."""
+        """Return the same for a notebook, shell, command or TensorBoard."""
         fragment = self.experiment_fragment()
         del fragment["log_policies"], fragment["preemption_timeout"]
         return fragment | {"work_dir": self.work_dir}
 
 
 def read_task_defaults(reader: Reader) -> TaskContainerDefaults:
-    """Bad values inside the fragments are told when an administrator checks the configuration."""
+    """Read task defaults; bad values inside the fragments are told when an administrator checks the configuration."""
     environment = {key: reader.raw(key) for key in _ENVIRONMENT_KEYS}
     defaults = TaskContainerDefaults(
         shm_size_bytes=reader.size("shm_size_bytes", _FOUR_GIB),

@@ -101,7 +101,7 @@ class ResolvedTask:
 
 
 def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None = None) -> Sources:
-    """What a cluster says about the tasks, other than trials, in one of its pools."""
+    """Return what a cluster says about the tasks, other than trials, in one of its pools."""
     sources = sources_of(cluster, pool, template=template)
     defaults = pool.task_container_defaults or cluster.task_container_defaults
     return Sources(

@@ -14,7 +14,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL has no such characte
 
 
 def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str, Any]:
-    """The document as JSON values; raises InvalidConfig with line and column for bad syntax."""
+    """Return the document as JSON values; raises InvalidConfig with line and column for bad syntax."""
     value: Any = _parsed(text, what)
     problems = json_problems(value)
     if not isinstance(value, dict):
@@ -29,14 +29,14 @@ def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str,
 
 
 def json_problems(value: Any) -> list[Problem]:
-    """What JSON in PostgreSQL could not hold: cycles, excess, NaN, NUL, objects of other kinds."""
+    """Name what JSON in PostgreSQL could not hold: cycles, excess, NaN, NUL, objects of other kinds."""
     if _is_plain(value, _MAX_DEPTH, [_MAX_VALUES]):
         return []
     return list(_unplain("", value, _MAX_DEPTH, [_MAX_VALUES]))
 
 
 def _is_plain(value: Any, depth: int, budget: list[int]) -> bool:
-    """Whether all is well, without the paths: this is asked of every configuration."""
+    """Return whether all is well, without the paths: this is asked of every configuration."""
     kind = type(value)
     if kind is str:
         return not _UNSTORABLE.search(value)

@@ -27,7 +27,7 @@ _NOT_TEXT = frozenset("~nNtTfF-+.0123456789<")
 
 
 def values_of(text: str) -> Any:
-    """The value of the only document; raises yaml.YAMLError with the place of the fault."""
+    """Return the value of the only document; raises yaml.YAMLError with the place of the fault."""
     loader = _loader()(text)
     try:
         node = loader.get_single_node()

@@ -66,7 +66,7 @@ _ORDER = tuple(ContainerState)
 
 
 def state_of(containers: Sequence[ContainerState]) -> AllocationState:
-    """An allocation is as far as its most progressed container; the first exit makes it terminate."""
+    """Return the state of an allocation: as far as its most progressed container; the first exit makes it terminate."""
     if not containers:
         return AllocationState.QUEUED
     if ContainerState.TERMINATED in containers:

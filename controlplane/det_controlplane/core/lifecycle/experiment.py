@@ -18,7 +18,7 @@ class ExperimentState(str, Enum):
 
     @property
     def live(self) -> bool:
-        """The searcher still decides."""
+        """Return whether the searcher still decides."""
         return self in (S.ACTIVE, S.PAUSED)
 
     @property
@@ -78,12 +78,12 @@ def allowed(state: S, to: S) -> bool:
 
 
 def end_of(state: S) -> S:
-    """Where a stopping experiment ends once its last trial has."""
+    """Return where a stopping experiment ends once its last trial has."""
     return _END_OF[state]
 
 
 def after_command(state: S, command: Command) -> S:
-    """The state after a user's command. Commands that change nothing succeed; impossible ones say why not."""
+    """Return the state after a user's command. Commands that change nothing succeed; impossible ones say why not."""
     target = _TARGET[command]
     if state == target or (command in (Command.CANCEL, Command.KILL) and not state.live):
         return target if allowed(state, target) else state

@@ -55,7 +55,7 @@ def end_of(state: S) -> S:
 
 
 def after_patch(state: S, target: S) -> S:
-    """A requested state; what is terminal stays, and stopping only becomes more severe."""
+    """Return the state after a request; what is terminal stays, and stopping only becomes more severe."""
     if state.terminal or target.terminal:
         return state
     if state.stopping and _SEVERITY.get(target, 0) < _SEVERITY[state]:
@@ -102,7 +102,7 @@ class AfterExit:
 
 
 def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
-    """First match wins."""
+    """Return what follows from an exit; the first match wins."""
     failed = exit.kind is ExitKind.FAILED
     if trial.state.stopping:
         return AfterExit(S.ERROR if failed else end_of(trial.state), False, exit.message)
@@ -137,7 +137,7 @@ def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
 
 
 def retry_delay(setbacks: int) -> timedelta:
-    """How long to wait after so many runs in a row that infrastructure ended before they were ready."""
+    """Return how long to wait after so many runs in a row that infrastructure ended before they were ready."""
     if setbacks < 2:
         return timedelta(0)
     doublings: int = 2 ** min(setbacks - 2, 16)
@@ -145,7 +145,7 @@ def retry_delay(setbacks: int) -> timedelta:
 
 
 def log_line(trial: TrialView, exit: Exit, after: AfterExit, delay: timedelta | None = None) -> str:
-    """What the trial's own log says about the end of a run; empty where nothing is to explain."""
+    """Return what the trial's own log says about the end of a run; empty where nothing is to explain."""
     if after.state is S.ERROR:
         return f"The trial failed: {after.reason}."
     if after.counts_as_restart:

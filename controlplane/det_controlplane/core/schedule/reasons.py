@@ -104,7 +104,7 @@ class Explainer:
         return self._snapshot.settings.allow_heterogeneous_fits
 
     def _could_hold(self, sizes: Counter[int], request: Request) -> bool:
-        """Whether agents of these sizes would do if nothing ran on them."""
+        """Return whether agents of these sizes would do if nothing ran on them."""
         slots = request.slots
         if any(size >= slots for size in sizes):
             return True

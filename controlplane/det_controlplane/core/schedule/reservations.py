@@ -19,7 +19,7 @@ class Reservations:
     def __init__(
         self, fleet: Fleet, leaving: Iterable[Running], victims: Sequence[Running]
     ) -> None:
-        """`leaving` go whatever happens; `victims` may be preempted, the first of them first.
+        """Take `leaving`, which go whatever happens, and `victims`, which may be preempted, the first of them first.
 
         A victim that was preempted in an earlier pass keeps its place, so that this pass makes the same choices.
         """

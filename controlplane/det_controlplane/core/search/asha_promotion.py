@@ -117,7 +117,7 @@ class PromotionAsha(Method):
         return [*actions, *(onwards or self._create_if_due()), *self._close_full_rungs()]
 
     def _lose(self, request_id: str) -> Sequence[Action]:
-        """A trial ended outside our plan: it counts as the worst of the rung it was going to."""
+        """Count a trial that ended outside the plan as the worst of the rung it was going to."""
         self._proposal.close(request_id)
         index = self._training.pop(request_id, None)
         if index is None:
@@ -142,7 +142,7 @@ class PromotionAsha(Method):
         return []
 
     def _close_full_rungs(self) -> list[Action]:
-        """Once nobody else can come to a rung, who still waits there waits for nothing."""
+        """Close rungs to which no other trial can come: trials that still wait there wait for nothing."""
         actions: list[Action] = []
         expected = self._config.max_trials
         for index, rung in enumerate(self._rungs[:-1]):
@@ -163,7 +163,7 @@ class PromotionAsha(Method):
         return [Stop(request_id) for request_id in released]
 
     def _rung_of_waiting(self, request_id: str) -> int:
-        """Linear, but only for invalid hyperparameters found late."""
+        """Find the rung of a waiting trial. Linear, but only for invalid hyperparameters found late."""
         return next(
             index
             for index, rung in enumerate(self._rungs)

@@ -13,7 +13,7 @@ class Bracket:
 
 
 def rung_units(num_rungs: int, max_time: float, divisor: float) -> list[int]:
-    """How far a trial trains to reach each rung, the last being the whole training."""
+    """Return how far a trial trains to reach each rung, the last being the whole training."""
     return [
         max(int(max_time / divisor ** (num_rungs - 1 - i)), 1)  # a rung of 0 would decide untrained
         for i in range(num_rungs)
@@ -29,14 +29,14 @@ def initial_trials(num_rungs: int, divisor: float, max_trials: int, max_concurre
 def bracket_rungs(
     mode: str, max_rungs: int, max_time: float, divisor: float, max_trials: int
 ) -> list[int]:
-    """The rung count of every bracket, the one that stops earliest first."""
+    """Return the rung count of every bracket, the one that stops earliest first."""
     highest = min(max_rungs, levels(max_time, divisor), levels(max_trials, divisor))
     lowest = {"aggressive": highest, "standard": (highest - 1) // 2 + 1, "conservative": 1}[mode]
     return list(range(highest, lowest - 1, -1))
 
 
 def bracket_trials(max_trials: int, divisor: float, rungs: Sequence[int]) -> list[int]:
-    """Trials so that every bracket trains about as long in all; the remainder goes to the first."""
+    """Share trials so that every bracket trains about as long in all; the remainder goes to the first."""
     rungs = rungs[:max_trials]
     weights = [divisor ** (count - 1) / count for count in rungs]
     shares = [max(int(weight / sum(weights) * max_trials), 1) for weight in weights]
@@ -62,5 +62,5 @@ def make_brackets(
 
 
 def levels(total: float, divisor: float) -> int:
-    """⌊log_divisor(total)⌋ + 1, exact for powers whose floating logarithm falls just short."""
+    """Return ⌊log_divisor(total)⌋ + 1, exact for powers whose floating logarithm falls just short."""
     return int(math.log(total) / math.log(divisor) + 1e-9) + 1

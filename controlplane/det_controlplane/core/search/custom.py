@@ -41,7 +41,7 @@ class RemoteSearch(Method):
 
     @property
     def last_id(self) -> int:
-        """Of the newest event; none has a higher one."""
+        """Return the id of the newest event; none has a higher one."""
         return self._last_id
 
     def created(self, request_id: str) -> bool:
@@ -89,7 +89,7 @@ class RemoteSearch(Method):
     def operated(
         self, operations: Sequence[Mapping[str, Any]], triggered_by: int | None
     ) -> Sequence[Action]:
-        """Operations answer an event and everything before it: those leave the queue."""
+        """Take operations: they answer an event and everything before it, which leave the queue."""
         if triggered_by is not None:
             if triggered_by <= self._answered:
                 return NOTHING  # a repeated request: its operations were carried out before
@@ -129,7 +129,7 @@ class RemoteSearch(Method):
         return NOTHING
 
     def _forget(self, kind: str, request_id: str) -> None:
-        """Events that a newer one says better, as long as nobody has answered them."""
+        """Forget events that a newer one says better, as long as nobody has answered them."""
         self._queue = [e for e in self._queue if e.get(kind, {}).get("requestId") != request_id]
 
     def _reached(
@@ -181,7 +181,7 @@ class RemoteSearch(Method):
         return [Create(request_id, self._rng.seed31(), hparams, checkpoint=checkpoint)]
 
     def _resting(self, actions: list[Action]) -> list[Action]:
-        """A new trial that nobody has asked to train needs no slots yet."""
+        """Let new trials rest that nobody has asked to train: they need no slots yet."""
         idle = [
             Rest(action.request_id)
             for action in actions
@@ -190,7 +190,7 @@ class RemoteSearch(Method):
         return [*actions, *idle]
 
     def _close(self, request_id: str) -> Sequence[Action]:
-        """After what it was asked to train: create, train and close are often posted together."""
+        """Close a trial after what it was asked to train: create, train and close are often posted together."""
         if request_id not in self._targets or request_id in self._closing:
             return NOTHING
         self._closing.add(request_id)

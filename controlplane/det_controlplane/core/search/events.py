@@ -160,7 +160,7 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
 
 
 def writable(value: Any) -> Any:
-    """JSON columns hold no NaN and no infinity: they travel as strings the fold understands."""
+    """Write NaN and infinity, which JSON columns do not hold, as strings the fold understands."""
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
             return "NaN"

@@ -49,7 +49,7 @@ def grid_size(space: Space) -> int:
 
 
 def axes_of(space: Space, prefix: Path = ()) -> list[Axis]:
-    """The leaves of the space with their values, names sorted at every level."""
+    """Return the leaves of the space with their values, names sorted at every level."""
     axes: list[Axis] = []
     for name in sorted(space):
         hparam, path = space[name], (*prefix, name)
@@ -85,12 +85,12 @@ def _points(low: float, high: float, count: int) -> list[float]:
 
 
 def _round(value: float) -> int:
-    """Half away from zero: rounding half to even would make uneven grids."""
+    """Round half away from zero: rounding half to even would make uneven grids."""
     return int(math.copysign(math.floor(abs(value) + 0.5), value))
 
 
 def _point(axes: list[Axis], index: int) -> dict[Path, Any]:
-    """One point without building the others: grids may have millions."""
+    """Return one point without building the others: grids may have millions."""
     point: dict[Path, Any] = {}
     for path, values in reversed(axes):
         index, digit = divmod(index, len(values))

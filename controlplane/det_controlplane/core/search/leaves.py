@@ -20,7 +20,7 @@ Leaf = tuple[Path, Int | Double | Log | Categorical]
 
 
 def leaves_of(space: Space, prefix: Path = ()) -> list[Leaf]:
-    """The hyperparameters that vary, names sorted at every level."""
+    """Return the hyperparameters that vary, names sorted at every level."""
     leaves: list[Leaf] = []
     for name in sorted(space):
         hparam, path = space[name], (*prefix, name)

@@ -93,7 +93,7 @@ class LocalProposal(Proposal):
         ]
 
     def _parents(self) -> list[list[float]]:
-        """The best of the highest rung that has some, then of those below until there are enough."""
+        """Return the best of the highest rung that has some, then of those below until there are enough."""
         chosen: dict[str, list[float]] = {}
         for elites in reversed(self._elites):
             if chosen or len(elites) >= _ENOUGH:

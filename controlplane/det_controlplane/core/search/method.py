@@ -21,58 +21,58 @@ class Method(ABC):
 
     @abstractmethod
     def started(self) -> Sequence[Action]:
-        """The first trials."""
+        """Create the first trials."""
 
     def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
-        """Metrics of a live trial."""
+        """Take metrics of a live trial."""
         return NOTHING
 
     def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
-        """A live trial answered TrainTo."""
+        """Hear that a live trial answered TrainTo."""
         return NOTHING
 
     def progressed(self, request_id: str, fraction: float) -> Sequence[Action]:
-        """A live trial told how far it is on the way to its length."""
+        """Hear from a live trial how far it is on the way to its length."""
         return NOTHING
 
     def invalid(self, request_id: str) -> Sequence[Action]:
-        """A live trial found its hyperparameters invalid; it is about to exit."""
+        """Hear that a live trial found its hyperparameters invalid; it is about to exit."""
         return NOTHING
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
-        """A live trial failed, was canceled or asked to stop; it is about to exit."""
+        """Hear that a live trial failed, was canceled or asked to stop; it is about to exit."""
         return NOTHING
 
     def finished(self, request_id: str) -> Sequence[Action]:
-        """A live trial's own script came to its end."""
+        """Hear that a live trial's own script came to its end."""
         return NOTHING
 
     def exited(self, request_id: str) -> Sequence[Action]:
-        """A trial is closed, for whatever reason; called after `finished` where that applies."""
+        """Hear that a trial is closed, for whatever reason; called after `finished` where that applies."""
         return NOTHING
 
     def operated(
         self, operations: Sequence[Mapping[str, Any]], triggered_by: int | None
     ) -> Sequence[Action]:
-        """A remote search method posted operations; other methods have nobody remote."""
+        """Take the operations that a remote search method posted; other methods have nobody remote."""
         return NOTHING
 
     def inactivated(self, state: str) -> Sequence[Action]:
-        """The experiment was paused or is ending."""
+        """Hear that the experiment was paused or is ending."""
         return NOTHING
 
     def remote_events(self) -> Sequence[Mapping[str, Any]]:
-        """What a remote search method has not answered yet, in the JSON of the API."""
+        """Return what a remote search method has not answered yet, in the JSON of the API."""
         return ()
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """JSON from which `restore` continues."""
+        """Return JSON from which `restore` continues."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up a snapshot of a method built from the same configuration."""
 
     def progress(self) -> float | None:
-        """Between 0 and 1, or None where the mean over the trials tells it."""
+        """Return a number between 0 and 1, or None where the mean over the trials tells it."""
         return None

@@ -12,7 +12,7 @@ _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def read_loss(metrics: Mapping[str, Any], name: str, sign: float, request_id: str) -> float:
-    """The searcher metric as a loss: smaller is better, NaN is worst."""
+    """Read the searcher metric as a loss: smaller is better, NaN is worst."""
     value = metrics.get(name)
     if type(value) is float:
         return value * sign if value == value else math.inf
@@ -25,7 +25,7 @@ def as_loss(value: Any, name: str, sign: float, request_id: str) -> float:
 
 
 def read_time(metrics: Mapping[str, Any], name: str, request_id: str) -> float:
-    """The time metric of the same report; it must be a number."""
+    """Read the time metric of the same report; it must be a number."""
     value = metrics.get(name)
     if type(value) is int:
         return value

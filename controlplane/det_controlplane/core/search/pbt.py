@@ -119,7 +119,7 @@ class PopulationTraining(Method):
         return [Park(request_id)]
 
     def _end_round(self) -> Sequence[Action]:
-        """Everybody has reported: the last round ends the search, others replace the worst."""
+        """End a round in which every trial has reported: the last round ends the search, others replace the worst."""
         self._round += 1
         ranked = sorted(self._members, key=self._loss)
         if self._round >= self._config.num_rounds or not ranked:

@@ -31,7 +31,7 @@ class TrialsTo:
 
 
 def preview(searcher: Searcher, space: Space, seed: int = 0) -> list[TrialsTo]:
-    """By formula where there is one: as many trials go on at each rung as it has room for."""
+    """Preview a search, by formula where there is one: as many trials go on at each rung as it has room for."""
     name, unit = str(searcher.get("name")), unit_of(searcher)
     if name == "single":
         return [TrialsTo(1, None, unit)]
@@ -65,7 +65,7 @@ def _by_rung(searcher: Searcher) -> Counter[int]:
 
 
 def _simulated(searcher: Searcher, space: Space, seed: int) -> Counter[int]:
-    """Which trials of a population are replaced, and when, only metrics decide: here imagined ones."""
+    """Preview by imagined metrics which trials of a population are replaced, and when."""
     rounds, most = int(searcher["population_size"]) * int(searcher["num_rounds"]), _MOST_ROUNDS
     if rounds > most:
         raise SearchFailed(

@@ -39,14 +39,14 @@ class PromotionRung:
             self._divide(_sorted(self._next), len(self._next) // 2)
 
     def pop(self) -> str | None:
-        """The best."""
+        """Take the best entry away and return it."""
         if not self._next and self._others:
             everybody, self._others = _sorted(self._others), []
             self._divide(everybody, -(-len(everybody) // 4))
         return heapq.heappop(self._next)[2] if self._next else None
 
     def clear(self) -> list[str]:
-        """All of them, best first."""
+        """Take all entries away and return them, best first."""
         trials = [request_id for _, _, request_id in self.in_order()]
         self._fill([])
         return trials
@@ -75,7 +75,7 @@ class PromotionRung:
         self._divide(waiting, len(waiting))
 
     def _divide(self, in_order: list[Waiting], count: int) -> None:
-        """The best are the next; in order they are a heap."""
+        """Part the best entries, which are the next, from the rest; in order they are a heap."""
         self._next, others = in_order[:count], in_order[count:]
         self._first_other = others[0] if others else _WORST
         self._others += others
@@ -83,7 +83,7 @@ class PromotionRung:
 
 
 def _sorted(waiting: list[Waiting]) -> list[Waiting]:
-    """By loss, then arrival: two sorts by numbers take half the time of one by tuples."""
+    """Sort by loss, then arrival: two sorts by numbers take half the time of one by tuples."""
     by_arrival = sorted(waiting, key=itemgetter(1))
     by_arrival.sort(key=itemgetter(0))
     return by_arrival

@@ -17,13 +17,13 @@ class Proposal:
         return self._sampler.create()
 
     def record(self, request_id: str, rung: int, loss: float) -> None:
-        """A trial reached a rung with this loss."""
+        """Record that a trial reached a rung with this loss."""
 
     def forget(self, request_id: str) -> None:
-        """A trial's hyperparameters turned out invalid: what was recorded of it does not count."""
+        """Forget what was recorded of a trial whose hyperparameters turned out invalid."""
 
     def close(self, request_id: str) -> None:
-        """The trial will report no more."""
+        """Hear that the trial will report no more."""
 
     def snapshot(self) -> dict[str, Any]:
         return {}

@@ -40,7 +40,7 @@ class RandomSearch(Method):
 
 
 def with_length(create: Create, length: int | None) -> list[Action]:
-    """The creation, and how far to train where the configuration says so (`max_length`)."""
+    """Add to a creation how far to train, where the configuration says so (`max_length`)."""
     if length is None:
         return [create]
     return [create, TrainTo(create.request_id, length)]

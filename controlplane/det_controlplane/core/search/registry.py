@@ -30,26 +30,26 @@ _MAX_RUNGS = 5
 
 
 def new(searcher: Searcher, space: Space, seed: int) -> Search:
-    """The search of an experiment before its first event; SearchFailed where none can be made."""
+    """Make the search of an experiment before its first event; SearchFailed where none can be made."""
     return _build(searcher, space, Rng(seed))
 
 
 def restore(searcher: Searcher, space: Space, seed: int, snapshot: Mapping[str, Any]) -> Search:
-    """The search as it was when the snapshot was taken: it folds on as the original would."""
+    """Restore the search as it was when the snapshot was taken: it folds on as the original would."""
     search = _build(searcher, space, Rng(seed, snapshot["rng"]["drawn"]))
     search.load(snapshot)
     return search
 
 
 def length_of(max_length: Any) -> int | None:
-    """The number of `{"batches": 100}` or of a plain 100."""
+    """Return the number of `{"batches": 100}` or of a plain 100."""
     if isinstance(max_length, Mapping):
         return int(next(iter(max_length.values())))
     return None if max_length is None else int(max_length)
 
 
 def unit_of(searcher: Searcher) -> str:
-    """What the search counts training in: the time metric, or the unit of `max_length`."""
+    """Return what the search counts training in: the time metric, or the unit of `max_length`."""
     if searcher.get("time_metric"):
         return str(searcher["time_metric"])
     length = searcher.get("max_length") or searcher.get("length_per_round")
@@ -59,7 +59,7 @@ def unit_of(searcher: Searcher) -> str:
 
 
 def _rungs_of(searcher: Searcher) -> int:
-    """Those of a local_asha that names none: as many as its training is long enough for."""
+    """Return the rungs of a local_asha that names none: as many as its training is long enough for."""
     if searcher.get("num_rungs"):
         return int(searcher["num_rungs"])
     most = searcher.get("max_rungs") or _MAX_RUNGS
@@ -67,7 +67,7 @@ def _rungs_of(searcher: Searcher) -> int:
 
 
 def report_lengths(searcher: Searcher) -> list[int]:
-    """The lengths at which a search decides, ascending; the last is the whole training of a trial."""
+    """Return the lengths at which a search decides, ascending; the last is the whole training of a trial."""
     name, divisor = searcher.get("name"), searcher.get("divisor") or _DIVISOR
     if name == "pbt":
         each = _round_length(searcher)
@@ -79,7 +79,7 @@ def report_lengths(searcher: Searcher) -> list[int]:
 
 
 def brackets_of(searcher: Searcher) -> list[Bracket]:
-    """The brackets that a configuration of some halving makes."""
+    """Return the brackets that a configuration of some halving makes."""
     divisor = searcher.get("divisor") or _DIVISOR
     max_trials = int(searcher["max_trials"])
     if searcher.get("name") != "adaptive_asha":

@@ -25,12 +25,12 @@ class Rng:
             self._bits(32 * min(_SKIP_WORDS, drawn - skipped))
 
     def uniform(self) -> float:
-        """A double in [0, 1) with 53 random bits."""
+        """Draw a double in [0, 1) with 53 random bits."""
         self.drawn += 2
         return self._double()
 
     def below(self, bound: int) -> int:
-        """An integer in [0, bound), by masked rejection."""
+        """Draw an integer in [0, bound), by masked rejection."""
         highest = bound - 1
         if highest <= 0:
             return 0
@@ -42,18 +42,18 @@ class Rng:
         return drawn
 
     def integer(self, low: int, high: int) -> int:
-        """An integer in [low, high)."""
+        """Draw an integer in [low, high)."""
         return low + self.below(high - low)
 
     def uuid4(self) -> str:
-        """Sixteen bytes, four words little-endian, with the bits of a version 4 UUID forced."""
+        """Draw sixteen bytes, four words little-endian, with the bits of a version 4 UUID forced."""
         self.drawn += 4
         text = self._bits(128).to_bytes(16, "little").hex()
         variant = _VARIANTS[text[16]]
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
     def seed31(self) -> int:
-        """The seed of a trial: `below(2**31)`, where no draw is ever rejected."""
+        """Draw the seed of a trial: `below(2**31)`, where no draw is ever rejected."""
         self.drawn += 1
         return self._bits(32) & 0x7FFFFFFF
 

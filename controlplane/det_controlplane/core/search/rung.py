@@ -59,7 +59,7 @@ class StoppingRung:
         self._fill(losses)
 
     def losses(self) -> list[float]:
-        """All entries, best first."""
+        """Return the losses of all entries, best first."""
         return sorted([-negated for negated in self._best] + self._rest)
 
     def snapshot(self) -> str:

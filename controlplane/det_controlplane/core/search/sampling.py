@@ -42,7 +42,7 @@ class Sampler:
 
 
 def draw_of(hparam: HParam) -> Draw:
-    """A function that samples one hyperparameter."""
+    """Return a function that samples one hyperparameter."""
     if isinstance(hparam, Int):
         low, high = hparam.minval, hparam.maxval + 1
         return lambda rng: rng.integer(low, high)

@@ -65,16 +65,16 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """True after Shutdown or Fail: nothing that happens later changes anything."""
+        """Return whether Shutdown or Fail came: nothing that happens later changes anything."""
         return self._over
 
     @property
     def requested(self) -> int:
-        """How many trials were created so far, replacements included."""
+        """Return how many trials were created so far, replacements included."""
         return self._requested
 
     def fold(self, event: Event) -> tuple[Action, ...]:
-        """What to do about an event. Repeated events and unknown trials ask for nothing."""
+        """Return what to do about an event. Repeated events and unknown trials ask for nothing."""
         if self._over and not isinstance(event, Continued):
             return NOTHING
         try:
@@ -85,18 +85,18 @@ class Search:
         return self._booked(actions) if actions else NOTHING
 
     def remote_events(self) -> Sequence[Mapping[str, Any]]:
-        """The events a remote search method has yet to answer (`custom`), oldest first."""
+        """Return the events a remote search method has yet to answer (`custom`), oldest first."""
         return self.method.remote_events()
 
     def progress(self, fractions: Mapping[str, float]) -> float:
-        """Between 0 and 1; `fractions` is what live trials reported, by request id."""
+        """Return a number between 0 and 1; `fractions` is what live trials reported, by request id."""
         progress = self.method.progress()
         if progress is None:
             progress = self._mean_progress(fractions)
         return progress if math.isfinite(progress) else 0.0
 
     def snapshot(self) -> dict[str, Any]:
-        """JSON; it grows with the live trials and the rung entries, not with events."""
+        """Return JSON; it grows with the live trials and the rung entries, not with events."""
         return {
             "version": _VERSION,
             "rng": self._rng.snapshot(),
@@ -193,7 +193,7 @@ class Search:
         return self.method.inactivated(event.state)
 
     def _continue(self, event: Continued) -> Sequence[Action]:
-        """Trials of an experiment that was canceled are live here still: their exits were not folded."""
+        """Continue. Trials of an experiment that was canceled are live here still: their exits were not folded."""
         self._over = False
         self._failures = self._cancels = 0
         again = set(event.request_ids)

@@ -60,7 +60,7 @@ def simulate(
 
 
 def plausible_curve(searcher: Searcher) -> Curve:
-    """Curves that fall like a power of training and mostly keep their order: for previews."""
+    """Make curves that fall like a power of training and mostly keep their order: for previews."""
     better_down = searcher.get("smaller_is_better", True) is not False
 
     def curve(hparams: Mapping[str, Any], seed: int, length: float) -> float:
@@ -168,7 +168,7 @@ class _World:
                 self._schedule(request_id)
 
     def _schedule(self, request_id: str) -> bool:
-        """The trial's next report; False where its script has come to its end."""
+        """Schedule the trial's next report; return False where its script has come to its end."""
         trial = self.simulation.trials[request_id]
         length: float
         if trial.target is not None and trial.target > trial.length:

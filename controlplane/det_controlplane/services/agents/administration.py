@@ -48,7 +48,7 @@ def _with_stats(agent: dict[str, Any]) -> dict[str, Any]:
 def set_agent(
     ctx: Context, caller: User, agent_id: str, *, enabled: bool, drain: bool
 ) -> dict[str, Any]:
-    """Disabling ends what runs there, unless it drains: then it may finish."""
+    """Enable or disable an agent. Disabling ends what runs there, unless it drains: then it may finish."""
     require_right(caller, Right.UPDATE_AGENTS, "take agents in and out of service")
     _change(ctx, agent_id, None, enabled, drain)
     return agent(ctx, agent_id)

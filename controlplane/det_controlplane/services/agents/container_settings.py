@@ -60,7 +60,7 @@ def _mounts(config: dict[str, Any], work_dir: str) -> tuple[Mount, ...]:
 
 
 def variables(config: dict[str, Any], device_type: str | None) -> tuple[dict[str, str], list[str]]:
-    """Those of `NAME=value`, and the bare names, whose values the agent's own environment has."""
+    """Return variables of `NAME=value`, and the bare names, whose values the agent's own environment has."""
     given = (config.get("environment") or {}).get("environment_variables") or []
     if isinstance(given, dict):
         given = given.get(device_type or "cpu") or []
@@ -69,7 +69,7 @@ def variables(config: dict[str, Any], device_type: str | None) -> tuple[dict[str
 
 
 def network_interface(defaults: TaskContainerDefaults) -> dict[str, str]:
-    """The cluster's choice for the traffic between a trial's containers, in the words of each library."""
+    """Return the cluster's choice for the traffic between a trial's containers, in the words of each library."""
     name = defaults.dtrain_network_interface
     if not name:
         return {}

@@ -74,7 +74,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
 
 
 def _token(ctx: Context, row: StartedContainer) -> str:
-    """The same for every poll that asks for this container: its session is made once.
+    """Return the same token for every poll that asks for this container: its session is made once.
 
     Known to nobody without the cluster's secret, though the database has the rest."""
     key = f"{ctx.bootstrap_token}{row.peer_key}".encode()

@@ -74,7 +74,7 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
 
 
 def _apply(change: Change, allocation_id: str, report: Report) -> AllocationRow | None:
-    """None when a later report was taken meanwhile: two of one agent's polls may come in either order."""
+    """Apply a report; None when a later one was taken meanwhile: two of one agent's polls may come in either order."""
     tx = change.tx
     allocation = allocations.lock(tx, allocation_id)
     assert allocation is not None
@@ -97,7 +97,7 @@ def _apply(change: Change, allocation_id: str, report: Report) -> AllocationRow 
 
 
 def _end_if_over(change: Change, allocation: AllocationRow) -> Exit | None:
-    """The allocation is as far as its containers; the first failure kills the rest; the last exit ends it."""
+    """Bring the allocation as far as its containers; the first failure kills the rest; the last exit ends it."""
     if allocation.state is AllocationState.TERMINATED:
         return None
     tx = change.tx
@@ -130,7 +130,7 @@ def _failed(container: ContainerRow) -> bool:
 
 
 def agent_lost(ctx: Context, agent_id: str, lost: list[UUID], message: str) -> None:
-    """Its containers ended with it, as far as we will ever know; their epoch keeps them from coming back."""
+    """End the containers of a lost agent, as far as we will ever know; their epoch keeps them from coming back."""
     for container_id in lost:
         with ctx.db.autocommit() as tx:
             row = containers.epoch_and_state(tx, container_id)

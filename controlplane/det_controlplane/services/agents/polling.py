@@ -93,7 +93,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
 
 
 def _holds(holder: agents.Holder, key_hash: bytes, now: datetime) -> bool:
-    """Whether somebody else holds the identity, and is alive."""
+    """Return whether another process holds the identity, and is alive."""
     return (
         not _has_key(holder, key_hash)
         and holder.state is AgentState.JOINED
@@ -130,7 +130,7 @@ def _has_deployment_token(ctx: Context, joining: Joining) -> bool:
 
 
 def _special_waits(ctx: Context) -> dict[str, float]:
-    """The pools whose silent agents are waited for differently than usual."""
+    """Return the pools whose silent agents are waited for differently than usual."""
     waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
     return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
 
@@ -216,7 +216,7 @@ def _take_reports(
 def _lose_missing(
     ctx: Context, agent_id: str, duties: list[agents.Duty], reported: dict[str, Report]
 ) -> bool:
-    """The agent had started these and no longer has them: its state or its machine was replaced."""
+    """End containers that the agent had started and no longer has: its state or its machine was replaced."""
     missing = [UUID(d.id) for d in duties if d.id not in reported and d.state != "ASSIGNED"]
     if missing:
         containers.agent_lost(
@@ -232,7 +232,7 @@ def _version(listed: Sequence[Directive]) -> str:
 
 
 def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
-    """Of the agent that the token is of: one statement finds out who it is and does it."""
+    """Extend the lease of the agent that the token is of: one statement finds out which it is and does it."""
     now = ctx.now()
     touched = agents.touch(
         ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,

@@ -11,7 +11,7 @@ from det_controlplane.services.identity.rights import require_owner
 
 
 def require_deletion(ctx: Context, user: User, uuids: Sequence[UUID]) -> None:
-    """Deleting is for the owner of the experiment, and for administrators."""
+    """Allow deletions to the owner of the experiment, and to administrators."""
     for uuid in uuids:
         found = ownership.of_checkpoint(ctx.db, uuid)
         if found is not None:
@@ -19,14 +19,14 @@ def require_deletion(ctx: Context, user: User, uuids: Sequence[UUID]) -> None:
 
 
 def require_change(ctx: Context, user: User, uuid: UUID) -> None:
-    """A task changes checkpoints of its owner only."""
+    """Let a task change checkpoints of its owner only."""
     found = ownership.of_checkpoint(ctx.db, uuid)
     if user.allocation_id is not None and found is not None:
         require_owner(user, found.user_id, f"change checkpoint {uuid}")
 
 
 def require_report(ctx: Context, user: User, uuid: UUID) -> None:
-    """A task tells what is left of checkpoints of its own experiment, also one whose work is to delete them."""
+    """Let a task tell what is left of checkpoints of its own experiment, also one whose work is to delete them."""
     if user.allocation_id is None:
         return
     found = ownership.of_checkpoint(ctx.db, uuid)

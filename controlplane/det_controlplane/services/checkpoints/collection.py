@@ -30,7 +30,7 @@ _COMMAND = (
 
 
 def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
-    """The experiment has ended: queue the deletion of what its policy does not keep."""
+    """Queue the deletion of what an ended experiment's policy does not keep."""
     with ctx.db.begin() as tx:
         experiment = checkpoints.owner(tx, payload["experiment_id"])
         if experiment is None:
@@ -74,7 +74,7 @@ def _metric(raw: str | None) -> float | None:
 
 
 def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHING) -> None:
-    """A user deletes checkpoints, or some files of them; without globs their storage is only looked through."""
+    """Delete checkpoints, or some files of them; without globs their storage is only looked through."""
     with ctx.db.begin() as tx:
         rows = checkpoints.chosen(tx, uuids)
     missing = set(uuids) - {r.uuid for r in rows}
@@ -110,7 +110,7 @@ def collect_cut_off(ctx: Context) -> None:
 
 
 def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
-    """Of an ended experiment; its checkpoints stay."""
+    """Delete the TensorBoard files of an ended experiment; its checkpoints stay."""
     with ctx.db.begin() as tx:
         experiment = checkpoints.owner(tx, experiment_id)
     if experiment is None:
@@ -183,7 +183,7 @@ def _name(storage: Mapping[str, Any] | None) -> str:
 
 
 def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
-    """First its files, then its rows; called again until the files are gone."""
+    """Delete an experiment: first its files, then its rows; called again until the files are gone."""
     experiment_id = payload["experiment_id"]
     key = str(payload.get("key", "delete experiment"))
     with ctx.db.begin() as tx:
@@ -211,5 +211,5 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
 
 
 def delete_object(ctx: Context, payload: dict[str, Any]) -> None:
-    """The context of experiments that are all gone."""
+    """Delete the context of experiments that are all gone."""
     ctx.objects.delete(payload["key"])

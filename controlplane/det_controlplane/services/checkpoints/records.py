@@ -70,7 +70,7 @@ def _state(report: CheckpointReport) -> CheckpointState:
 
 
 def patch(ctx: Context, changes: list[tuple[str, dict[str, str] | None]]) -> None:
-    """What is left of each after files were deleted: nothing, some, or all."""
+    """Store what is left of each after files were deleted: nothing, some, or all."""
     with ctx.db.begin() as tx:
         for uuid, resources in changes:
             if resources is not None:
@@ -96,7 +96,7 @@ def set_metadata(ctx: Context, uuid: str, metadata: dict[str, Any]) -> None:
 
 
 def remember_storage(ctx: Context, user: User, config: dict[str, Any] | None) -> int | None:
-    """`POST /runs/start`: the storage a run writes to, by number, good for this user's checkpoints."""
+    """Number the storage a run writes to (`POST /runs/start`), good for this user's checkpoints."""
     if not config:
         return None
     with ctx.db.begin() as tx:

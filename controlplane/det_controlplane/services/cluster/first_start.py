@@ -21,7 +21,7 @@ def awaits_first_password(db: Database) -> bool:
 
 
 def give_first_password(db: Database, password: str) -> bool:
-    """To the accounts `admin` and `determined`, unless they have one; true when this set it."""
+    """Give the accounts `admin` and `determined` a password, unless they have one; return whether this set it."""
     if not awaits_first_password(db):
         return False
     # Deriving the hash takes long on purpose: not inside a transaction.

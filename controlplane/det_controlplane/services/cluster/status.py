@@ -81,7 +81,7 @@ def clear_message(ctx: Context, caller: User) -> None:
 
 
 def configuration(ctx: Context, caller: User) -> dict[str, Any]:
-    """What the cluster runs with, without its secrets."""
+    """Return what the cluster runs with, without its secrets."""
     require_admin(caller, "see the cluster's configuration")
     shown: dict[str, Any] = redacted(document(ctx.config))
     return {**shown, "log": log_settings(ctx)}
@@ -99,7 +99,7 @@ def log_settings(ctx: Context) -> dict[str, Any]:
 
 
 def set_log(ctx: Context, caller: User, level: str | None, color: bool | None) -> None:
-    """For every process of the control plane; they notice within a minute."""
+    """Set the log of every process of the control plane; they notice within a minute."""
     require_admin(caller, "change the cluster's configuration")
     if level is not None and level not in LEVELS:
         raise Invalid(f"log.level must be one of {', '.join(LEVELS)}, not {level!r}")

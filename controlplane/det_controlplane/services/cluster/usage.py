@@ -100,7 +100,7 @@ def _machine_entry(machine: costs.IdleMachine) -> dict[str, Any]:
 
 
 def aggregated(ctx: Context, first: date, last: date, period: str) -> list[dict[str, Any]]:
-    """Slot-seconds by day or month. Computed when asked, so today counts too."""
+    """Return slot-seconds by day or month, computed when asked, so that today counts too."""
     entries: dict[date, dict[str, Any]] = {}
     for row in _days(ctx, first, last):
         day = row.after.date()

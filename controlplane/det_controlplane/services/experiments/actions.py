@@ -34,7 +34,7 @@ def command(ctx: Context, experiment_id: int, command: Command) -> None:
 
 
 def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
-    """The searcher's first decisions, from the configuration that was just stored."""
+    """Start a search: its first decisions follow from the configuration that was just stored."""
     row = experiment.row
     new = search.new(config["searcher"], parse_space(config), row.seed)
     experiment.ctx.memory.give_back_search(row.id, KeptSearch(row.seq, new))
@@ -48,7 +48,7 @@ def kill_trial(ctx: Context, trial_id: int) -> None:
 
 
 def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
-    """User code gives up: tell the searcher at once and end the container if it does not end by itself."""
+    """Tell the searcher at once that user code gives up, and end the container if it does not end by itself."""
     with opened_trial(ctx, trial_id) as (experiment, trial):
         if trial.early_exit is not None or trial.state.terminal:
             return

@@ -39,7 +39,7 @@ def apply(
 
 
 def _selected(ctx: Context, project_id: int | None, selection: Selection) -> list[int]:
-    """Ids that were given are all answered, also those that are not there."""
+    """Return ids that were given, all of them, also those that are not there."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
     given = selection.filters

@@ -28,7 +28,7 @@ _SEARCHERS = ("single", "random", "grid")
 
 
 def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
-    """Trials that did not complete run again, each from its latest checkpoint, as a task of their own."""
+    """Run trials that did not complete again, each from its latest checkpoint, as a task of their own."""
     # The stock client sends an empty object when nothing is overridden.
     changes = configs.load_yaml(override) if override.strip() else {}
     with live.opened(ctx, experiment_id) as experiment:
@@ -79,7 +79,7 @@ def _check(experiment: LiveExperiment, row: EndedExperiment) -> None:
 def _overridden(
     experiment: LiveExperiment, user: User, row: EndedExperiment, changes: dict[str, Any]
 ) -> dict[str, Any]:
-    """Only a single trial's configuration may change: others were sampled from theirs."""
+    """Override the configuration of a single trial only: others were sampled from theirs."""
     require_submitter(user, row.user_id, f"continue experiment {experiment.row.id} with changes")
     if row.config["searcher"]["name"] != "single":
         raise WrongState(
@@ -161,7 +161,7 @@ def _reopen_trial(experiment: LiveExperiment, trial: EndedTrial) -> None:
 
 
 def _plan_anew(experiment: LiveExperiment, config: dict[str, Any], trial_id: int) -> None:
-    """What the searcher would have asked for, had it been configured like this."""
+    """Return what the searcher would have asked for, had it been configured like this."""
     fresh = search.new(config["searcher"], parse_space(config), experiment.row.seed)
     actions = fresh.fold(search.Started())
     created = next(a for a in actions if isinstance(a, search.Create))

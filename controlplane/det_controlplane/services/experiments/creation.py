@@ -67,7 +67,7 @@ class Created:
 
 
 def create(ctx: Context, user: User, submission: Submission) -> Created:
-    """Nothing is left behind when any part is refused."""
+    """Create an experiment; nothing is left behind when any part is refused."""
     submitted = configs.load_yaml(submission.config)
     repeated = _repeated(ctx, submission)
     if repeated is not None:
@@ -197,7 +197,7 @@ def _resolve(
 def _pool(
     ctx: Context, submitted: dict[str, Any], template: dict[str, Any] | None, project: TargetProject
 ) -> tuple[Pool, list[Problem]]:
-    """The pool, or what is wrong with it and another one to find the other problems with."""
+    """Return the pool, or what is wrong with it and another one to find the other problems with."""
     try:
         return capacity.pool_of(ctx, submitted, template, project), []
     except InvalidConfig as error:
@@ -254,7 +254,7 @@ def _insert(
 
 
 def put(ctx: Context, user: User, submission: Submission) -> Created:
-    """Unmanaged experiments by a name of the user's: made once, found afterwards."""
+    """Make an unmanaged experiment by a name of the user's once, find it afterwards."""
     found = experiments.by_external_id(ctx.db, submission.external_id or "")
     if found is None:
         return create(ctx, user, submission)

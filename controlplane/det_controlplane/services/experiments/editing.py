@@ -26,7 +26,7 @@ def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
 
 
 def delete(ctx: Context, user: User, experiment_id: int) -> None:
-    """Its checkpoints go first; its rows follow when they are gone."""
+    """Delete an experiment: its checkpoints go first, its rows follow when they are gone."""
     with live.opened(ctx, experiment_id) as experiment:
         row = experiment.row
         require_owner(user, row.user_id, f"delete experiment {experiment_id}")
@@ -68,7 +68,7 @@ def patch(ctx: Context, experiment_id: int, changes: Changes) -> None:
 
 
 def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> None:
-    """Priority, weight or max_slots of a queued or running experiment; its stored configuration follows."""
+    """Change priority, weight or max_slots of a queued or running experiment; its stored configuration follows."""
     if experiment.row.state.terminal:
         raise Missing(f"experiment {experiment.row.id} has ended: it has no resources to change")
     _check_resource(name, value)

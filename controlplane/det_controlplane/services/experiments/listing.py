@@ -28,7 +28,7 @@ def revision(ctx: Context, experiment_id: int) -> str:
 
 
 def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
-    """What validation answers: no experiment was made."""
+    """Return what validation answers: no experiment was made."""
     return {
         "id": 0, "name": config.get("name") or "", "state": "STATE_UNSPECIFIED", "archived": False,
         "config": config, "jobId": "", "numTrials": 0, "originalConfig": "", "projectId": 0,

@@ -38,7 +38,7 @@ class LiveExperiment:
         self._known: dict[str, TrialRow] = {}
 
     def knows(self, trial: TrialRow) -> None:
-        """A trial that was read under the lock already."""
+        """Remember a trial that was read under the lock already."""
         self._known[str(trial.request_id)] = trial
 
     def feed(self, *events: search.Event) -> None:
@@ -53,7 +53,7 @@ class LiveExperiment:
         self._finish_if_done()
 
     def carry_out(self, actions: Sequence[search.Action]) -> None:
-        """What the searcher decided about an event that the journal has recorded, and what follows."""
+        """Carry out what the searcher decided about an event that the journal has recorded, and what follows."""
         self._carry_out(actions)
         self.feed()
 
@@ -77,7 +77,7 @@ class LiveExperiment:
         self._stop_trials(stopped)
 
     def _stop_trials(self, request_ids: list[str]) -> None:
-        """Those that run are asked to leave all at once."""
+        """Ask trials to stop; those that run are asked all at once."""
         if not request_ids:
             return
         told = stopping.ask_to_leave(
@@ -89,7 +89,7 @@ class LiveExperiment:
         request_ids.clear()
 
     def _create_trials(self, planned: dict[str, PlannedTrial]) -> None:
-        """All at once: searches begin with thousands."""
+        """Create trials all at once: searches begin with thousands."""
         if not planned:
             return
         state = TrialState(self.row.state.value)
@@ -114,7 +114,7 @@ class LiveExperiment:
             self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
 
     def _told_to_users(self, fail: search.Fail) -> str:
-        """They know trials by number."""
+        """Name trials by number, as users know them."""
         trial = self._by_request(fail.request_id) if fail.request_id else None
         if trial is None:
             return fail.reason
@@ -179,7 +179,7 @@ class LiveExperiment:
         self._finish_if_done()
 
     def _tell_paused(self) -> None:
-        """Whoever decides from outside should know why nothing happens."""
+        """Tell programs that decide from outside why nothing happens."""
         if experiments.searcher_name(self.tx, self.row.id) == "custom":
             self._events.append(search.Inactivated(f"STATE_{self.row.state.value}"))
 
@@ -207,7 +207,7 @@ class LiveExperiment:
             self._end_trial(trial, trial_states.end_of(trial.state))
 
     def give_up(self, trial: TrialRow, reason: str) -> None:
-        """The program wants no more: it may end by itself for a moment. Without a container the trial is over."""
+        """Let the program end by itself for a moment, as it wants no more. Without a container the trial is over."""
         allocation = allocations.live_of_task(self.tx, trial.task_id)
         if allocation is None:
             self._end_trial(trial, TrialState.COMPLETED)
@@ -227,7 +227,7 @@ class LiveExperiment:
             self.change.queue_changed(pool)
 
     def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
-        """What follows for the trial now that its allocation has ended."""
+        """Do what follows for the trial now that its allocation has ended."""
         view = trial_states.TrialView(
             state=trial.state,
             restarts=trial.restarts,
@@ -263,7 +263,7 @@ class LiveExperiment:
         return capacity.is_exhausted(self.ctx, self.tx, row.pool, blocked, row.slots_per_trial)
 
     def _delay(self, trial: TrialRow, exit: Exit) -> Delay | None:
-        """What fails again and again before it even starts is not tried in a tight circle."""
+        """Delay what fails again and again before it even starts: it is not tried in a tight circle."""
         if exit.kind is not ExitKind.INFRASTRUCTURE:
             return None
         setbacks = allocations.setbacks(self.tx, trial.task_id)
@@ -306,7 +306,7 @@ class LiveExperiment:
 
 
 def searcher_topic(experiment_id: int) -> str:
-    """What waits for the events of a remote search method waits for this."""
+    """Return the topic on which a wait for the events of a remote search method is woken."""
     return f"searcher:{experiment_id}"
 
 
@@ -338,7 +338,7 @@ def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
 
 
 def close(live: LiveExperiment) -> None:
-    """The last writes before the commit."""
+    """Write what comes last before the commit."""
     live.feed()
     if live.journal.has_remote_events:
         live.change.wake(searcher_topic(live.row.id))

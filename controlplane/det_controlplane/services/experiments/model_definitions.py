@@ -44,7 +44,7 @@ class File:
 
 
 def archive(files: Sequence[File]) -> bytes:
-    """A tar.gz of the files; paths that leave the archive are refused."""
+    """Return a tar.gz of the files; paths that leave the archive are refused."""
     # Level 1: contexts are small text, and this runs in the request.
     gzip = zlib.compressobj(1, wbits=_GZIP, memLevel=_memory_level(files))
     if len(files) > context_archive.MAX_ENTRIES:
@@ -67,12 +67,12 @@ def archive(files: Sequence[File]) -> bytes:
 
 
 def _memory_level(files: Sequence[File]) -> int:
-    """zlib clears its tables first: for the usual few files that is most of its work."""
+    """Choose little memory for the usual few files: zlib clears its tables first, which is most of its work."""
     return _FEW_TABLES if sum(len(file.content) for file in files) < _SMALL else _USUAL_TABLES
 
 
 def _header(member: tarfile.TarInfo) -> bytes:
-    """In the old format, which costs half as much, wherever that can say it."""
+    """Write the header in the old format, which costs half as much, wherever that can say it."""
     if member.name.isascii():
         with suppress(ValueError):  # a name too long, a number too large
             return member.tobuf(tarfile.USTAR_FORMAT)
@@ -102,7 +102,7 @@ def _member(file: File, size: int) -> tarfile.TarInfo:
 
 
 def prepare(ctx: Context, content: bytes) -> NewContext:
-    """A large archive goes to the object store first, outside any transaction."""
+    """Put a large archive into the object store first, outside any transaction."""
     context_id = ctx.new_uuid()
     inline = len(content) <= INLINE_LIMIT
     key = None if inline else f"contexts/{context_id}.tar.gz"
@@ -120,7 +120,7 @@ class Upload:
 
 
 def begin_upload(ctx: Context, user_id: int, size: int, sha256: str) -> Upload:
-    """A place for a large archive: the client puts it there and names it when it creates the experiment."""
+    """Return a place for a large archive: the client puts it there and names it when it creates the experiment."""
     if not 0 < size <= MAX_CONTEXT:
         raise Oversized(
             f"a context of {size} bytes; the limit is {MAX_CONTEXT} bytes. Exclude files by .detignore"

@@ -21,7 +21,7 @@ class FileContent:
 
 
 def tree(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
-    """Nested by directory, in the order of names."""
+    """Return the files nested by directory, in the order of names."""
     root: dict[str, Any] = {"path": "", "files": []}
     nodes: dict[str, dict[str, Any]] = {"": root}
     for member in _members(_archive(ctx, experiment_id)):

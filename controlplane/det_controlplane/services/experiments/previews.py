@@ -12,7 +12,7 @@ from det_controlplane.services.errors import Invalid, Missing
 
 
 def search_summary(ctx: Context, config: dict[str, Any]) -> dict[str, Any]:
-    """How many trials a configuration's search trains for how long."""
+    """Tell how many trials a configuration's search trains for how long."""
     submitted = dict(config)
     submitted.setdefault("entrypoint", "none")  # a preview trains nothing
     pool = ctx.config.pool_for("", 1)
@@ -31,7 +31,7 @@ def search_summary(ctx: Context, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def collected(ctx: Context, experiment_id: int, policy: gc.Policy) -> dict[str, Any]:
-    """The checkpoints that the policy would delete, with the names that the stock client reads."""
+    """Return the checkpoints that the policy would delete, with the names that the stock client reads."""
     with ctx.db.begin() as tx:
         if not experiments.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")

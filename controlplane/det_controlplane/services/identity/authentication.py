@@ -38,7 +38,7 @@ def token_hash(token: str) -> bytes:
 
 
 def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> User:
-    """The holder of a token; the message of a refusal never says which part was wrong."""
+    """Return the holder of a token; the message of a refusal never says which part was wrong."""
     if token.startswith(AGENT_PREFIX):
         agent_of(ctx, token)
         raise NotSignedIn("this path is for users; sign in first")
@@ -148,7 +148,7 @@ def logout(ctx: Context, user: User) -> None:
 
 
 def client_hash(password: str) -> str:
-    """What a stock client would send. An empty password is sent empty."""
+    """Return what a stock client would send. An empty password is sent empty."""
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
 
 

@@ -7,7 +7,7 @@ from det_controlplane.services.identity.principal import User
 
 
 def require_admin(user: User, what: str) -> None:
-    """A task's token is its owner's for training, not for administration."""
+    """Require an administrator in person: a task's token is its owner's for training, not for administration."""
     if not user.admin or user.allocation_id is not None:
         raise Forbidden(f"only an administrator may {what}; you are signed in as {user.username}")
 
@@ -61,6 +61,6 @@ def require_removal(user: User, owner_id: int, source: int, target: int, what: s
 
 
 def require_self(user: User, user_id: int, what: str) -> None:
-    """The person, signed in; or an administrator."""
+    """Require the person, signed in, or an administrator."""
     if user.id != user_id or user.allocation_id is not None:
         require_admin(user, what)

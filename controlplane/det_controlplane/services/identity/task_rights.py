@@ -64,7 +64,7 @@ def _require_experiment_of_trial(ctx: Context, user: User, trial_id: int) -> Non
 
 
 def _require_owner(user: User, found: ownership.Owned | None, what: str) -> None:
-    """What is not there is the service's to say."""
+    """Require the owner of what is there; what is not there is the service's to say."""
     if found is not None and found.user_id != user.id:
         raise Forbidden(f"a task of user {user.username} may not change {what} of another user")
 

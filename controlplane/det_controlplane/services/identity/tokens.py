@@ -24,7 +24,7 @@ FOREVER = "-1"
 def listed(
     ctx: Context, caller: User, page: Page, sort: Sort, filters: dict[str, Any]
 ) -> Iterator[str]:
-    """An administrator sees everybody's, others see their own."""
+    """List tokens: an administrator sees everybody's, others see their own."""
     given = filters if caller.admin else {**filters, "user_id": caller.id}
     return sessions.access_tokens(ctx.db, page, sort, given)
 
@@ -32,7 +32,7 @@ def listed(
 def create(
     ctx: Context, caller: User, user_id: int, lifespan: str, description: str
 ) -> tuple[str, int]:
-    """The token itself is shown this once."""
+    """Create a token, which is shown this once."""
     require_self(caller, user_id, "create a token for another user")
     require_session(caller, "create tokens")
     lives = ctx.config.token

@@ -53,7 +53,7 @@ class StoredLog(logging.Handler):
             master_log.add(tx, at, level, message)
 
     def _current(self) -> int:
-        """Looked up once a minute."""
+        """Return the level, looked up once a minute."""
         now = time.monotonic()
         if not self._looked_at or now - self._looked_at > _LOOK_AGAIN_S:
             self._looked_at = now
@@ -64,7 +64,7 @@ class StoredLog(logging.Handler):
 
 
 def keep(db: Database) -> None:
-    """From now on this process's log is stored; once a process."""
+    """Store this process's log from now on; once a process."""
     root = logging.getLogger("det")
     if any(isinstance(h, StoredLog) for h in root.handlers):
         return
@@ -72,7 +72,7 @@ def keep(db: Database) -> None:
 
 
 def first(ctx: Context, caller: User, offset: int, limit: int) -> int:
-    """The id after which to read: the last `limit` lines, or all from `offset` on. A negative offset counts from the end."""
+    """Return the id after which to read: the last `limit` lines, or from `offset` on, if negative from the end."""
     refuse_tasks(caller, "read the control plane's log")
     with ctx.db.begin() as tx:
         if offset > 0:

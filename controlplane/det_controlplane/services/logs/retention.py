@@ -28,7 +28,7 @@ def set_of_trial(ctx: Context, trial_id: int, days: int) -> None:
 
 
 def days_left(ctx: Context, trial_id: int) -> int:
-    """-1: kept forever, or not counting yet."""
+    """Return the days left; -1: kept forever, or not counting yet."""
     with ctx.db.begin() as tx:
         row = logs.retention(tx, trial_id)
     if row is None:
@@ -40,13 +40,13 @@ def days_left(ctx: Context, trial_id: int) -> int:
 
 
 def clean_up(ctx: Context, caller: User) -> int:
-    """At once, instead of at its next time; how many lines went."""
+    """Delete at once, instead of at the next time; return how many lines went."""
     require_admin(caller, "clean up logs")
     return delete_old(ctx)
 
 
 def delete_old(ctx: Context) -> int:
-    """In transactions of a bounded size: one that is cut short leaves less to the next."""
+    """Delete in transactions of a bounded size: one that is cut short leaves less to the next."""
     default = ctx.config.retention_policy.log_retention_days
     removed = 0
     while True:

@@ -261,7 +261,7 @@ def _shown(r: Any) -> dict[str, Any]:
 
 
 def _message(r: Any, log: str, timestamp: str, level: str) -> str:
-    """The line as people read it; absent pieces leave no trace but the container's blanks."""
+    """Return the line as people read it; absent pieces leave no trace but the container's blanks."""
     container = (r.container_id or "")[:8].ljust(8)
     rank = "" if r.rank_id is None else f"[rank={r.rank_id}] "
     shown = "" if level.endswith("UNSPECIFIED") else f"{level.removeprefix('LOG_LEVEL_')}: "

@@ -49,7 +49,7 @@ _NO_MARKETS: Markets = {}
 
 
 def run(ctx: Context, clouds: Clouds, markets: Markets = _NO_MARKETS) -> float | None:
-    """One pass of everything that needs a cloud; returns the seconds until the next one, None when nothing is left."""
+    """Make one pass of everything that needs a cloud; return the seconds until the next, None when nothing is left."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cloud") as pool:
         while requested := _claim(ctx):
             list(pool.map(lambda r: _rent(ctx, clouds, r), requested))

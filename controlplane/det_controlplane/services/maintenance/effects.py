@@ -30,7 +30,7 @@ _AT_MOST = 100
 
 
 def run_due(ctx: Context) -> int:
-    """How many effects were done. One that fails comes back later, later each time."""
+    """Do what is due, and return how many effects that were. One that fails comes back later, later each time."""
     done = 0
     for _ in range(_AT_MOST):
         with ctx.db.begin() as tx:

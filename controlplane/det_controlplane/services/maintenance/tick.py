@@ -21,7 +21,7 @@ BATCH_MEMORY = timedelta(hours=6)
 
 
 def run(ctx: Context) -> float | None:
-    """One tick; seconds until the next due time, or None when nothing is waiting for time to pass."""
+    """Do one tick; return the seconds until the next due time, None when nothing waits for time to pass."""
     _kill_what_is_due(ctx)
     _expire_agents(ctx)
     unmanaged.end_silent_trials(ctx)
@@ -43,13 +43,13 @@ def schedule_dirty_pools(ctx: Context) -> list[str]:
 
 
 def _mark(tx: Tx, pools: set[str]) -> None:
-    """In the order of everybody: two that mark several pools never wait for each other."""
+    """Mark pools in the order of their names: two that mark several pools never wait for each other."""
     for pool in sorted(pools):
         pool_marks.mark(tx, pool)
 
 
 def _kill_what_is_due(ctx: Context) -> None:
-    """Preemptions that took too long, and trials that should have ended by themselves."""
+    """Kill preemptions that took too long, and trials that should have ended by themselves."""
     with ctx.db.begin() as tx:
         due = allocations.kills_due(tx, ctx.now())
     for allocation_id in due:

@@ -101,7 +101,7 @@ def refuse_needed(
 
 
 def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
-    """Called again until its experiments are gone."""
+    """Delete a project; called again until its experiments are gone."""
     project_id = int(payload["project_id"])
     with ctx.db.begin() as tx:
         if not deletions.is_under_way(tx, "project", project_id):

@@ -140,7 +140,7 @@ def _checked_key(key: str) -> str:
 
 
 def _new_key(ctx: Context, tx: Tx, name: str) -> str:
-    """Three characters of the name, then chance."""
+    """Make a key: three characters of the name, then chance."""
     start = "".join(c for c in name.upper() if c in _KEY_ALPHABET)[:3]
     for _ in range(_KEY_TRIES):
         chance = ctx.new_uuid().int

@@ -124,7 +124,7 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
 def set_active(
     ctx: Context, caller: User, user_ids: list[int], active: bool
 ) -> list[dict[str, Any]]:
-    """Each on its own: one that fails says why."""
+    """Set each user on its own: one that fails says why."""
     recording.concerns(*(f"user {user_id}" for user_id in user_ids))
     recording.tells(userIds=list(user_ids))
     results = []

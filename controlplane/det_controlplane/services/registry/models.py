@@ -85,7 +85,7 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
 
 
 def delete(ctx: Context, caller: User, name_or_id: str) -> None:
-    """Its versions go with it; their checkpoints stay."""
+    """Delete a model with its versions; their checkpoints stay."""
     with ctx.db.begin() as tx:
         model = locked(tx, name_or_id)
         require_owner(caller, model.user_id, f"delete model '{model.name}'")

@@ -79,7 +79,7 @@ def edit(ctx: Context, name_or_id: str, version: int, changes: VersionChanges) -
 
 
 def delete(ctx: Context, caller: User, name_or_id: str, version: int) -> None:
-    """The checkpoint stays, and the collection's policy is for it again."""
+    """Delete a version; the checkpoint stays, and the collection's policy is for it again."""
     with ctx.db.begin() as tx:
         model = locked(tx, name_or_id)
         row = _find(tx, model, version)

@@ -18,7 +18,7 @@ def pool_of(
     project: Any,
     slots_key: str = "slots_per_trial",
 ) -> Pool:
-    """By name, else the workspace's default, else the cluster's."""
+    """Choose the pool by name, else the workspace's default, else the cluster's."""
     resources = _resources(template) | _resources(submitted)
     asked = resources.get(slots_key, 1)
     asked = asked if isinstance(asked, int) else 1
@@ -32,7 +32,7 @@ def pool_of(
 
 
 def refuse_reserved(ctx: Context, pool: Pool, project: Any) -> None:
-    """A pool bound to workspaces is for them alone."""
+    """Refuse pools that are bound to other workspaces."""
     usable = pools.usable(ctx, project.bound_pools or {}, project.workspace_id)
     if pool.pool_name not in usable:
         message = f"{pool.pool_name!r} is reserved for other workspaces; this one may use: {', '.join(usable)}"
@@ -45,7 +45,7 @@ def _resources(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def of_pool(ctx: Context, pool_name: str) -> int | None:
-    """The most slots one allocation could get, also of machines to come; None while there is no agent at all."""
+    """Return the most slots one allocation could get, also of machines to come; None while there is no agent at all."""
     pool = ctx.config.pool(pool_name)
     to_come = pool.limits.max_instances * _largest_to_come(pool) if pool else 0
     return max(slot_rows.count(ctx.db, pool_name), to_come) or None
@@ -56,7 +56,7 @@ def _largest_to_come(pool: Pool) -> int:
 
 
 def largest_agent(ctx: Context, pool: Pool) -> int | None:
-    """The most slots that one agent has, also of machines to come; None while there is no agent at all."""
+    """Return the most slots that one agent has, also of machines to come; None while there is no agent at all."""
     return max(slot_rows.of_largest_agent(ctx.db, pool.pool_name), _largest_to_come(pool)) or None
 
 

@@ -17,7 +17,7 @@ _WAITS_SHOWN = timedelta(days=30)
 
 
 def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, Any]]:
-    """Jobs with live requests, in the order the scheduler would take them."""
+    """List jobs with live requests, in the order the scheduler would take them."""
     name = pool_name or ctx.config.default_compute_resource_pool
     pool = ctx.config.pool(name)
     if pool is None:
@@ -32,7 +32,7 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
 
 
 def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
-    """Where an experiment stands in the queue; None unless it waits there."""
+    """Return where an experiment stands in the queue; None unless it waits there."""
     if experiment.state != "STATE_QUEUED" or ctx.config.pool(experiment.pool) is None:
         return None
     jobs = listed(ctx, experiment.pool, descending=False)

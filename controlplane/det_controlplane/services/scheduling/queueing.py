@@ -59,7 +59,7 @@ def _apply(ctx: Context, wanted: QueueChange) -> None:
 
 
 def _move(experiment: LiveExperiment, pool: str) -> None:
-    """What waits moves at once; what runs checkpoints, stops and is queued again in the new pool."""
+    """Move what waits at once; what runs checkpoints, stops and is queued again in the new pool."""
     experiment.row.pool = pool
     allocations.move_queued(experiment.tx, experiment.row.job_id, pool)
     for trial in trials.live(experiment.tx, experiment.row.id):

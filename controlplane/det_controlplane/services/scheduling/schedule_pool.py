@@ -27,7 +27,7 @@ class LostRace(Exception):
 
 
 def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
-    """None when another process is at it, or the snapshot changed under the decision: the pool stays dirty."""
+    """Do a pass; None when another process is at it, or the snapshot changed meanwhile: the pool stays dirty."""
     try:
         with change(ctx) as changed:
             tx, now = changed.tx, changed.now
@@ -80,7 +80,7 @@ def _most_slots_to_come(ctx: Context, pool: str) -> int | None:
 def _start(
     ctx: Context, change: Change, found: rows_of.PoolRows, starts: Sequence[schedule.Start]
 ) -> None:
-    """A few statements, however many start."""
+    """Start allocations by a few statements, however many start."""
     if not starts:
         return
     tx, now = change.tx, change.now
@@ -128,7 +128,7 @@ def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
 
 
 def _free_ports(taken: set[int], count: int) -> list[dict[str, int]]:
-    """For each start the lowest free number of each name, and no number twice in the cluster."""
+    """Return for each start the lowest free number of each name, and no number twice in the cluster."""
     free = {name: _numbers(base, taken) for name, base in PORT_BASES.items()}
     return [{name: next(numbers) for name, numbers in free.items()} for _ in range(count)]
 

@@ -83,7 +83,7 @@ def move_on(ctx: Context, allocation_id: str, reason: str) -> None:
 
 
 def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
-    """The allocation is over: free what it held and let its token die."""
+    """End an allocation: free what it held and let its token die."""
     reason = exit.message or exit.kind.value
     if exit.pull_failed:
         reason = f"image pull failed: {reason}"

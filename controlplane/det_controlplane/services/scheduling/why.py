@@ -24,7 +24,7 @@ _NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot
 
 
 def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
-    """One entry for each live allocation; without any, one for the thing itself."""
+    """Return one entry for each live allocation; without any, one for the thing itself."""
     if kind not in waiting.KINDS:
         raise Invalid(f"cannot tell why for a {kind!r}; ask for {', '.join(waiting.KINDS)}")
     if kind in ("experiment", "trial") and (whole(id) is None or len(id) > 9):

@@ -32,7 +32,7 @@ class Journal:
         self._progress_at: datetime | None = None
 
     def validation(self, request_id: str, metrics: Mapping[str, Any]) -> search.Validated | None:
-        """The event of a report: what the search reads of it; None when it reads nothing."""
+        """Return the event of a report: what the search reads of it; None when it reads nothing."""
         names = self._folded().metric_names
         if not names:
             return None
@@ -48,12 +48,12 @@ class Journal:
         return actions
 
     def remote(self) -> search.RemoteSearch | None:
-        """The method's own state, where a program outside decides."""
+        """Return the method's own state, where a program outside decides."""
         method = self._folded().method
         return method if isinstance(method, search.RemoteSearch) else None
 
     def progress(self, now: datetime) -> float | None:
-        """How far the search is; None when it is too early to look at all trials again."""
+        """Return how far the search is; None when it is too early to look at all trials again."""
         folded = self._folded()
         if folded.method.progress() is not None:
             return folded.progress({})
@@ -77,7 +77,7 @@ class Journal:
             self._snapshot(self._search)
 
     def written(self) -> None:
-        """A statement has appended what was recorded, along with other things."""
+        """Note that a statement has appended what was recorded, along with other things."""
         self._experiment.seq += len(self._new)
         self._new.clear()
 
@@ -87,7 +87,7 @@ class Journal:
         return replayed >= max(SNAPSHOT_EVERY, self._folded().requested // 2)
 
     def write_with_snapshot(self) -> None:
-        """So that no process goes on from what it remembers of the search before."""
+        """Write a snapshot, too, so that no process goes on from what it remembers of the search before."""
         self.write()
         self._snapshot(self._folded())
 
@@ -97,7 +97,7 @@ class Journal:
         row.snapshot_seq = row.seq
 
     def keep(self) -> None:
-        """After the commit: the next transaction goes on from here."""
+        """Keep the search after the commit: the next transaction goes on from here."""
         if self._search is not None:
             entry = KeptSearch(self._experiment.seq, self._search, self._progress_at)
             self._ctx.memory.give_back_search(self._experiment.id, entry)
@@ -130,7 +130,7 @@ class Journal:
 
 
 def parse_space(config: Mapping[str, Any]) -> Space:
-    """The hyperparameter space of a stored configuration, which was validated when it was stored."""
+    """Read the hyperparameter space of a stored configuration, which was validated when it was stored."""
     space, problems = hparams.parse(config.get("hyperparameters") or {})
     if problems:
         raise ValueError(f"stored hyperparameters are invalid: {problems[0]}")

@@ -14,7 +14,7 @@ Operation = Mapping[str, Any]  # one, in the JSON of the API
 
 
 def events(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
-    """What nobody has answered yet, oldest first; how the experiment ended is the last of all."""
+    """Return what nobody has answered yet, oldest first; how the experiment ended is the last of all."""
     with live.opened(ctx, experiment_id) as experiment:
         remote = _remote(experiment)
         unread = [dict(event) for event in remote.remote_events()]
@@ -28,7 +28,7 @@ def events(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
 def operate(
     ctx: Context, experiment_id: int, operations: Sequence[Operation], triggered_by: int | None
 ) -> None:
-    """All of the operations or none. What answers an event again, or an ended experiment, changes nothing."""
+    """Carry out all of the operations or none. What answers an event again, or an ended experiment, changes nothing."""
     with live.opened(ctx, experiment_id) as experiment:
         remote = _remote(experiment)
         if not experiment.row.state.live:

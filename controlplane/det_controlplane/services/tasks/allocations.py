@@ -18,7 +18,7 @@ from det_controlplane.services.use_case import change
 
 
 def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
-    """The allocation, for its own tasks and for people."""
+    """Find the allocation, for its own tasks and for people."""
     if user.allocation_id is not None and user.allocation_id != allocation_id:
         raise Forbidden(
             f"the token of allocation {user.allocation_id} is not good for {allocation_id}"
@@ -31,7 +31,7 @@ def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
 
 
 def rendezvous(ctx: Context, user: User, allocation_id: str, resources_id: str) -> dict[str, Any]:
-    """Addresses of all containers by rank, once all of them run and have asked."""
+    """Return addresses of all containers by rank, once all of them run and have asked."""
     find(ctx, user, allocation_id)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
@@ -72,7 +72,7 @@ def preempted(ctx: Context, user: User, allocation_id: str) -> bool:
 
 
 def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None:
-    """The program saw the signal: its exit, whatever the code, means that it stopped as asked.
+    """Note that the program saw the signal: its exit, whatever the code, means that it stopped as asked.
 
     Without a signal there is nothing to acknowledge, and the exit keeps its plain meaning."""
     allocation = find(ctx, user, allocation_id)
@@ -81,7 +81,7 @@ def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None
 
 
 def ready(ctx: Context, user: User, allocation_id: str) -> None:
-    """The program serves: from now on it may be asked to leave, and may be idle."""
+    """Note that the program serves: from now on it may be asked to leave, and may be idle."""
     allocation = find(ctx, user, allocation_id)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
@@ -107,7 +107,7 @@ def _note(ctx: Context, note: Callable[[Tx, str], bool], allocation_id: str) -> 
 
 
 def mark_daemon(ctx: Context, user: User, allocation_id: str, resources_id: str) -> None:
-    """This container does not decide when the allocation ends."""
+    """Mark a container that does not decide when the allocation ends."""
     find(ctx, user, allocation_id)
     with ctx.db.begin() as tx:
         if not containers.mark_daemon(tx, _uuid(resources_id), allocation_id):
@@ -119,7 +119,7 @@ def mark_daemon(ctx: Context, user: User, allocation_id: str, resources_id: str)
 def all_gather(
     ctx: Context, user: User, allocation_id: str, request_uuid: str, peers: int, data: Any
 ) -> list[Any]:
-    """Everybody's data of one round, once `peers` have sent theirs; a request sent twice gets the same answer."""
+    """Return the data of a round, once all `peers` have sent theirs; a request sent twice gets the same answer."""
     find(ctx, user, allocation_id)
     if peers < 1:
         raise Invalid(f"numPeers must be at least 1, not {peers}")

@@ -123,7 +123,7 @@ def _first(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | None:
 
 
 def _first_of_task(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | None:
-    """The same among tokens that the task may see, which are therefore its own."""
+    """Find the port among tokens that the task may see, which are therefore its own."""
     for token in tokens:
         found = _first(ctx, task_id, (token,))
         if found is not None and found.task_id == task_id:
@@ -175,7 +175,7 @@ def _require(ctx: Context, user: User, task: ProxiedTask) -> None:
 
 
 def _refuse_session_in_address(ctx: Context, carriers: Carriers, task_id: str) -> None:
-    """A task reads its addresses: it must not find the session of somebody there."""
+    """Refuse the session of a user in an address: a task reads its addresses."""
     found = _first(ctx, task_id, (carriers.in_address,))
     if found is not None and found.task_id != task_id:
         raise Forbidden(

@@ -80,7 +80,7 @@ def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> Non
 def _store(
     tx: Tx, trial: TrialMetrics, report: MetricsReport, now: datetime
 ) -> tuple[bool, int | None]:
-    """Whether older reports were rolled back, and the id of the row if it is new."""
+    """Store a report; return whether older reports were rolled back, and the id of the row if it is new."""
     steps = report.total_batches
     archived = 0
     if steps is not None and report.run_id > 1 and steps <= trial.total_batches:

@@ -22,12 +22,12 @@ def check_trials(ctx: Context, trial_ids: Sequence[int]) -> None:
 def page(
     ctx: Context, trial_ids: Sequence[int], group: str, after: Position
 ) -> tuple[list[Any], Position]:
-    """The next reports, by trial and step, and where they end."""
+    """Return the next reports, by trial and step, and where they end."""
     return metric_streams.page(ctx.db, trial_ids, group, after, BATCH)
 
 
 def of_checkpoint(ctx: Context, uuid: str, group: str, kind: str) -> Any:
-    """Of the trials that said they used the checkpoint."""
+    """Return reports of the trials that said they used the checkpoint."""
     with ctx.db.autocommit() as tx:
         found = metric_streams.of_checkpoint(tx, parse_uuid(uuid), group, kind)
     if found is None:

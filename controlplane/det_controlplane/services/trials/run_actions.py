@@ -38,7 +38,7 @@ def apply(ctx: Context, caller: User, selection: Selection, action: Action) -> l
 
 
 def _selected(ctx: Context, selection: Selection) -> list[int]:
-    """Ids that were given are all answered, also those that are not there."""
+    """Return ids that were given, all of them, also those that are not there."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
     with ctx.db.autocommit() as tx:
@@ -78,7 +78,7 @@ def archiving(archived: bool) -> Action:
 
 
 def moving_to(project_id: int, skip_searches: bool) -> Action:
-    """A run moves with its experiment, and so with all runs of its search unless those are skipped."""
+    """Move a run with its experiment, and so with all runs of its search unless those are skipped."""
 
     def act(ctx: Context, caller: User, run: RunRow) -> None:
         if skip_searches and not run.is_alone:
@@ -89,7 +89,7 @@ def moving_to(project_id: int, skip_searches: bool) -> Action:
 
 
 def delete(ctx: Context, caller: User, run: RunRow) -> None:
-    """A run goes with its experiment; one of several stays, because its search was decided with it."""
+    """Delete a run with its experiment; one of several stays, because its search was decided with it."""
     _require_alone(run, f"'det experiment delete {run.experiment_id}' deletes them all")
     editing.delete(ctx, caller, run.experiment_id)
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
-    """A fraction of the trial's work; the experiment's progress follows with the next validation."""
+    """Store a fraction of the trial's work; the experiment's progress follows with the next validation."""
     if not 0 <= progress <= 1:
         raise Invalid(f"trial {trial_id}: progress must be between 0 and 1, not {progress}")
     with ctx.db.begin() as tx:
@@ -60,7 +60,7 @@ def report_source(
     model_version: int | None,
     kind: str,
 ) -> None:
-    """Which checkpoint or model version a trial worked with."""
+    """Store which checkpoint or model version a trial worked with."""
     uuid = parse_uuid(checkpoint_uuid)
     try:
         with ctx.db.begin() as tx:
@@ -79,7 +79,7 @@ class Operation:
 
 
 def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operation:
-    """What harnesses up to 0.37 ask: how far to train. In the stopping form that is the whole length."""
+    """Return what harnesses up to 0.37 ask: how far to train. In the stopping form that is the whole length."""
     with ctx.db.begin() as tx:
         asked = _existing(runs.asked(tx, trial_id), trial_id)
         undecided = _is_undecided(asked) and may_wait
@@ -96,7 +96,7 @@ def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operat
 
 
 def _is_undecided(asked: Asked) -> bool:
-    """Worth keeping the container for: an answer is likely, and nobody else waits for its slots."""
+    """Return whether the container is worth keeping: an answer is likely, and nobody else waits for its slots."""
     waits = asked.parked and asked.state == "ACTIVE" and not asked.stop_requested
     return waits and not asked.slots_wanted and asked.searcher.get("name") == "custom"
 

@@ -12,7 +12,7 @@ from det_controlplane.services.errors import Missing
 
 
 def next_of(ctx: Context, trial_id: int, steps: int) -> Workload:
-    """What to do after `steps` batches. Missing: the configuration does not say, the training code decides."""
+    """Return what to do after `steps` batches. Missing: the configuration does not say, the training code decides."""
     with ctx.db.autocommit() as tx:
         row = runs.work(tx, trial_id)
     if row is None:
@@ -33,7 +33,7 @@ def next_of(ctx: Context, trial_id: int, steps: int) -> Workload:
 
 
 def _length(row: Work) -> Any:
-    """The searcher's current operation, else the whole length."""
+    """Return the length of the searcher's current operation, else the whole length."""
     searcher: dict[str, Any] = row.config.get("searcher") or {}
     whole = searcher.get("max_length")
     if row.train_to is None:

@@ -20,7 +20,7 @@ _STAGES = ("QUEUED", "PULLING", "STARTING", "RUNNING")
 
 
 def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
-    """`PATCH /trials/{id}`: still there, or ended."""
+    """Note that an unmanaged trial is still there, or ended (`PATCH /trials/{id}`)."""
     told = _parsed(trial_id, state)
     with change(ctx) as ch:
         _check_unmanaged(ch.tx, trial_id)
@@ -68,7 +68,7 @@ def next_due(tx: Tx) -> datetime | None:
 def create_trial(
     ctx: Context, experiment_id: int, hparams: dict[str, Any], external_id: str | None
 ) -> int:
-    """A trial that runs elsewhere. The same external id always is the same trial."""
+    """Create a trial that runs elsewhere. The same external id always is the same trial."""
     now, request_id = ctx.now(), ctx.new_uuid()
     with ctx.db.begin() as tx:
         experiment = rows.parent(tx, experiment_id)
@@ -95,7 +95,7 @@ def create_trial(
 
 
 def start_trial(ctx: Context, trial_id: int, resume: bool) -> dict[str, Any]:
-    """A new run of the trial; with `resume` it goes on from the latest checkpoint."""
+    """Begin a new run of the trial; with `resume` it goes on from the latest checkpoint."""
     with ctx.db.begin() as tx:
         _check_unmanaged(tx, trial_id)
         run = rows.start(tx, trial_id, resume, ctx.now())

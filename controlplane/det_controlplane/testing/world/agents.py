@@ -55,11 +55,11 @@ class FakeAgent:
 
     @property
     def answers_containers(self) -> bool:
-        """Whether the gateway of its containers gets through."""
+        """Return whether the gateway of its containers gets through."""
         return self._up and self.connected
 
     def wake(self) -> None:
-        """A held poll is answered."""
+        """Answer a held poll."""
         if self.rng.random() < 0.7:
             self.poll_soon()
 
@@ -68,7 +68,7 @@ class FakeAgent:
             self._plan(_SOON_S, self._poll)
 
     def _start(self) -> None:
-        """The process begins; containers that still run are its own again."""
+        """Begin the process; containers that still run are its own again."""
         self._life += 1
         self._up, self._me, self._applied = True, None, 0
         self._seq, self._seen, self._leaving = 0, "", False
@@ -111,7 +111,7 @@ class FakeAgent:
         self._plan(20.0, self._poll)
 
     def _judge(self) -> Callable[[Reply], None]:
-        """A poll is refused only because its sender was replaced, or given up."""
+        """Judge an answer: a poll is refused only because its sender was replaced, or given up."""
 
         def judge(reply: Reply) -> None:
             fine = reply.status in (200, 401) or reply.unavailable
@@ -190,7 +190,7 @@ class FakeAgent:
         answered: Callable[[Reply], None],
         judge: Callable[[Reply], None] | None = None,
     ) -> None:
-        """Through the network, as long as this life of the process lasts."""
+        """Send through the network, as long as this life of the process lasts."""
         life = self._life
 
         def heard(reply: Reply) -> None:
@@ -203,7 +203,7 @@ class FakeAgent:
             self.world.timeline.after(5.0, lambda: heard(Reply(0)))
 
     def _plan(self, delay_s: float, act: Callable[[], None]) -> None:
-        """The next act of the process; a later plan replaces it."""
+        """Plan the next act of the process; a later plan replaces it."""
         self._plan_number += 1
         self._planned = act
         number, life = self._plan_number, self._life
@@ -235,13 +235,13 @@ class FakeAgent:
         return self._stall, self._vanish, self._restart, self._lose_network, self._get_notice
 
     def _get_notice(self) -> None:
-        """The machine is to go away soon."""
+        """Hear that the machine is to go away soon."""
         self._leaving = True
         self.poll_soon()
         self.world.timeline.after(self.rng.uniform(5, 60), self._vanish)
 
     def _stall(self) -> None:
-        """The process hangs, and does later what it was about to do; its containers go on."""
+        """Hang, and do later what the process was about to do; its containers go on."""
         self._plan(self.rng.uniform(10, 90), self._planned)
 
     def _lose_network(self) -> None:
@@ -253,7 +253,7 @@ class FakeAgent:
         self.world.timeline.after(self.rng.uniform(5, 120), back)
 
     def _restart(self) -> None:
-        """Another incarnation adopts the containers; the old one sometimes says something yet."""
+        """Let another incarnation adopt the containers; the old one sometimes says something yet."""
         old = self._me
         self._stop()
         self.world.timeline.after(self.rng.uniform(0.5, 15), self._restart_if_down)
@@ -261,7 +261,7 @@ class FakeAgent:
             self.world.timeline.after(self.rng.uniform(0, 30), lambda: self._old_voice(old))
 
     def _old_voice(self, old: _Identity) -> None:
-        """An incarnation that was replaced must not get orders."""
+        """Speak as an incarnation that was replaced, which must not get orders."""
         now = self._me
         if now is None or now is old:
             return
@@ -275,7 +275,7 @@ class FakeAgent:
         self.world.network.send(call, lambda reply: None, judge)
 
     def _vanish(self) -> None:
-        """The machine goes down with all that runs on it, and comes back later, or as another."""
+        """Take the machine down with all that runs on it; it comes back later, or as another."""
         self._stop()
         for container in self.containers.values():
             container.vanish()

@@ -31,7 +31,7 @@ def cluster_config(rng: Random) -> ClusterConfig:
 
 
 def experiment_config(rng: Random, slots_per_agent: int, agents: int) -> str:
-    """Something this cluster can hold when all of it is there. YAML is a superset of JSON."""
+    """Return something this cluster can hold when all of it is there. YAML is a superset of JSON."""
     gang = slots_per_agent * rng.randint(1, agents)
     resources: dict[str, Any] = {"slots_per_trial": rng.choice((0, 1, 1, 1, slots_per_agent, gang))}
     if rng.random() < 0.5:

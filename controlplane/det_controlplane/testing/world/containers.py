@@ -31,7 +31,7 @@ class FakeContainer:
 
     @classmethod
     def aborted(cls, agent: ContainerHost, order: dict[str, Any]) -> "FakeContainer":
-        """Ordered dead before it was ever begun."""
+        """Return a container that was ordered dead before it was ever begun."""
         container = cls(agent, order)
         container.state, container.failure = "terminated", "aborted"
         return container
@@ -50,7 +50,7 @@ class FakeContainer:
         self._later(self.rng.uniform(0, 0.3), self._pull)
 
     def vanish(self) -> None:
-        """It is no more, and nobody will ever report its end."""
+        """End the container so that nobody will ever report its end."""
         self._gone = True
         if self._play is not None:
             self._play.stop()
@@ -109,7 +109,7 @@ class FakeContainer:
         self.agent.world.timeline.after(delay_s, due)
 
     def forward(self, call: Call, answered: Callable[[Reply], None]) -> None:
-        """The agent's gateway: what the control plane could not answer is asked again."""
+        """Forward as the agent's gateway does: what the control plane could not answer is asked again."""
         if self._gone:
             return
         if not self.agent.answers_containers:
@@ -129,7 +129,7 @@ class FakeContainer:
         self._later(delay_s, lambda: self.forward(call, answered))
 
     def _judge(self, call: Call) -> Callable[[Reply], None]:
-        """A program whose allocation lives is never refused."""
+        """Judge an answer: a program whose allocation lives is never refused."""
 
         def judge(reply: Reply) -> None:
             if 400 <= reply.status < 500 and self.agent.world.invariants.is_live(

@@ -162,7 +162,7 @@ class CrowdedWorld(World):
                 raise Violation(f"checkpoint {uuid} is said to be deleted and its files are there")
 
     def _check_given_up(self) -> None:
-        """After a run that failed and had said that no retry helps, there is no other."""
+        """Check that no run follows one that failed and had said that no retry helps."""
         with self._hosts.observed() as tx:
             failed = {(r.trial_id, r.run_id) for r in tx.execute(_FAILED_RUNS)}
         last: dict[int, int] = {}

@@ -127,7 +127,7 @@ class WatchedDatabase(Database):
 
 
 def _ask(tx: Tx, sql: str) -> None:
-    """Past the points."""
+    """Ask past the points of interruption."""
     driver: Any = tx.connection.driver_connection
     driver.execute_simple(sql)
 
@@ -144,7 +144,7 @@ def _blocked() -> Iterator[None]:
 
 @cache
 def _is_ordered(sql: str) -> bool:
-    """By the outermost query: what is in parentheses orders something else."""
+    """Return whether the outermost query is ordered: what is in parentheses orders something else."""
     while sql != (shorter := _INNERMOST.sub("", sql)):
         sql = shorter
     return "ORDER BY" in sql

@@ -44,7 +44,7 @@ class Hosts:
             process.reset(timeline, rng, wake)
 
     def contents(self) -> dict[str, list[str]]:
-        """Every row of every table, but for what PostgreSQL itself draws."""
+        """Return every row of every table, but for what PostgreSQL itself draws."""
         with self.observer.begin() as tx:
             return {
                 name: [r[0] for r in tx.execute(_rows_of(name)).all()] for name in self._emptied
@@ -56,7 +56,7 @@ class Hosts:
             yield tx
 
     def wrote(self) -> bool:
-        """Whether anything has changed since this was asked last."""
+        """Return whether anything has changed since this was asked last."""
         wrote = any(p.points.wrote for p in self.processes)
         for process in self.processes:
             process.points.wrote = False

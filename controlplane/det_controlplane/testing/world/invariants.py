@@ -47,7 +47,7 @@ class Invariants:
     def __init__(
         self, hosts: "Hosts", ledger: Ledger, timeline: Timeline, *, skew_s: float = 0.0
     ) -> None:
-        """Where clocks of processes differ, times of different processes are compared with that tolerance."""
+        """Compare times of different processes with that tolerance, where their clocks differ."""
         self._rules = _RULES if skew_s == 0 else all_rules(rules.with_skew(skew_s))
         self._hosts = hosts
         self._ledger = ledger
@@ -71,7 +71,7 @@ class Invariants:
             return tx.execute(_LIVE, {"id": allocation_id}).scalar() is not None
 
     def check_tick(self, before: datetime) -> None:
-        """After a tick that nothing interrupted, which began at `before`."""
+        """Check a tick that nothing interrupted, which began at `before`."""
         with self._hosts.observed() as tx:
             for broken in tx.execute(_TICK_RULES, {"now": before}).all():
                 raise Violation(f"{broken.rule}: {broken.what}")
@@ -85,7 +85,7 @@ class Invariants:
             return "; ".join(r.what for r in tx.execute(_UNFINISHED).all())
 
     def _check_terminal(self, rows: Sequence[tuple[str, str, int | None]]) -> None:
-        """What has ended stays as it ended, until it is deleted."""
+        """Check that what has ended stays as it ended, until it is deleted."""
         present = {what: (state, experiment_id) for what, state, experiment_id in rows}
         for what, (state, experiment_id) in self._ended.items():
             now = present.get(what)
@@ -111,7 +111,7 @@ class Invariants:
                     raise Violation(f"trial {row.id} failed, and its code never did")
 
     def _check_completed(self, row: Any) -> None:
-        """Nobody's training is cut short: its program ended, its searcher stopped it, or it gave up."""
+        """Check that no training is cut short: its program ended, its searcher stopped it, or it gave up."""
         if row.stop_requested or row.early_exit or row.experiment_state == "COMPLETED":
             return
         runs = [r for r in self._ledger.runs.values() if r.trial_id == row.id]
@@ -121,7 +121,7 @@ class Invariants:
             )
 
     def check_end(self, hosts: "Hosts") -> None:
-        """Whatever was acknowledged is there, and every replay agrees from the beginning."""
+        """Check that whatever was acknowledged is there, and every replay agrees from the beginning."""
         ledger = self._ledger
         with hosts.observed() as tx:
             trials = {r.id: r for r in tx.execute(_TRIALS).all()}

@@ -53,7 +53,7 @@ class Ledger:
         return self.runs.setdefault(allocation_id, Run(allocation_id, trial_id, run_id))
 
     def crashes(self) -> dict[int, int]:
-        """How often the user's code failed, by trial."""
+        """Count how often the user's code failed, by trial."""
         found: dict[int, int] = {}
         for run in self.runs.values():
             found[run.trial_id] = found.get(run.trial_id, 0) + run.crashed

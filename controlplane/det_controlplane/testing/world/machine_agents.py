@@ -106,7 +106,7 @@ class MachineAgent(FakeAgent):
             self._at(self.machine.ends_at, self.look)
 
     def _fail(self) -> None:
-        """The machine is lost, or stops and stays in the cloud's list."""
+        """Lose the machine, or stop it so that it stays in the cloud's list."""
         if self._runs:
             end = self._cloud.stop if self.rng.random() < 0.4 else self._cloud.reclaim
             end(self.id)

@@ -90,7 +90,7 @@ class Books:
             self._check_money(tx, tx.execute(_ROWS).all(), self._timeline.now())
 
     def check_end(self) -> None:
-        """Nothing is left, and what the machines cost adds up."""
+        """Check that nothing is left, and that what the machines cost adds up."""
         self.check_money()
         with self._hosts.observed() as tx:
             rows = tx.execute(_ROWS).all()

@@ -46,7 +46,7 @@ class MachineUser(FakeUser):
         return rented_experiment_config(self._rng, self._pools)
 
     def _may_be_refused(self, reply: Reply) -> bool:
-        """More than the pool may ever rent, or more than a budget allows."""
+        """Return whether it asks for more than the pool may ever rent, or than a budget allows."""
         return "slots" in str(reply.body) or "is spent" in str(reply.body)
 
     def _see_it_go_on(self, id: int) -> Script:

@@ -44,7 +44,7 @@ class Weather:
         return None
 
     def _leave_a_stray(self) -> None:
-        """A machine with the cluster's tag that no row asked for, as a restored database would have."""
+        """Leave a machine with the cluster's tag that no row asked for, as a restored database would have."""
         pool = self._world.config.resource_pools[0]
         cloud = self._world.clouds[pool.offers[0].provider]
         id = UUID(int=self._rng.getrandbits(128), version=4)
@@ -138,7 +138,7 @@ class MachineWorld(World):
         self.books.check_step()
 
     def _attend(self) -> None:
-        """New machines boot, those that were ended go down."""
+        """Boot new machines, take those down that were ended."""
         for cloud in self.clouds.values():
             for machine in cloud.rented[-8:]:
                 if machine.cloud_id not in self._known:

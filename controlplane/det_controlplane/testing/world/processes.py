@@ -66,13 +66,13 @@ class Process:
         self.ctx.config = config
 
     def reset(self, timeline: Timeline, rng: Random, wake: Callable[[str], None]) -> None:
-        """The same host in another world: connections and their prepared statements are kept."""
+        """Begin as the same host in another world: connections and their prepared statements are kept."""
         self._rng, self.wake, self.ctx.now = rng, wake, timeline.now
         self.points.rng = Random(rng.getrandbits(64))
         self.restart()
 
     def restart(self) -> None:
-        """Whatever it remembered is gone."""
+        """Begin as a new process: whatever it remembered is gone."""
         self.ctx.memory = ExperimentMemory()
 
     def answer(self, call: Call) -> Reply:

@@ -117,7 +117,7 @@ class TrialProgram:
         return int(searcher.get("max_time") or self._config["data"]["length"])
 
     def _train_operations(self) -> Script:
-        """As harnesses up to 0.37 do: train to each operation's length, and say so."""
+        """Train as harnesses up to 0.37 do: to each operation's length, and say so."""
         path = f"/api/v1/trials/{self.trial_id}/searcher/operation"
         while True:
             reply = yield self._get(path)
@@ -247,7 +247,7 @@ class TrialProgram:
         return None
 
     def _give_up(self) -> Script:
-        """The hyperparameters are invalid. Some programs do not end then."""
+        """Report invalid hyperparameters. Some programs do not end then."""
         reason = self._rng.choice(("INVALID_HP", "INIT_INVALID_HP"))
         path = f"/api/v1/trials/{self.trial_id}/early_exit"
         reply = yield self._post(path, {"reason": f"EXITED_REASON_{reason}"})
@@ -259,7 +259,7 @@ class TrialProgram:
         return 0
 
     def _loss(self, steps: int) -> float:
-        """The same for the same trial and step, whoever computes it."""
+        """Return the same loss for the same trial and step, whoever computes it."""
         rate = abs(math.log10(self._hparams["lr"]) + 2.5)
         noise = Random(f"{self._seed}/{steps}").uniform(0, 0.1)
         return round(rate + 1 / (1 + steps / 20) + noise, 6)

@@ -50,7 +50,7 @@ class Replays:
         self._replays: dict[int, Replay] = {}
 
     def check(self, tx: Tx, processes: Sequence[Process]) -> bool:
-        """Whether there was anything new to fold."""
+        """Compare, and return whether there was anything new to fold."""
         changed = False
         for row in tx.execute(_SEARCHES).all():
             replay = self._replays.get(row.experiment_id)

@@ -18,7 +18,7 @@ class Reply:
 
     @property
     def unavailable(self) -> bool:
-        """What a gateway tries again by itself."""
+        """Return whether a gateway tries the answer again by itself."""
         return self.status in (0, 502, 503, 504)
 
 
@@ -60,7 +60,7 @@ class Play:
         self._timeline.after(0.0, lambda: self._go_on(None))
 
     def stop(self) -> None:
-        """It is gone between two of its lines, and says nothing more."""
+        """Stop between two of its lines, and say nothing more."""
         if not self.over:
             self.over = True
             self._script.close()

@@ -48,7 +48,7 @@ class Rounds:
         raise NotImplementedError
 
     def _plan(self, delay_s: float) -> None:
-        """At most one round is planned; an earlier one replaces it."""
+        """Plan a round; at most one is planned, an earlier one replaces it."""
         at = self._world.timeline.seconds + delay_s
         if at < self._planned_s:
             self._planned_s = at

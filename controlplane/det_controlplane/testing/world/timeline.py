@@ -28,13 +28,13 @@ class Timeline:
         heapq.heappush(self._due, (self.seconds + delay_s, next(self._order), action))
 
     def next(self) -> Action:
-        """The next action; time moves on to it."""
+        """Return the next action; time moves on to it."""
         at, _, action = heapq.heappop(self._due)
         self.seconds = max(self.seconds, at)
         return action
 
     def take(self, wanted: Callable[[Action], bool], within_s: float, rng: Random) -> Action | None:
-        """An action of the near future that happens now, while another is still being carried out."""
+        """Take an action of the near future that happens now, while another is still being carried out."""
         soon = sorted(e for e in self._due if e[0] <= self.seconds + within_s and wanted(e[2]))
         if not soon:
             return None

@@ -42,7 +42,7 @@ class FakeUser:
         return None
 
     def _create(self) -> Script:
-        """The same request until it is answered: its key makes one experiment of it."""
+        """Create by the same request until it is answered: its key makes one experiment of it."""
         if self._submitted >= _MOST_EXPERIMENTS:
             return None
         self._submitted += 1
@@ -67,7 +67,7 @@ class FakeUser:
         return experiment_config(self._rng, agents[0].slots, len(agents))
 
     def _may_be_refused(self, reply: Reply) -> bool:
-        """Agents that did not join yet do not count, and a cluster too small says so."""
+        """Allow a refusal for slots: agents that did not join yet do not count, and a cluster too small says so."""
         return "slots" in str(reply.body)
 
     def _command(self, verb: str) -> Script:
@@ -137,7 +137,7 @@ class FakeUser:
         return None
 
     def _last_wishes(self) -> Script:
-        """Everything is switched on again, and most of what was paused goes on."""
+        """Switch everything on again, and let most of what was paused go on."""
         yield Sleep(30.0)
         for agent in self._world.agents:
             yield from self._until_ok(f"/api/v1/agents/{agent.id}/enable")

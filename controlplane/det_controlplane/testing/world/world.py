@@ -84,7 +84,7 @@ class World:
             process.configure(config)
 
     def stream(self, name: str) -> Random:
-        """Randomness of its own for each actor: one more draw of one changes nothing for another."""
+        """Return randomness of its own for each actor: one more draw of one changes nothing for another."""
         return Random(f"{self.seed}/{name}")
 
     def run(self) -> Summary:
@@ -132,7 +132,7 @@ class World:
         self.timeline.after(delay_s, _Served(self, service, still_wanted))
 
     def perform(self, service: Service) -> None:
-        """One step: a process works, is perhaps interrupted, and afterwards everything must hold."""
+        """Perform one step: a process works, is perhaps interrupted, and afterwards everything must hold."""
         process = self._rng.choice(self._hosts.processes)
         self.steps += 1
         self._carry_out(process, service, self._drawn(process), in_a_hurry=False)
@@ -190,7 +190,7 @@ class World:
         return Interruption(self._rng.randint(1, _STATEMENTS), happens)
 
     def _interleave(self, around: Process) -> None:
-        """Another request, served by the other process in the middle of this one."""
+        """Serve another request by the other process in the middle of this one."""
         service = self._overtaking()
         if service is None:
             return
@@ -204,7 +204,7 @@ class World:
         )
 
     def _overtaking(self) -> Service | None:
-        """Actors that were to act soon act now, until one of their requests is there."""
+        """Let actors that were to act soon act now, until one of their requests is there."""
         for _ in range(_HURRIED):
             action = self.timeline.take(self._may_overtake, _NEARBY_S, self._rng)
             if isinstance(action, _Served):
@@ -215,7 +215,7 @@ class World:
         return None
 
     def _may_overtake(self, action: Action) -> bool:
-        """Ticks are always near; mostly something else is more interesting."""
+        """Return whether an actor may overtake: ticks are always near; mostly something else is more interesting."""
         tick = isinstance(action, _Served) and action.service is self.ticking
         return not tick or self._rng.random() < 0.1
 
@@ -223,7 +223,7 @@ class World:
         return next(p for p in self._hosts.processes if p is not process)
 
     def _wake(self) -> None:
-        """In an order of its own: the product wakes in that of a set."""
+        """Wake in an order of its own: the product wakes in that of a set."""
         topics, self._topics = sorted(self._topics), set()
         for topic in topics:
             if self._rng.random() < self.rates.wake_lost:
@@ -261,7 +261,7 @@ class _Served:
 
 @contextmanager
 def _frequent_snapshots() -> Iterator[None]:
-    """A world has few events: the replay from a snapshot would never be seen."""
+    """Take snapshots often: a world has few events, and the replay from a snapshot would never be seen."""
     usual, journal.SNAPSHOT_EVERY = journal.SNAPSHOT_EVERY, 7
     try:
         yield
