@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from det_controlplane.api.http import Request, Stream
 from det_controlplane.core.config.cluster import Authz
+from det_controlplane.db import updates as rows
 
 from tests.support.api import Api, Caller, create_ended, report_checkpoint
-from tests.support.house import House
+from tests.support.house import House, assignment, id_of
+from tests.support.played_agent import task_of
 
 Look = Callable[[], list[dict[str, Any]]]
 ALL: dict[str, dict[str, Any]] = {"projects": {}, "models": {}, "modelversions": {}}
@@ -95,16 +97,71 @@ def test_a_subscription_names_projects_or_workspaces(user: Caller) -> None:
     assert named(subscribed(user, {"projects": {"workspace_ids": [99]}})()) == []
 
 
-def test_what_a_role_does_not_show_is_not_told_and_leaves_with_the_role(
-    api: Api, admin: Caller
-) -> None:
+@pytest.fixture
+def house(api: Api, admin: Caller) -> House:
     api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
-    house = House(api, admin)
+    return House(api, admin)
+
+
+def version_of(house: House, name: str, workspace: int, project_id: int) -> None:
+    """Make a model with a version in a workspace."""
+    new = {"name": name, "workspaceId": workspace}
+    house.admin.post("/api/v1/models", new)
+    experiment = house.experiment(house.admin, project_id)
+    house.admin.post(f"/api/v1/experiments/{experiment}/kill")
+    checkpoint = report_checkpoint(house.admin, experiment)
+    house.admin.post(
+        f"/api/v1/models/{name}/versions", {"checkpointUuid": checkpoint, "name": f"{name} 1"}
+    )
+
+
+def test_what_a_role_does_not_show_is_not_told_and_leaves_with_the_role(house: House) -> None:
+    version_of(house, "of red", house.red, house.red_project)
+    version_of(house, "of blue", house.blue, house.blue_project)
     viewer = house.person("viewer", "Viewer", house.red)
-    look = subscribed(viewer, {"projects": {}})
-    ids = [m["project"]["id"] for m in look() if "project" in m]
-    assert ids == [house.red_project]
-    assert house.blue_project not in ids
+    look = subscribed(viewer, ALL)
+    told = look()
+    assert [m["project"]["id"] for m in told if "project" in m] == [house.red_project]
+    assert [m["model"]["name"] for m in told if "model" in m] == ["of red"]
+    assert [m["modelversion"]["name"] for m in told if "modelversion" in m] == ["of red 1"]
+    house.admin.post(
+        "/api/v1/roles/remove-assignments", assignment("Viewer", house.red, user=id_of(viewer))
+    )
+    gone = {kind for kind, _ in named(look())}
+    assert gone == {"projects_deleted", "models_deleted", "modelversions_deleted"}
+
+
+def test_ids_that_are_not_seen_are_told_like_ids_that_are_not_there(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    asked = f"{house.blue_project},777"
+    (told,) = [
+        m for m in subscribed(viewer, {"projects": {}}, projects=asked)() if "projects_deleted" in m
+    ]
+    assert told["projects_deleted"] == asked
+
+
+def test_a_project_that_moves_away_while_it_is_read_is_not_told(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new workspace is one that the caller does not see."""
+    viewer = house.person("viewer", "Viewer", house.red)
+    find, hidden = rows.numbers, house.workspace("hidden")
+
+    def moved(tx: Any, kind: str, *arguments: Any) -> dict[int, int]:
+        found = find(tx, kind, *arguments)
+        body = {"destinationWorkspaceId": hidden}
+        house.admin.post(f"/api/v1/projects/{house.red_project}/move", body)
+        return found
+
+    monkeypatch.setattr(rows, "numbers", moved)
+    assert named(subscribed(viewer, {"projects": {}})()) == []
+
+
+def test_the_token_of_a_task_that_is_good_for_itself_only_hears_nothing(
+    api: Api, user: Caller
+) -> None:
+    task, _ = task_of(api, user, environment={"det_token": "task"})
+    assert task.ask("GET", "/stream", {"sync_id": "1", "subscribe": ALL}).status == 403
 
 
 def test_a_session_that_has_ended_ends_the_stream(user: Caller) -> None:

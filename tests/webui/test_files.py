@@ -78,6 +78,13 @@ def test_pages_run_no_code_but_ours(host: AsgiApp) -> None:
     policy = got.headers["content-security-policy"]
     assert "script-src 'self';" in policy
     assert "unsafe" not in policy
+    for held in (
+        "default-src 'none'",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+    ):
+        assert held in policy.split("; ")
     text = got.body.decode()
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", text)
 

@@ -34,7 +34,9 @@ class Kind:
     def rows(self) -> TextClause:
         return text(f"""
             SELECT json_build_object('seq', {_SEQ.format("r")}, 'workspace_id', {self.workspace}, {self.fields})::text
-            FROM {self.tables} WHERE r.id = ANY(cast(:ids AS integer[])) ORDER BY r.id
+            FROM {self.tables} WHERE r.id = ANY(cast(:ids AS integer[]))
+              AND (cast(:within AS integer[]) IS NULL OR {self.workspace} = ANY(cast(:within AS integer[])))
+            ORDER BY r.id
         """)
 
 
@@ -80,9 +82,12 @@ def numbers(
     return {row.id: row.seq for row in rows}
 
 
-def rows(tx: Tx, kind: str, ids: Sequence[int]) -> list[str]:
-    """Return rows as JSON."""
-    return [str(row[0]) for row in tx.execute(_ROWS[kind], {"ids": list(ids)})] if ids else []
+def rows(tx: Tx, kind: str, ids: Sequence[int], within: Sequence[int] | None) -> list[str]:
+    """Return rows as JSON, but for those that have left the workspaces meanwhile."""
+    if not ids:
+        return []
+    held = None if within is None else list(within)
+    return [str(row[0]) for row in tx.execute(_ROWS[kind], {"ids": list(ids), "within": held})]
 
 
 def filters_of(kind: str) -> Sequence[str]:

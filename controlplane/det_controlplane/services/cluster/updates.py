@@ -7,7 +7,6 @@ from det_controlplane.core import id_ranges
 from det_controlplane.core.id_ranges import Ranges
 from det_controlplane.core.roles import Right
 from det_controlplane.db import updates
-from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
 
@@ -52,16 +51,11 @@ def look(
             numbers = updates.numbers(tx, kind, within, wish.chosen)
             before = {} if seen is None else seen[kind]
             known = wish.known if seen is None else id_ranges.of(before)
-            changes += _changes(tx, kind, known, before, numbers)
+            name, deleted, _ = _NAMES[kind]
+            gone = id_ranges.without(known, numbers)
+            if gone:
+                changes.append(Change(deleted, f'"{id_ranges.shown(gone)}"'))
+            changed = [id for id, seq in numbers.items() if before.get(id) != seq]
+            changes += [Change(name, row) for row in updates.rows(tx, kind, changed, within)]
             now[kind] = numbers
     return changes, now
-
-
-def _changes(
-    tx: Tx, kind: str, known: Ranges, before: Mapping[int, int], now: Mapping[int, int]
-) -> list[Change]:
-    name, deleted, _ = _NAMES[kind]
-    gone = id_ranges.without(known, now)
-    told = [Change(deleted, f'"{id_ranges.shown(gone)}"')] if gone else []
-    changed = [id for id, seq in now.items() if before.get(id) != seq]
-    return told + [Change(name, row) for row in updates.rows(tx, kind, changed)]
