@@ -1,8 +1,10 @@
 """Pages of the administration, over an API in this process: no agent is needed. The API is asked afterwards."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,8 +140,8 @@ def test_a_group_gets_a_member_and_a_role(tab: Tab, house: House) -> None:
     gone(tab)
     ada = house.api.signed_in("ada")
     assert [w["name"] for w in ada.get("/api/v1/workspaces")["workspaces"]] == ["red"]
-    press(tab, "Take Viewer from vision", "Undo")
-    tab.page.get_by_role("button", name="Take Viewer from vision").wait_for()
+    press(tab, "Take away Viewer from vision", "Undo")
+    tab.page.get_by_role("button", name="Take away Viewer from vision").wait_for()
     assert len(ada.get("/api/v1/workspaces")["workspaces"]) == 1
 
 
@@ -243,6 +245,60 @@ def test_a_webhook_is_made_tried_and_deleted(tab: Tab, house: House) -> None:
     tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
 
 
+def test_a_budget_is_set_raised_and_deleted(tab: Tab, house: House) -> None:
+    tab.open("/budgets")
+    press(tab, "New budget")
+    choose(tab, Of="a person")
+    fill(tab, Person="nobody", US_dollars="5")
+    press(tab, "Set")
+    tab.page.get_by_role("dialog").get_by_role("alert").get_by_text("not found").wait_for()
+    fill(tab, Person="determined")
+    press(tab, "Set")
+    gone(tab)
+    press(tab, "Actions on the budget of determined", "Change")
+    fill(tab, US_dollars="12.50")
+    choose(tab, Counts="each month")
+    press(tab, "Set")
+    tab.page.get_by_role("cell", name="$12.50").wait_for()
+    (found,) = house.admin.get("/api/v1/budgets")["budgets"]
+    assert (found["limitUsd"], found["period"]) == (12.5, "month")
+    press(tab, "Actions on the budget of determined", "Delete", "Delete")
+    tab.page.get_by_text("No budgets").wait_for()
+    assert house.admin.get("/api/v1/budgets")["budgets"] == []
+    tab.complaints[:] = [c for c in tab.complaints if "404" not in c]
+
+
+def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
+    made = house.admin.post("/api/v1/groups", {"name": "audited"})["group"]["groupId"]
+    tab.open("/admin/audit")
+    fill(tab, Object=f"group {made}")
+    rows = tab.page.get_by_role("table").get_by_role("row")
+    tab.page.get_by_role("heading", name="Audit log").wait_for()
+    tab.page.get_by_text("1 entry").wait_for()
+    assert "audited" in rows.last.inner_text()
+    with tab.page.expect_download() as saved:
+        press(tab, "Export")
+    (line,) = Path(saved.value.path()).read_text("utf-8").splitlines()
+    assert json.loads(line)["object"] == f"group {made}"
+
+
+def test_a_message_is_shown_to_everybody_until_it_is_cleared(
+    browser: Any, base: str, tab: Tab, house: House
+) -> None:
+    tab.open("/admin/message")
+    fill(tab, Message=MARKUP)
+    press(tab, "Set")
+    shown = tab.page.get_by_role("status", name="Message of the cluster")
+    shown.get_by_text(MARKUP).wait_for()
+    with opened(browser, base, user=("determined", PASSWORD)) as other:
+        other.page.get_by_role("status", name="Message of the cluster").wait_for()
+    press(tab, "Clear", "Undo")
+    shown.wait_for()
+    press(tab, "Clear")
+    shown.wait_for(state="detached")
+    assert house.admin.get("/api/v1/master")["clusterMessage"] is None
+
+
 @pytest.mark.parametrize(
     ("role", "parts"),
     [("", []), ("Editor", []), ("WorkspaceAdmin", ["Roles", "Config policies"])],
@@ -272,7 +328,7 @@ def pages(house: House) -> list[str]:
     return [
         "/admin/people", "/admin/people/1", "/admin/groups", f"/admin/groups/{group}",
         "/admin/roles", "/admin/tokens", "/admin/policies", "/templates", "/templates/used",
-        "/webhooks",
+        "/webhooks", "/budgets", "/admin/audit", "/admin/message",
     ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ const PAGES = [
   ["/workspaces", "Workspaces", () => import("./pages/workspaces.js")],
   ["/templates", "Templates", () => import("./pages/templates.js")],
   ["/templates/:name", "Template", () => import("./pages/template.js")],
+  ["/budgets", "Budgets", () => import("./pages/budgets.js")],
   ["/webhooks", "Webhooks", () => import("./pages/webhooks.js")],
   ["/admin", "Administration", () => import("./pages/admin/page.js")],
   ["/admin/people", "People", () => import("./pages/admin/people.js")],
@@ -32,6 +33,8 @@ const PAGES = [
   ["/admin/roles", "Roles", () => import("./pages/admin/roles.js")],
   ["/admin/policies", "Config policies", () => import("./pages/admin/policies.js")],
   ["/admin/tokens", "Access tokens", () => import("./pages/admin/tokens.js")],
+  ["/admin/audit", "Audit log", () => import("./pages/admin/audit.js")],
+  ["/admin/message", "Message", () => import("./pages/admin/message.js")],
   // As Determined calls them.
   ["/admin/user-management", "People", () => import("./pages/admin/people.js")],
   ["/admin/group-management", "Groups", () => import("./pages/admin/groups.js")],

@@ -8,6 +8,8 @@ export const AREAS = [
   ["/admin/roles", "Roles", () => maySomewhere("ASSIGN_ROLES")],
   ["/admin/policies", "Config policies", () => may("MODIFY_GLOBAL_CONFIG_POLICIES") || (rolesDecide() && maySomewhere("MODIFY_WORKSPACE_CONFIG_POLICIES"))],
   ["/admin/tokens", "Access tokens", isAdmin],
+  ["/admin/audit", "Audit log", isAdmin],
+  ["/admin/message", "Message", isAdmin],
 ];
 
 export const areas = () => AREAS.filter(([, , fits]) => fits());

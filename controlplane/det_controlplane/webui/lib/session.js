@@ -18,6 +18,12 @@ whenSignedOut(() => {
   if (user.value) user.value = null;
 });
 
+/** Ask again what the cluster says of itself. */
+export async function refresh() {
+  const told = await get("/api/v1/master", {}, { quiet: true });
+  if (JSON.stringify(told) !== JSON.stringify(cluster.value)) cluster.value = told;
+}
+
 /** @param {User} who */
 export async function arrived(who) {
   localStorage.setItem(HINT, "1");

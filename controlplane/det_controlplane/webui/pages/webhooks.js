@@ -64,8 +64,7 @@ function Rows({ rows, places, open }) {
   const edits = (/** @type {any} */ w) => (w.workspaceId ? may("EDIT_WEBHOOKS", w.workspaceId) : isAdmin());
   const columns = [
     { name: "Webhook", main: true, cell: (/** @type {any} */ w) => html`${w.name}<div class="faint small cut">${w.url}</div>` },
-    { name: "Tells of", wrap: true, cell: (/** @type {any} */ w) => html`<span class="soft">${w.triggers.map(told).join(", ")}</span>` },
-    { name: "For", cell: (/** @type {any} */ w) => (w.mode.endsWith("SPECIFIC") ? "experiments that name it" : "every experiment") },
+    { name: "Tells of", wrap: true, cell: (/** @type {any} */ w) => html`<span class="soft">${w.triggers.map(told).join(", ")}${w.mode.endsWith("SPECIFIC") ? "; of experiments that name it" : ""}</span>` },
     { name: "Workspace", cell: (/** @type {any} */ w) => (w.workspaceId ? (places.find((p) => p.id === w.workspaceId)?.name ?? w.workspaceId) : "all") },
     { name: "Messages", wrap: true, cell: (/** @type {any} */ w) => html`<${Messages} of=${w} />` },
     {

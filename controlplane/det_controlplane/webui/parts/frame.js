@@ -2,7 +2,7 @@
 import { areas } from "../lib/areas.js";
 import { maySomewhere } from "../lib/rights.js";
 import { go, link, place } from "../lib/router.js";
-import { cluster, shownName, signOut, user } from "../lib/session.js";
+import { cluster, refresh, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
 import { html, useEffect, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
@@ -18,9 +18,12 @@ export const NAVIGATION = [
   ["", "/templates", "Templates", "file", () => maySomewhere("VIEW_TEMPLATES")],
   ["Cluster", "/queue", "Job queue", "queue"],
   ["Cluster", "/cluster", "Machines", "server"],
+  ["Cluster", "/budgets", "Budgets", "coin"],
   ["Cluster", "/webhooks", "Webhooks", "bell", () => maySomewhere("EDIT_WEBHOOKS")],
   ["Cluster", "/admin", "Administration", "people", () => areas().length > 0],
 ];
+
+const MESSAGE_MS = 60_000;
 
 export const Mark = () => html`
   <svg viewBox="0 0 32 32" aria-hidden="true">
@@ -48,10 +51,20 @@ export function Frame({ children }) {
         <${Navigation} path=${path} />
         <${Foot} />
       </aside>
-      <main class="main" id="main" tabindex="-1">${children}</main>
+      <main class="main" id="main" tabindex="-1"><${Message} />${children}</main>
     </div>
     <${Toasts} />
   `;
+}
+
+/** Show what the operators of the cluster have to say; asked for now and then, while somebody looks. */
+function Message() {
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || refresh().catch(() => {}), MESSAGE_MS);
+    return () => clearInterval(timer);
+  }, []);
+  const said = cluster.value?.clusterMessage?.message;
+  return said && html`<div class="notice amber said" role="status" aria-label="Message of the cluster"><p>${said}</p></div>`;
 }
 
 /** @param {Event} e */

@@ -32,7 +32,7 @@ function Group({ group, path, reload }) {
   const columns = [
     { name: "Member", main: true, cell: (/** @type {any} */ u) => html`<a href=${link(`/admin/people/${u.id}`)}>${shownName(u)}</a> ${u.displayName && html`<span class="faint">${u.username}</span>`}` },
     { name: "Account", cell: (/** @type {any} */ u) => (u.active ? "active" : html`<span class="soft">deactivated</span>`) },
-    { name: "", right: true, cell: (/** @type {any} */ u) => html`<${Button} kind="danger" aria-label=${`Take ${u.username} out`} onClick=${() => remove(u)}>Take out<//>` },
+    { name: "", right: true, cell: (/** @type {any} */ u) => html`<${Button} kind="danger" aria-label=${`Take out ${u.username}`} onClick=${() => remove(u)}>Take out<//>` },
   ];
   return html`
     <${Area} at="/admin/groups" title=${group.name} text=${counted(group.users.length, "member")}

@@ -75,7 +75,7 @@ function Places({ roles, workspaces, groups, given, reload }) {
     { name: "Kind", cell: (/** @type {Given} */ g) => (g.kind === "user" ? "person" : "group") },
     { name: "Role", cell: (/** @type {Given} */ g) => g.role.name },
     { name: "May", wrap: true, cell: (/** @type {Given} */ g) => html`<span class="soft">${g.role.description}</span>` },
-    { name: "", right: true, cell: (/** @type {Given} */ g) => html`<${Button} kind="danger" aria-label=${`Take ${g.role.name} from ${g.name}`} onClick=${() => take(g)}>Take away<//>` },
+    { name: "", right: true, cell: (/** @type {Given} */ g) => html`<${Button} kind="danger" aria-label=${`Take away ${g.role.name} from ${g.name}`} onClick=${() => take(g)}>Take away<//>` },
   ];
   return html`
     <div class="row row-wide">

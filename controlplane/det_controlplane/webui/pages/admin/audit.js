@@ -1,0 +1,89 @@
+// The audit log: who changed what, when and from where.
+import { get } from "../../lib/api.js";
+import { counted, moment } from "../../lib/format.js";
+import { usePaged } from "../../lib/paged.js";
+import { ask, place } from "../../lib/router.js";
+import { html, useState } from "../../lib/view.js";
+import { Bones, Button, Empty, Failure, Search } from "../../parts/basic.js";
+import { attempt } from "../../parts/overlay.js";
+import { Table } from "../../parts/table.js";
+import { Area } from "./area.js";
+
+const EXPORTED = 1_000;
+/** @type {[string, string][]} */
+const SINCE = [["", "All that is kept"], ["1h", "Last hour"], ["24h", "Last day"], ["168h", "Last week"], ["720h", "Last 30 days"]];
+
+export function Page() {
+  const { query } = place.value;
+  const asked = { username: query.get("user") ?? "", action: query.get("action") ?? "", object: query.get("object") ?? "", since: query.get("since") ?? "" };
+  const found = usePaged(
+    async (offset, limit, signal) => {
+      const told = await get("/api/v1/audit", { ...asked, offset, limit, orderBy: "ORDER_BY_DESC" }, { signal });
+      return { rows: told.entries, total: told.pagination.total };
+    },
+    [JSON.stringify(asked)],
+  );
+  const [busy, setBusy] = useState(false);
+  const save = async () => {
+    setBusy(true);
+    await attempt(() => download(asked), "Saved as lines of JSON");
+    setBusy(false);
+  };
+  return html`
+    <${Area} at="/admin/audit" text=${found.total === undefined ? " " : counted(found.total, "entry", "entries")}
+      actions=${html`<${Button} disabled=${busy || !found.total} onClick=${save}>${busy ? "Saving …" : "Export"}<//>`}>
+      <div class="row">
+        <${Search} label="User name" value=${asked.username} onInput=${(/** @type {string} */ user) => ask({ user })} />
+        <${Search} label="Action" placeholder="Action, such as users" value=${asked.action} onInput=${(/** @type {string} */ action) => ask({ action })} />
+        <${Search} label="Object" placeholder="Object, such as experiment 7" value=${asked.object} onInput=${(/** @type {string} */ object) => ask({ object })} />
+        <select class="input inline" aria-label="Since" onChange=${(/** @type {any} */ e) => ask({ since: e.target.value })}>
+          ${SINCE.map(([value, name]) => html`<option value=${value} selected=${value === asked.since}>${name}</option>`)}
+        </select>
+      </div>
+      <${Failure} error=${found.error} retry=${found.reload} />
+      <div class="panel">
+        ${found.total === undefined && !found.error && html`<${Bones} />`}
+        ${found.total === 0 && html`<${Empty} title="No entry fits"><p>Names of users, actions and objects are written in full; “users” also finds the actions that begin with “users.”.</p><//>`}
+        ${!!found.total && html`<${Table} label="Audit log" columns=${COLUMNS} total=${found.total} row=${found.row} onSight=${found.onSight} />`}
+      </div>
+    <//>
+  `;
+}
+
+const COLUMNS = [
+  { name: "Time", cell: (/** @type {any} */ e) => html`<span class="number">${moment(e.at)}</span>` },
+  { name: "User", cell: (/** @type {any} */ e) => e.username || html`<span class="faint">nobody</span>` },
+  { name: "Action", cell: (/** @type {any} */ e) => e.action },
+  { name: "Object", cell: (/** @type {any} */ e) => e.object },
+  { name: "By", cell: (/** @type {any} */ e) => (e.taskId ? `task ${e.taskId.slice(0, 8)}` : e.via) },
+  { name: "From", cell: (/** @type {any} */ e) => e.address },
+  { name: "Details", main: true, cell: (/** @type {any} */ e) => html`<span class="soft" title=${told(e.details)}>${told(e.details)}</span>` },
+];
+
+/** @param {Record<string, any>} details */
+function told(details) {
+  const named = Object.entries(details).filter(([name]) => name !== "fields").map(([name, value]) => `${name}=${text(value)}`);
+  return [...named, ...(details.fields ?? [])].join(", ");
+}
+
+/** @param {any} value @returns {string} */
+function text(value) {
+  if (Array.isArray(value)) return value.map(text).join(" ");
+  return value && typeof value === "object" ? Object.entries(value).map(([name, inner]) => `${name}=${text(inner)}`).join(" ") : String(value);
+}
+
+/** Save everything that fits, oldest first, one object a line. @param {Record<string, string>} asked */
+async function download(asked) {
+  const parts = [];
+  for (let offset = 0; ; offset += EXPORTED) {
+    const { entries } = await get("/api/v1/audit", { ...asked, offset, limit: EXPORTED });
+    parts.push(...entries.map((/** @type {any} */ e) => `${JSON.stringify(e)}\n`));
+    if (entries.length < EXPORTED) break;
+  }
+  const at = URL.createObjectURL(new Blob(parts, { type: "application/jsonl" }));
+  const anchor = document.createElement("a");
+  anchor.href = at;
+  anchor.download = `audit-${new Date().toISOString().slice(0, 10)}.jsonl`;
+  anchor.click();
+  URL.revokeObjectURL(at);
+}
