@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import listings, pages, users, workloads
+from det_controlplane.db import pages, trial_pages, users, workloads
 from det_controlplane.db.engine import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import listing
@@ -100,5 +100,5 @@ def test_no_part_is_longer_than_the_others(made: Database) -> None:
 
 
 def test_a_short_page_is_one_statement(made: Database) -> None:
-    (whole,) = listings.trials_of(made, ALL, Sort(), 1, [])
+    (whole,) = trial_pages.listed(made, ALL, Sort(), 1, [])
     assert len(json.loads(whole)["trials"]) == 1

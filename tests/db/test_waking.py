@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db import waking
+from det_controlplane.db import patient_connection
 from det_controlplane.db.engine import Database, DatabaseAsleep, DatabaseDown, Pausing
 from det_controlplane.db.migrate import migrate
 from sqlalchemy import text
@@ -25,7 +25,7 @@ SESSIONS = text(
 
 @pytest.fixture
 def sleeping(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SleepingDatabase]:
-    monkeypatch.setattr(waking, "PAUSE_S", 0.01)
+    monkeypatch.setattr(patient_connection, "PAUSE_S", 0.01)
     with sleeping_database(database_url) as front:
         yield front
 
@@ -108,7 +108,7 @@ def test_two_hundred_sandboxes_share_a_small_database(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each holds one connection while it answers, and waits while there is none."""
-    monkeypatch.setattr(waking, "PAUSE_S", 0.2)
+    monkeypatch.setattr(patient_connection, "PAUSE_S", 0.2)
 
     def answer(_: int) -> int:
         sandbox = Database(small, pool_size=1, pausing=Pausing(wake_s=240))
@@ -124,7 +124,7 @@ def test_two_hundred_sandboxes_share_a_small_database(
 def test_a_database_that_stays_full_is_told_as_what_passes(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waking, "PAUSE_S", 0.01)
+    monkeypatch.setattr(patient_connection, "PAUSE_S", 0.01)
     with ExitStack() as held:
         for _ in range(CONNECTIONS):
             database = Database(small, pool_size=1)

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from det_controlplane.api import routes
 from det_controlplane.api.body import Body
-from det_controlplane.api.declared import inputs_of
+from det_controlplane.api.handler_inputs import inputs_of
 from det_controlplane.api.http import Request
 from det_controlplane.api.openapi import description
 from det_controlplane.api.router import Route

@@ -4,38 +4,38 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, Response, json_response, session_cookie
 from det_controlplane.api.router import Access, get, post
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import people
-from det_controlplane.services.identity.people import SignedIn
+from det_controlplane.services.identity import oidc
+from det_controlplane.services.identity.oidc import SignedIn
 from det_controlplane.services.organization import users
 
 
 def list_providers(ctx: Context, request: Request) -> Answer:
-    return json_response({"providers": people.providers(ctx)})
+    return json_response({"providers": oidc.providers(ctx)})
 
 
 def begin(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     challenge, state = body.text("codeChallenge"), body.text("state")
-    address = people.begin(ctx, body.text("redirectUri"), challenge, state)
+    address = oidc.begin(ctx, body.text("redirectUri"), challenge, state)
     return json_response({"authorizationUrl": address})
 
 
 def finish(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     code, verifier = body.text("code"), body.text("codeVerifier")
-    made = people.finish(ctx, code, verifier, body.text("redirectUri"))
+    made = oidc.finish(ctx, code, verifier, body.text("redirectUri"))
     answer = _signed_in(ctx, made)
     life_s = int((made.expires_at - ctx.now()).total_seconds())
     return Response(answer.body, headers=session_cookie(request, made.token, life_s))
 
 
 def begin_device(ctx: Context, request: Request) -> Answer:
-    return json_response(people.begin_device(ctx, request.client))
+    return json_response(oidc.begin_device(ctx, request.client))
 
 
 def finish_device(ctx: Context, request: Request) -> Answer:
     code = Body(request.json()).text("deviceCode")
-    told = people.finish_device(ctx, code, request.client)
+    told = oidc.finish_device(ctx, code, request.client)
     return json_response({"pending": told}) if isinstance(told, str) else _signed_in(ctx, told)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from det_controlplane.api.declared import inputs_of
+from det_controlplane.api.handler_inputs import inputs_of
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import Access, Route, get
 from det_controlplane.services.context import VERSION, Context

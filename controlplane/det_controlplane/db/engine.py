@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, Executable, Row, event, exc
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 
-from det_controlplane.db.waking import Asleep, connect_patiently
+from det_controlplane.db.patient_connection import Asleep, connect_patiently
 
 Params = Mapping[str, Any]
 Tx = Connection

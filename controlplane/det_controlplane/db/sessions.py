@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import pages, roles, whereabouts
+from det_controlplane.db import pages, roles, workspace_lookup
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
 from det_controlplane.db.schema import agents, allocations, sessions, tasks, users
@@ -110,7 +110,7 @@ class AccessToken:
 
 @cache
 def _holder_and_workspace(kind: str) -> Select[Any]:
-    return _HOLDER_WITH_ROLES.add_columns(whereabouts.one(kind).label("workspace_id"))
+    return _HOLDER_WITH_ROLES.add_columns(workspace_lookup.one(kind).label("workspace_id"))
 
 
 def holder(db: Database, token_hash: bytes, now: datetime) -> Holder | None:

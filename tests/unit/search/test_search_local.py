@@ -5,9 +5,9 @@ from typing import Any
 
 from det_controlplane.core.hparams import Categorical, Const, Double, Int, Log, Nested, Space
 from det_controlplane.core.search import SimulatedTrial, simulate
-from det_controlplane.core.search.leaves import decode, encode, leaves_of
 from det_controlplane.core.search.rng import Rng
 from det_controlplane.core.search.sampling import Sampler
+from det_controlplane.core.search.unit_cube import decode, encode, leaves_of
 from hypothesis import given
 from hypothesis import strategies as st
 

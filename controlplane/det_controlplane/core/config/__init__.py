@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from det_controlplane.core.problems import InvalidConfig, Problem
 
 if TYPE_CHECKING:
-    from det_controlplane.core.config.asked import ResourcesAsked, resources_asked
     from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
     from det_controlplane.core.config.experiment import ExperimentConfig
     from det_controlplane.core.config.layers import merge
     from det_controlplane.core.config.legacy import shim
     from det_controlplane.core.config.names import petname
     from det_controlplane.core.config.resolution import Resolved, Sources, resolve, sources_of
+    from det_controlplane.core.config.resources_asked import ResourcesAsked, resources_asked
     from det_controlplane.core.config.tasks import (
         ResolvedTask,
         TaskConfig,
@@ -35,8 +35,8 @@ _HOMES = {
     "Sources": "resolution",
     "resolve": "resolution",
     "sources_of": "resolution",
-    "ResourcesAsked": "asked",
-    "resources_asked": "asked",
+    "ResourcesAsked": "resources_asked",
+    "resources_asked": "resources_asked",
     "load_yaml": "text",
     "ResolvedTask": "tasks",
     "TaskConfig": "tasks",

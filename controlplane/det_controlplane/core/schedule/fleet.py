@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter
 
 from .model import Agent, PoolSettings, Request
-from .shelf import Shelf, agent_hash, tie_hash
+from .tie_break import Shelf, agent_hash, tie_hash
 
 # The agents chosen for a request, as indices into `Fleet.agents`, each with the slots taken there.
 Fit = list[tuple[int, int]]

@@ -12,11 +12,11 @@ from typing import Any
 from det_controlplane.core.hparams import Categorical
 
 from .actions import Create
-from .leaves import decode, encode, leaves_of
 from .proposal import Proposal
 from .rng import Rng
 from .rung import pack, unpack
 from .sampling import Sampler
+from .unit_cube import decode, encode, leaves_of
 
 LOCAL_FRACTION = 0.7  # the rest samples the whole space, so no valley is lost for good
 _PARENTS = 8

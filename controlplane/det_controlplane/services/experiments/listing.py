@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import experiment_pages, listings
+from det_controlplane.db import checkpoint_pages, experiment_pages, trial_pages
 from det_controlplane.db import experiments as rows
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services.checkpoints.records import parse_uuid
@@ -43,12 +43,12 @@ def trials(
     with ctx.db.autocommit() as tx:
         if not rows.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
-    return listings.trials_of(ctx.db, page, sort, experiment_id, states)
+    return trial_pages.listed(ctx.db, page, sort, experiment_id, states)
 
 
 def trial(ctx: Context, trial_id: int) -> str:
     with ctx.db.autocommit() as tx:
-        return found(listings.trial(tx, trial_id), f"trial {trial_id}")
+        return found(trial_pages.one(tx, trial_id), f"trial {trial_id}")
 
 
 def checkpoints(
@@ -58,12 +58,12 @@ def checkpoints(
     with ctx.db.autocommit() as tx:
         if not exists(tx, owner_id):
             raise Missing(f"{owner.removesuffix('_id')} {owner_id} not found")
-    return listings.checkpoints_of(ctx.db, page, sort, owner, owner_id, states)
+    return checkpoint_pages.listed(ctx.db, page, sort, owner, owner_id, states)
 
 
 def checkpoint(ctx: Context, uuid: str) -> str:
     with ctx.db.autocommit() as tx:
-        return found(listings.checkpoint(tx, parse_uuid(uuid)), f"checkpoint {uuid}")
+        return found(checkpoint_pages.one(tx, parse_uuid(uuid)), f"checkpoint {uuid}")
 
 
 def labels(ctx: Context, project_id: int, within: Sequence[int] | None) -> list[str]:
@@ -75,7 +75,7 @@ def labels(ctx: Context, project_id: int, within: Sequence[int] | None) -> list[
 def trial_by_external_id(ctx: Context, experiment: str, trial: str) -> str:
     with ctx.db.autocommit() as tx:
         trial_id = rows.trial_by_external_id(tx, experiment, trial)
-        shown = None if trial_id is None else listings.trial(tx, trial_id)
+        shown = None if trial_id is None else trial_pages.one(tx, trial_id)
     return found(shown, f"trial '{trial}' of experiment '{experiment}'")
 
 

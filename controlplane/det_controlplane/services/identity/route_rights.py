@@ -7,7 +7,7 @@ from uuid import UUID
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.permissions import KINDS, Need, Of, Rule
 from det_controlplane.core.roles import OPEN, PRESIDING, Grants, Right, roles_with
-from det_controlplane.db import ownership, whereabouts
+from det_controlplane.db import ownership, workspace_lookup
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity.principal import User
@@ -92,7 +92,7 @@ def _workspaces(ctx: Context, user: User, kind: str, names: Sequence[str]) -> Ma
     place = user.place
     if place is not None and (place.kind, [place.name]) == (kind, list(names)):
         return {} if place.workspace_id is None else {place.name: place.workspace_id}
-    return whereabouts.of(ctx.db, kind, names) if names else {}
+    return workspace_lookup.of(ctx.db, kind, names) if names else {}
 
 
 def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | None:

@@ -4,8 +4,8 @@ import logging
 
 from det_controlplane.core.config import load_yaml
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import unsealed
-from det_controlplane.db.unsealed import Unsealed
+from det_controlplane.db import earlier_secrets
+from det_controlplane.db.earlier_secrets import Unsealed
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 
@@ -18,7 +18,7 @@ def seal(ctx: Context) -> int:
     """Return how many rows were looked through; another process that does the same takes others."""
     if ctx.cipher is None:
         return 0
-    found = sum(_seal_table(ctx, table) for table in unsealed.TABLES)
+    found = sum(_seal_table(ctx, table) for table in earlier_secrets.TABLES)
     if found:
         log.info("kept the secrets of %d configurations apart", found)
     return found
@@ -28,10 +28,10 @@ def _seal_table(ctx: Context, table: str) -> int:
     done = 0
     while True:
         with ctx.db.begin() as tx:
-            rows = unsealed.some(tx, table, _BATCH)
+            rows = earlier_secrets.some(tx, table, _BATCH)
             for row in rows:
                 parts = sealing.seal(ctx, row.config)
-                unsealed.store(tx, row, parts.shown, parts.secrets, **_more(ctx, row))
+                earlier_secrets.store(tx, row, parts.shown, parts.secrets, **_more(ctx, row))
         done += len(rows)
         if len(rows) < _BATCH:
             return done

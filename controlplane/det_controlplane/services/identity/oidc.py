@@ -1,4 +1,4 @@
-"""Sign in people by the identity provider of their organization (OIDC): in a browser, or with a code of a device.
+"""Sign people in by the identity provider of their organization (OIDC): in a browser, or with a code of a device.
 
 This is the provider's client, so that its secret stays here; the command line carries codes between the two.
 Nothing is stored meanwhile: the verifier that the command line keeps (PKCE) ties a sign-in together."""
