@@ -1,9 +1,9 @@
 """Small reports of metrics that come together share a transaction; each is answered for itself."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +12,11 @@ from det_controlplane.db import metrics as rows
 from det_controlplane.db.engine import Database, DatabaseDown, Tx, Unstorable
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.gathering import Ticket
 from det_controlplane.services.trials import metric_reports, shared_commits
-from det_controlplane.services.trials.batching import REPORTS_TOGETHER, Gathering, Ticket
 from sqlalchemy import text
 
+from tests.support.gathered import all_at_once, gathering_at
 from tests.support.postgres import DatabaseServer
 from tests.support.searching import ASHA, SINGLE, context, running
 
@@ -40,19 +41,6 @@ def report(trial: int, steps: int = 1, run: int = 1, **values: Any) -> MetricsRe
     return MetricsReport(trial, run, "training", steps, values or {"loss": 0.5, "lr": 1e-3})
 
 
-def gathering(ctx: Context) -> threading.Lock:
-    """Let reports of this context wait as long as the lock is held."""
-    turn = threading.Lock()
-
-    @contextmanager
-    def held(about: int) -> Iterator[None]:
-        with turn:
-            yield
-
-    ctx.reports = Gathering(REPORTS_TOGETHER, held)
-    return turn
-
-
 def sent_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
     """Send reports that all wait for the first one's turn; return how each was answered."""
     answers = [""] * len(reports)
@@ -60,14 +48,9 @@ def sent_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
     def send(place: int) -> None:
         answers[place] = sent(ctx, reports[place])
 
-    threads = [threading.Thread(target=send, args=(n,)) for n in range(len(reports))]
-    with gathering(ctx):
-        for number, thread in enumerate(threads, 1):
-            thread.start()
-            while ctx.reports.waiting(0) < number:
-                pass
-    for thread in threads:
-        thread.join()
+    turn = threading.Lock()
+    ctx.reports = gathering_at(turn)
+    all_at_once(ctx.reports, 0, turn, [partial(send, n) for n in range(len(reports))])
     return answers
 
 

@@ -1,8 +1,8 @@
 """Reports that wait for the same lock share a transaction, and leave what they would have left one by one."""
 
-import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 from tests.db.test_throughput_validations import everything
+from tests.support.gathered import all_at_once
 from tests.support.postgres import DatabaseServer
 from tests.support.searching import ASHA, Running, context, running, validate
 
@@ -38,14 +39,12 @@ def report(trial: int, batches: int, loss: float | None) -> MetricsReport:
 
 def sent_together(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:
     """Let reports wait in their order until all of them are there."""
-    threads = [threading.Thread(target=metric_reports.take, args=(ctx, r)) for r in reports]
-    with ctx.memory.turn(experiment.id):
-        for number, thread in enumerate(threads, 1):
-            thread.start()
-            while ctx.memory.reports.waiting(experiment.id) < number:
-                pass
-    for thread in threads:
-        thread.join()
+    all_at_once(
+        ctx.memory.reports,
+        experiment.id,
+        ctx.memory.turn(experiment.id),
+        [partial(metric_reports.take, ctx, r) for r in reports],
+    )
 
 
 def sent_one_by_one(ctx: Context, experiment: Running, reports: Sequence[MetricsReport]) -> None:

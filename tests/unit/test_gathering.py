@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from det_controlplane.services.trials import batching
-from det_controlplane.services.trials.batching import Gathering, NotAll, Ticket, together_or_each
+from det_controlplane.services import gathering
+from det_controlplane.services.gathering import Gathering, NotAll, Ticket, together_or_each
 
 Tickets = Sequence[Ticket[int, int]]
 WAIT_S = 30
@@ -18,7 +18,7 @@ class Doubling:
         self.rounds: list[list[int]] = []
         self.results: dict[int, int | None] = {}
         self.begun, self.go_on = threading.Event(), threading.Event()
-        self.gathering: Gathering[int, int] = Gathering(most)
+        self.gathering: Gathering[int, int] = Gathering(most=most)
         self._threads: list[threading.Thread] = []
 
     def work(self, tickets: Tickets) -> None:
@@ -50,7 +50,7 @@ class Doubling:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "_PATIENCE_S", WAIT_S)
+    monkeypatch.setattr(gathering, "_PATIENCE_S", WAIT_S)
 
 
 @pytest.mark.usefixtures("patient")
@@ -70,7 +70,7 @@ def test_nobody_waits_for_a_round_that_hangs(monkeypatch: pytest.MonkeyPatch) ->
     doubling = Doubling()
     doubling.bring(1)
     assert doubling.begun.wait(WAIT_S)
-    monkeypatch.setattr(batching, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(gathering, "_PATIENCE_S", -1.0)
     assert doubling.gathering.take(0, 2, doubling.work) == 4
     assert 1 not in doubling.results
     doubling.finish()
@@ -78,7 +78,7 @@ def test_nobody_waits_for_a_round_that_hangs(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_failure_is_told_to_all_that_it_concerned_and_to_no_other() -> None:
-    gathering: Gathering[int, int] = Gathering(8)
+    gathering: Gathering[int, int] = Gathering()
 
     def fail(tickets: Tickets) -> None:
         raise OSError("no room")

@@ -1,6 +1,6 @@
 """Bearer tokens: of users, of tasks that act for them, and of agents."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -18,7 +18,8 @@ from det_controlplane.db.schema import agents, allocations, sessions, tasks, use
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.views import moment, shown
 
-_HOLDER = (
+_s = sessions.c
+_ANY_HOLDER = (
     select(
         sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin,
         tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id, sessions.c.kind,
@@ -28,18 +29,19 @@ _HOLDER = (
     .outerjoin(allocations, allocations.c.id == sessions.c.allocation_id)
     .outerjoin(tasks, tasks.c.id == allocations.c.task_id)
     .where(
-        sessions.c.token_hash == bindparam("token_hash"),
         sessions.c.revoked_at.is_(None),
         or_(sessions.c.expires_at.is_(None), sessions.c.expires_at > bindparam("now")),
         # Work of a deactivated user goes on reporting: for itself, not as its owner.
         or_(users.c.active, sessions.c.kind == SessionKind.ALLOCATION),
     )
 )  # fmt: skip
-_HOLDER_WITH_ROLES = _HOLDER.add_columns(roles.held_by(sessions.c.user_id).label("roles"))
+_HOLDERS = _ANY_HOLDER.add_columns(_s.token_hash).where(one_of(_s.token_hash, "token_hashes"))
+_HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(roles.held_by(_s.user_id).label("roles")).where(
+    _s.token_hash == bindparam("token_hash")
+)
 _AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
     agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
-_s = sessions.c
 _IS_REVOKED = _s.revoked_at.is_not(None)
 _ACCESS_TOKENS = Collection(
     "tokenInfo",
@@ -113,8 +115,14 @@ def _holder_and_workspace(kind: str) -> Select[Any]:
     return _HOLDER_WITH_ROLES.add_columns(workspace_lookup.one(kind).label("workspace_id"))
 
 
-def holder(db: Database, token_hash: bytes, now: datetime) -> Holder | None:
-    return _held(db, _HOLDER, {"token_hash": token_hash, "now": now})
+def holders(db: Database, token_hashes: Sequence[bytes], now: datetime) -> dict[bytes, Holder]:
+    """Return the holders of those tokens that are good, by the hashes of the tokens."""
+    found: dict[bytes, Holder] = {}
+    for row in db.read(_HOLDERS, {"token_hashes": list(token_hashes), "now": now}):
+        values = dict(row._mapping)
+        token_hash = values.pop("token_hash")
+        found[token_hash] = Holder(**values)
+    return found
 
 
 def holder_with_roles(

@@ -10,6 +10,7 @@ from det_controlplane.core.agent_protocol import INTERFACE_VERSION
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.engine import Database
+from det_controlplane.db.sessions import Holder
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
 from det_controlplane.ports.courier import Courier, Nobody
@@ -19,7 +20,7 @@ from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.experiments.memory import ExperimentMemory
-from det_controlplane.services.trials.batching import REPORTS_TOGETHER, Gathering
+from det_controlplane.services.gathering import Gathering
 
 VERSION = INTERFACE_VERSION
 RELAY_PATH = "/agents/v1/relay"
@@ -58,10 +59,10 @@ class Context:
     wheel: OwnWheel | None = None  # what rented machines install, if their image has no agent
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
     memory: ExperimentMemory = field(default_factory=ExperimentMemory)
+    # Requests that come together are told by one statement who makes them.
+    holders: Gathering[bytes, Holder | None] = field(default_factory=Gathering)
     # Of all trials; validations wait with their experiment's search.
-    reports: Gathering[MetricsReport, bool] = field(
-        default_factory=lambda: Gathering(REPORTS_TOGETHER)
-    )
+    reports: Gathering[MetricsReport, bool] = field(default_factory=Gathering)
 
     @property
     def relay_for_agents(self) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.services.trials.batching import REPORTS_TOGETHER, Gathering
+from det_controlplane.services.gathering import Gathering
 
 if TYPE_CHECKING:
     from det_controlplane.core.search import Search
@@ -43,7 +43,7 @@ class ExperimentMemory:
         self._queues: dict[int, _Queue] = {}
         self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.reports: Gathering[MetricsReport, bool] = Gathering(REPORTS_TOGETHER, self.turn)
+        self.reports: Gathering[MetricsReport, bool] = Gathering(self.turn)
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:

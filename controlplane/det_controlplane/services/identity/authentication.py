@@ -3,7 +3,9 @@
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.roles import ALL, OPEN, Grants, grants_of
@@ -15,6 +17,7 @@ from det_controlplane.db.sign_in_failures import Patience
 from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
+from det_controlplane.services.gathering import Ticket
 from det_controlplane.services.identity.principal import AgentPrincipal, Place, User
 
 # Agents' tokens show what they are: one query finds their holder.
@@ -28,6 +31,7 @@ LONGEST_WAIT_S = 300.0
 FAILURES_FORGOTTEN = timedelta(hours=1)
 _PATIENCE = Patience(FREE_ATTEMPTS, LONGEST_WAIT_S, FAILURES_FORGOTTEN)
 _LONGEST_NAME = 200
+_ALL_TOKENS = 0
 SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 _TOO_MANY = "too many failed sign-ins: wait a little, longer after each further attempt"
 _UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
@@ -49,7 +53,7 @@ def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> U
     if with_roles:
         holder = sessions.holder_with_roles(ctx.db, hashed, now, named)
     else:
-        holder = sessions.holder(ctx.db, hashed, now)
+        holder = ctx.holders.take(_ALL_TOKENS, hashed, partial(_read_holders, ctx))
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
     grants = _grants(holder, with_roles=with_roles)
@@ -61,6 +65,13 @@ def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> U
         holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id,
         holder.kind.value, holder.narrow, grants, place,
     )  # fmt: skip
+
+
+def _read_holders(ctx: Context, tickets: Sequence[Ticket[bytes, Holder | None]]) -> None:
+    """Read the holders of tokens whose requests came while others were being read: never from what was read before."""
+    found = sessions.holders(ctx.db, [t.item for t in tickets], ctx.now())
+    for ticket in tickets:
+        ticket.answer(found.get(ticket.item))
 
 
 def _grants(holder: Holder, *, with_roles: bool) -> Grants:

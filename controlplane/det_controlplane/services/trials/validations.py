@@ -16,7 +16,7 @@ from det_controlplane.db.validations import ReportingTrial, Validation
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.trials.batching import NotAll, Ticket, together_or_each
+from det_controlplane.services.gathering import NotAll, Ticket, together_or_each
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 from det_controlplane.services.use_case import change
 

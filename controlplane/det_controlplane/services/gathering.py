@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 from det_controlplane.db.engine import TryAgain, Unstorable, Violated
 
-REPORTS_TOGETHER = 32
 _PATIENCE_S = 0.1  # with a thread that works: what comes later does not wait for it
 T = TypeVar("T")
 R = TypeVar("R")
@@ -68,7 +67,7 @@ class Gathering(Generic[T, R]):
     `turn`: what the working thread must hold; items that come until it does are in its round."""
 
     def __init__(
-        self, most: int, turn: Callable[[int], AbstractContextManager[None]] = _no_turn
+        self, turn: Callable[[int], AbstractContextManager[None]] = _no_turn, most: int = 32
     ) -> None:
         self._most, self._turn = most, turn
         self._lock = threading.Lock()

@@ -1,0 +1,52 @@
+"""Requests that come together are told by one statement who makes them; each is its own caller's."""
+
+import threading
+from functools import partial
+
+import pytest
+from det_controlplane.db.engine import DatabaseDown
+
+from tests.support.api import Api, Caller
+from tests.support.gathered import all_at_once, gathering_at
+from tests.support.statements import statements
+
+ME = "/api/v1/me"
+
+
+def told_together(callers: list[Caller]) -> list[str]:
+    """Return what each is told: its name, or the status of its refusal."""
+    answers = [""] * len(callers)
+
+    def ask(place: int) -> None:
+        told = callers[place].ask("GET", ME)
+        answers[place] = told.json()["user"]["username"] if told.status == 200 else str(told.status)
+
+    ctx, turn = callers[0].app.ctx, threading.Lock()
+    ctx.holders = gathering_at(turn)
+    all_at_once(ctx.holders, 0, turn, [partial(ask, n) for n in range(len(callers))])
+    return answers
+
+
+def test_each_of_several_is_taken_for_itself(api: Api, user: Caller, admin: Caller) -> None:
+    left = api.signed_in("determined")
+    left.post("/api/v1/auth/logout")
+    callers = [user, admin, left, Caller(user.app, "made up"), admin, user]
+    expected = ["determined", "admin", "401", "401", "admin", "determined"]
+    assert told_together(callers) == expected
+    assert told_together(callers[::-1]) == expected[::-1]
+
+
+def test_they_are_read_by_one_statement(user: Caller, admin: Caller) -> None:
+    with statements(user.app.ctx.db) as asked:
+        told_together([user, admin, user])
+    assert len([sql for sql in asked if "token_hash" in sql]) == 1
+
+
+def test_a_database_that_is_down_is_told_to_all(
+    user: Caller, admin: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DatabaseDown("the database does not answer")
+
+    monkeypatch.setattr("det_controlplane.db.sessions.holders", fail)
+    assert told_together([user, admin]) == ["503", "503"]

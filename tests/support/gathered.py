@@ -1,0 +1,36 @@
+"""Lets threads of a test come together at a `Gathering`."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from det_controlplane.services.gathering import Gathering
+
+
+def all_at_once(
+    gathering: Gathering[Any, Any],
+    about: int,
+    held: AbstractContextManager[object],
+    actions: Sequence[Callable[[], object]],
+) -> None:
+    """Begin actions while the gathering's turn is held, each when the one before it waits; then let them go on."""
+    threads = [threading.Thread(target=action) for action in actions]
+    with held:
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while gathering.waiting(about) < number:
+                pass
+    for thread in threads:
+        thread.join()
+
+
+def gathering_at(turn: threading.Lock) -> Gathering[Any, Any]:
+    """Return one whose work needs the lock."""
+
+    @contextmanager
+    def having(about: int) -> Iterator[None]:
+        with turn:
+            yield
+
+    return Gathering(having)
