@@ -183,7 +183,7 @@ def test_a_template_is_renamed_replaced_and_removed(user: Caller) -> None:
 
 
 def test_a_template_that_is_no_object_is_refused(user: Caller) -> None:
-    told = user.ask("POST", "/api/v1/templates/ours", {"config": "max_restarts: 1"})
+    told = user.ask("POST", "/api/v1/templates/ours", {"config": ["max_restarts"]})
     assert told.status == 400
     assert "object" in told.error
 
