@@ -4,7 +4,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from det_controlplane.core.queue import (
+from det_controlplane.core.queue_changes import (
     QueueAnswer,
     QueueChange,
     QueuedJob,

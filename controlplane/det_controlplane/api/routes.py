@@ -31,7 +31,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "checkpoints": ("checkpoints",),
     "cleanup_logs": ("master",),
     "commands": ("interactive",),
-    "config-policies": ("templates",),
+    "config-policies": ("config_policies",),
     "contexts": ("model_definitions",),
     "costs": ("money",),
     "experiment": ("experiments",),
@@ -75,7 +75,7 @@ _PLACES: dict[str, tuple[str, ...]] = {
 # In the order of the reference.
 _MODULES = (
     "cluster", "auth", "oidc", "audit", "users", "groups", "tokens", "roles", "workspaces", "projects",
-    "templates", "models", "master", "experiments", "model_definitions", "previews", "metric_curves",
+    "templates", "config_policies", "models", "master", "experiments", "model_definitions", "previews", "metric_curves",
     "metric_streams", "remote_search", "trials", "checkpoints", "tables", "profiles", "allocations",
     "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs", "webhooks", "updates",
     "interactive", "proxy", "why", "agent_protocol", "agent_wheel",

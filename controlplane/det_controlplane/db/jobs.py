@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import select, text, update
 
-from det_controlplane.core.queue import QueuedJob
+from det_controlplane.core.queue_changes import QueuedJob
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import experiments, jobs
 from det_controlplane.db.views import time

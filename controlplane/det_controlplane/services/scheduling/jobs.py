@@ -1,4 +1,4 @@
-"""The job queue: who is next, and changing that."""
+"""Show the job queue: which job is next, and where an experiment stands in it."""
 
 from collections.abc import Sequence
 from datetime import timedelta

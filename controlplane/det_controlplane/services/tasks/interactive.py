@@ -9,7 +9,7 @@ from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.core.queue import QueueUpdate
+from det_controlplane.core.queue_changes import QueueUpdate
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db import allocations, interactive
 from det_controlplane.db.interactive import InteractiveTask
@@ -20,7 +20,7 @@ from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import config_policies
-from det_controlplane.services.scheduling import queueing, stopping
+from det_controlplane.services.scheduling import queue_changes, stopping
 from det_controlplane.services.tasks import access, auxiliary, launching, programs, tensorboards
 from det_controlplane.services.tasks.launching import Build, Submission
 from det_controlplane.services.tasks.listing import SHOWN_AFTER_END
@@ -142,7 +142,7 @@ def set_priority(ctx: Context, user: User, kind: TaskKind, task_id: str, priorit
     broken = policy_rules.check_priority(priority, limits)
     if broken:
         raise InvalidConfig(broken, what="change")
-    queueing.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
+    queue_changes.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
     with change(ctx) as changed:
         interactive.set_resource(changed.tx, task_id, "priority", priority)
     return get(ctx, user, kind, task_id)

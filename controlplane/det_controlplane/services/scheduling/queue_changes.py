@@ -1,4 +1,4 @@
-"""Changing the job queue: decided as a whole, applied job by job under each experiment's lock."""
+"""Change the job queue: decided as a whole, applied job by job under each experiment's lock."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.core.queue import QueueChange, QueuePool, QueueUpdate, change_queue
+from det_controlplane.core.queue_changes import QueueChange, QueuePool, QueueUpdate, change_queue
 from det_controlplane.db import allocations, experiments, jobs, trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid

@@ -1,0 +1,44 @@
+"""Config policies: what configurations must keep to."""
+
+from det_controlplane.api.auth import user_of
+from det_controlplane.api.body import Body
+from det_controlplane.api.http import EMPTY, Answer, Request, json_response
+from det_controlplane.api.router import delete, get, put
+from det_controlplane.services.context import Context
+from det_controlplane.services.organization import config_policies
+
+
+def _scope(request: Request) -> int:
+    return request.id("workspaceId") if "workspaceId" in request.params else config_policies.CLUSTER
+
+
+def get_policies(ctx: Context, request: Request) -> Answer:
+    found = config_policies.get(ctx, _scope(request), request.param("workloadType"))
+    return json_response({"configPolicies": found})
+
+
+def put_policies(ctx: Context, request: Request) -> Answer:
+    body = Body(request.json())
+    source = body.required_text("configPolicies")
+    workload = request.param("workloadType")
+    if body.flag("validateOnly"):
+        return json_response({"configPolicies": config_policies.check(workload, source)})
+    kept = config_policies.put(ctx, user_of(request), _scope(request), workload, source)
+    return json_response({"configPolicies": kept})
+
+
+def delete_policies(ctx: Context, request: Request) -> Answer:
+    config_policies.delete(ctx, user_of(request), _scope(request), request.param("workloadType"))
+    return EMPTY
+
+
+_GLOBAL = "/api/v1/config-policies/global/{workloadType}"
+_OWN = "/api/v1/config-policies/workspaces/{workspaceId}/{workloadType}"
+ROUTES = (
+    get(_GLOBAL, get_policies, summary="Config policies of the cluster"),
+    put(_GLOBAL, put_policies, summary="Set config policies of the cluster"),
+    delete(_GLOBAL, delete_policies, summary="Drop config policies of the cluster"),
+    get(_OWN, get_policies, summary="Config policies of a workspace"),
+    put(_OWN, put_policies, summary="Set config policies of a workspace"),
+    delete(_OWN, delete_policies, summary="Drop config policies of a workspace"),
+)
