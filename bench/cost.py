@@ -7,7 +7,7 @@ From the reference month, what agents ask for in an hour, the variables of infra
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from det_cli.deployment.prices import (
@@ -62,6 +62,8 @@ def stack() -> Stack:
             rds_gb=_number(r"\ballocated_storage\s*=", "modules/aws/database/main.tf"),
             secrets=_count("modules/aws", "aws_secretsmanager_secret"),
             log_retention_days=int(_default("aws/variables.tf", "log_retention_days")),
+            relay=_default("aws/variables.tf", "relay") == "true",
+            relay_gb=_number(r"volume_size\s*=", "modules/aws/relay/main.tf"),
         ),
         gcp=GcpStack(
             database_tier=_default("gcp/variables.tf", "database_tier"),
@@ -172,8 +174,10 @@ def _idle(s: Stack) -> Iterator[str]:
         yield from _table("a month", parts, 2)
     yield f"Schedules are switched off when nothing waits, runs or is rented, and Aurora pauses {s.pause_after_s} seconds after the last connection. Looking at the cluster wakes it:"
     yield f"a glance of a minute costs {BUSY_ACU * price('aurora_acu_h') * (60 + s.pause_after_s) / 3600 * 100:.1f} cents of Aurora. On Google Cloud the smallest instance of Cloud SQL runs always: it is most of the bill."
+    relayed = aws_idle(replace(s.aws, relay=True)).usd
+    yield f"With a relay for notebooks and shells (`relay = true`) an idle month on AWS costs ${relayed:.2f}; an hour in which it runs {price('t3.nano') * 100:.2f} cents."
     instance = 3600 * (price("run_vcpu_s") + price("run_gib_s"))
-    yield f"There, a notebook or shell keeps an instance of the relay, {instance * 100:.1f} cents an hour, and its open page one of the API, as much again."
+    yield f"On Google Cloud a notebook or shell keeps an instance of the relay, {instance * 100:.1f} cents an hour, and its open page one of the API, as much again."
     yield "Checkpoints that are kept cost what the bucket costs."
     yield ""
 

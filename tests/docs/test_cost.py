@@ -1,5 +1,6 @@
 """The page about costs is what the model says now, and the aims that it calls met are met."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def test_spot_with_fallback_does_the_same_work_for_less(month: dict[str, Outcome
 def test_an_idle_cluster_costs_what_was_promised() -> None:
     stack = cost.stack()
     assert prices.aws_idle(stack.aws).usd <= cost.IDLE_LIMIT_USD["aws"]
+    assert prices.aws_idle(replace(stack.aws, relay=True)).usd <= cost.IDLE_LIMIT_USD["aws"]
     assert prices.gcp_idle(stack.gcp).usd <= cost.IDLE_LIMIT_USD["gcp"]
 
 

@@ -56,6 +56,25 @@ def test_a_request_arrives_with_all_its_parts(door: Door) -> None:
     assert (request.client, request.final) == ("203.0.113.9", True)
 
 
+def test_only_the_distribution_that_proves_itself_tells_who_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Request] = []
+
+    def handler(_: Context, r: Request) -> Answer:
+        seen.append(r)
+        return json_response({})
+
+    app = small_app(("/who", handler), may_wait_s=0)
+    said = (("x-det-viewer", "198.51.100.7"), ("x-det-front", "secret"))
+    respond(app, function_url_event(Http("GET", "/who", headers=said)))
+    monkeypatch.setenv("DET_FRONT_SECRET", "secret")
+    respond(app, function_url_event(Http("GET", "/who", headers=said)))
+    respond(app, function_url_event(Http("GET", "/who", headers=(said[0], ("x-det-front", "s")))))
+    assert [r.client for r in seen] == ["203.0.113.9", "198.51.100.7", "203.0.113.9"]
+    assert not any("x-det-front" in r.headers for r in seen)
+
+
 @doors
 def test_a_request_may_be_bare(door: Door) -> None:
     app = small_app(("/", lambda c, r: json_response(r.body.decode())))

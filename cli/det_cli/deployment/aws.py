@@ -131,6 +131,16 @@ class Aws:
             i["InstanceId"] for page in pages for r in page["Reservations"] for i in r["Instances"]
         ]
 
+    def state_of(self, machine: str) -> str:
+        """Return whether a machine runs, in the words of EC2."""
+        from botocore.exceptions import ClientError
+
+        try:
+            answer = self.client("ec2").describe_instances(InstanceIds=[machine])
+            return str(answer["Reservations"][0]["Instances"][0]["State"]["Name"])
+        except (ClientError, LookupError):
+            return "gone"
+
     def terminate(self, machines: Sequence[str]) -> None:
         for start in range(0, len(machines), 100):
             self.client("ec2").terminate_instances(InstanceIds=list(machines[start : start + 100]))
@@ -247,13 +257,15 @@ class AwsDeployment(Deployment):
             if not self._wanted.endpoint_url:  # an AWS that is not Amazon's has no limits to tell
                 most = int(self._wanted.variables.get("api_concurrency", _CONCURRENCY))
                 aws_preflight.check_limits(self.account, pools, most, self._say)
+                if self._has_relay():
+                    aws_preflight.check_rights(self.account, aws_preflight.ACTIONS_FOR_A_RELAY)
 
     def environment(self) -> dict[str, str]:
         return {"AWS_PROFILE": self._wanted.profile} if self._wanted.profile else {}
 
     def prices(self) -> Iterator[str]:
         given = self._wanted.variables
-        names = ("database", "database_instance_class", "log_retention_days")
+        names = ("database", "database_instance_class", "log_retention_days", "relay")
         stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
         return prices.month(prices.aws_idle(stack), self._config())
 
@@ -271,6 +283,8 @@ class AwsDeployment(Deployment):
                 "google_project": projects[0], "google_credentials": f"/var/task/{GOOGLE_FILE}",
                 "provision_zip": str(made.with_name("provision.zip") if build else made),
             }  # fmt: skip
+        if self._has_relay():
+            variables["relay_zip"] = str(made.with_name("relay.zip") if build else made)
         if self._wanted.endpoint_url:
             variables |= {"endpoint_url": self._wanted.endpoint_url, "database_ca": ""}
         return variables
@@ -288,9 +302,15 @@ class AwsDeployment(Deployment):
         if google is not None:
             files[GOOGLE_FILE] = google
         try:
-            return packaging.build(folder, files, **({"google": True} if google else {}))
+            more = {"google": google is not None, "relay": self._has_relay()}
+            return packaging.build(
+                folder, files, **{name: True for name, is_on in more.items() if is_on}
+            )
         except packaging.PackagingFailed as e:
             raise CommandError(str(e)) from e
+
+    def _has_relay(self) -> bool:
+        return bool(self._wanted.variables.get("relay", False))
 
     def _google_credentials(self) -> bytes | None:
         """Return how functions sign in to Google Cloud, if a pool rents there. Raises UsageError."""
@@ -319,6 +339,13 @@ class AwsDeployment(Deployment):
     def _bucket(self) -> str:
         name = f"det-{self._wanted.cluster_id}-{self._wanted.region}-{self.account.account}"
         return str(self._wanted.variables.get("bucket") or name.lower())
+
+    def status(self) -> dict[str, Any]:
+        """Return what every cluster tells, and whether the relay's machine runs."""
+        found = super().status()
+        if found.get("relay"):
+            found["relay"] = f"{found['relay']}: {self.account.state_of(found['relay'])}"
+        return found
 
     def _settle(self, outputs: dict[str, Any]) -> None:
         self._say("Migrating the database")

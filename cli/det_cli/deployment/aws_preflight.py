@@ -22,6 +22,10 @@ _ACTIONS = (
     "iam:CreateInstanceProfile", "lambda:CreateFunction", "rds:CreateDBCluster", "s3:CreateBucket",
     "secretsmanager:CreateSecret", "scheduler:CreateSchedule", "logs:CreateLogGroup",
 )  # fmt: skip
+ACTIONS_FOR_A_RELAY = (
+    "cloudfront:CreateDistribution", "cloudfront:CreateVpcOrigin", "cloudfront:CreateFunction", "ec2:RunInstances",
+    "ssm:GetParameter",
+)  # fmt: skip
 
 
 class Looking(Protocol):
@@ -78,14 +82,14 @@ def check_region(aws: Looking) -> None:
             )
 
 
-def check_rights(aws: Looking) -> None:
+def check_rights(aws: Looking, actions: Sequence[str] = _ACTIONS) -> None:
     """Ask AWS what the caller may do, as far as the caller may ask that."""
     with _unless_denied():
         caller = str(aws.client("sts").get_caller_identity()["Arn"])
         if caller.endswith(":root"):
             return
         answer = aws.client("iam").simulate_principal_policy(
-            PolicySourceArn=_policy_source(aws, caller), ActionNames=list(_ACTIONS)
+            PolicySourceArn=_policy_source(aws, caller), ActionNames=list(actions)
         )
         denied = [
             result["EvalActionName"]

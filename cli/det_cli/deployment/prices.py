@@ -23,6 +23,8 @@ PRICES: Mapping[str, tuple[float, str]] = {
     "db.t4g.medium": (0.065, "RDS db.t4g.medium, an hour"),
     "db.t4g.large": (0.129, "RDS db.t4g.large, an hour"),
     "rds_gb_month": (0.115, "RDS gp3, a GB and month"),
+    "t3.nano": (0.0052, "EC2 t3.nano, an hour"),
+    "gp3_gb_month": (0.08, "EC2 gp3, a GB and month"),
     "secret_month": (0.40, "Secrets Manager, a secret and month"),
     "s3_gb_month": (0.023, "S3 Standard, a GB and month"),
     "logs_gb": (0.50, "CloudWatch Logs, a GB taken in"),
@@ -55,6 +57,8 @@ class AwsStack:
     rds_gb: int = 20
     secrets: int = 1
     log_retention_days: int = 30
+    relay: bool = False
+    relay_gb: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,14 @@ def aws_idle(stack: AwsStack) -> Idle:
         **database,
         f"bucket: {BUCKET_GB:g} GB of code and checkpoints": BUCKET_GB * price("s3_gb_month"),
         f"logs of the last {stack.log_retention_days} days: none": 0.0,
+        **(
+            {
+                f"disk of the relay, stopped, {stack.relay_gb} GB": stack.relay_gb
+                * price("gp3_gb_month")
+            }
+            if stack.relay
+            else {}
+        ),
         "functions, schedules, network: nothing runs": 0.0,
     }
     is_unknown = stack.database != "aurora" and hourly is None

@@ -19,6 +19,10 @@ _OF_TASK = text("""
     LEFT JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.rank = 0
     WHERE k.id = :task_id AND k.ended_at IS NULL
 """)
+_ANY_WANTED = text("""
+    SELECT EXISTS (SELECT FROM allocations a JOIN tasks k ON k.id = a.task_id
+        WHERE a.state <> 'TERMINATED' AND k.ended_at IS NULL AND jsonb_array_length(k.proxies) > 0)
+""")
 _TOUCH = text(
     "UPDATE tasks SET proxied_at = :now WHERE id = ANY(cast(:task_ids AS text[])) AND ended_at IS NULL"
 )
@@ -44,6 +48,11 @@ def of_task(db: Database, task_id: str) -> ProxiedTask | None:
         state = ContainerState(row.state) if row.state else None
         return ProxiedTask(**{**row._mapping, "state": state})
     return None
+
+
+def any_wanted(db: Database) -> bool:
+    """Return whether a task with ports runs, or waits to."""
+    return any(row[0] for row in db.read(_ANY_WANTED, {}))
 
 
 def touch(db: Database, task_ids: Sequence[str], now: datetime) -> None:

@@ -64,6 +64,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         cipher=cipher_of(settings),
         public_url=settings.public_url,
         relay_url=settings.relay_url,
+        carries_traffic=settings.relay_beside,
         revision=settings.revision,
         public=settings.public,
         checkpoint_files=ReachableCheckpoints(),

@@ -21,7 +21,9 @@ class Settings:
     objects_secret: str = ""  # signs upload URLs of a directory
     public_url: str = ""
     relay_url: str = ""  # of a process that carries traffic to tasks; empty: this one does
+    relay_beside: bool = False  # what leads to this API leads agents and traffic to a relay
     revision: str = ""  # as Cloud Run names it
+    relay_idle_s: float = 0.0  # a relay that no task needs for so long ends; 0: never
     cluster_id: str = ""  # tags machines; policies of a deployment may ask for it. Empty: made up at the first start
     bootstrap_token: str = ""
     secrets_key: str = ""  # where the keys are that secrets of configurations are encrypted with
@@ -55,7 +57,9 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         objects_secret=text("OBJECTS_SECRET"),
         public_url=text("PUBLIC_URL"),
         relay_url=text("RELAY_URL").rstrip("/"),
+        relay_beside=text("RELAY_URL") == "/",
         revision=environment.get("K_REVISION", ""),
+        relay_idle_s=_number(environment, "RELAY_IDLE_S", 0.0),
         cluster_id=text("CLUSTER_ID"),
         bootstrap_token=text("BOOTSTRAP_TOKEN"),
         secrets_key=text("SECRETS_KEY"),

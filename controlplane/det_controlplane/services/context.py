@@ -44,7 +44,7 @@ class Context:
     public_url: str = ""
     relay_url: str = ""  # of another process that carries traffic to tasks
     revision: str = ""  # of this program at its address; another one is another relay
-    carries_traffic: bool = False  # this process does, and is the only one at its address
+    carries_traffic: bool = False  # agents and clients find the relay at the address of this API
     public: bool = False  # more than this machine reaches the API
     checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request

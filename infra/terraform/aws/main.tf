@@ -19,6 +19,9 @@ locals {
   # How pools on Google Cloud are rented, by Google's own names.
   google = var.google_credentials == "" ? {} : { GOOGLE_APPLICATION_CREDENTIALS = var.google_credentials, GOOGLE_CLOUD_PROJECT = var.google_project }
   ca     = var.database_ca == "" ? "" : "?sslrootcert=${var.database_ca}"
+  db_url = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:${module.database.port}/${module.database.name}${local.ca}"
+
+  front_secret = sensitive(join("", terraform_data.front_secret[*].id))
 }
 
 module "network" {
@@ -71,6 +74,36 @@ resource "terraform_data" "secrets_key" {
   count = 2
 }
 
+# The distribution before the API proves with it that it is that.
+resource "terraform_data" "front_secret" {
+  count = var.relay ? 2 : 0
+}
+
+module "relay" {
+  source                     = "../modules/aws/relay"
+  count                      = var.relay ? 1 : 0
+  name                       = local.name
+  cluster_id                 = var.cluster_id
+  zip                        = var.relay_zip
+  runtime                    = var.runtime
+  architecture               = var.architecture
+  api_url                    = module.controlplane.function_url
+  front_secret               = local.front_secret
+  vpc_id                     = module.network.vpc_id
+  subnet_id                  = module.network.private_subnet_ids[0]
+  database_security_group_id = module.database.security_group_id
+  permissions_boundary       = var.permissions_boundary
+
+  environment = {
+    DET_DB_URL         = local.db_url
+    DET_CLUSTER_ID     = var.cluster_id
+    DET_CLUSTER_CONFIG = "/var/task/cluster.yaml"
+    DET_OBJECTS        = "s3://${module.storage.bucket}/contexts"
+    DET_DB_IDLE_S      = "60"
+    DET_DB_WAKE_S      = "20"
+  }
+}
+
 module "controlplane" {
   source               = "../modules/aws/controlplane"
   name                 = local.name
@@ -89,9 +122,13 @@ module "controlplane" {
   machine_role_arn     = module.machines.role_arn
   permissions_boundary = var.permissions_boundary
   alarm_topic_arn      = var.alarm_topic_arn
+  has_relay            = var.relay
+  public_url           = one(module.relay[*].url)
+  relay_instance_id    = one(module.relay[*].instance_id)
+  front_secret         = local.front_secret
 
   environment = merge(local.google, {
-    DET_DB_URL                 = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:${module.database.port}/${module.database.name}${local.ca}"
+    DET_DB_URL                 = local.db_url
     DET_CLUSTER_ID             = var.cluster_id
     DET_CLUSTER_CONFIG         = "/var/task/cluster.yaml"
     DET_OBJECTS                = "s3://${module.storage.bucket}/contexts"

@@ -1,6 +1,11 @@
 output "url" {
   description = "Address of the cluster: DET_MASTER."
-  value       = module.controlplane.url
+  value       = var.relay ? one(module.relay[*].url) : module.controlplane.function_url
+}
+
+output "relay" {
+  description = "Machine that carries traffic to tasks while there are such; empty for none."
+  value       = var.relay ? one(module.relay[*].instance_id) : ""
 }
 
 output "bucket" {

@@ -42,6 +42,23 @@ variable "provision_zip" {
   default     = ""
 }
 
+variable "relay" {
+  description = "Carry traffic to notebooks, shells, TensorBoards and ports of tasks, by a machine that runs while there are such tasks, behind a distribution of CloudFront; without, they are refused."
+  type        = bool
+  default     = false
+
+  validation {
+    condition     = !var.relay || var.relay_zip != ""
+    error_message = "Give relay_zip, the zip of the relay."
+  }
+}
+
+variable "relay_zip" {
+  description = "Path of the zip of the relay."
+  type        = string
+  default     = ""
+}
+
 variable "google_credentials" {
   description = "Path inside the zip of a configuration of workload identity federation, for pools on Google Cloud."
   type        = string

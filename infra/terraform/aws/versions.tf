@@ -22,6 +22,7 @@ provider "aws" {
 
     content {
       budgets        = endpoints.value
+      cloudfront     = endpoints.value
       cloudwatch     = endpoints.value
       ec2            = endpoints.value
       iam            = endpoints.value
@@ -31,6 +32,7 @@ provider "aws" {
       s3             = endpoints.value
       scheduler      = endpoints.value
       secretsmanager = endpoints.value
+      ssm            = endpoints.value
       sts            = endpoints.value
     }
   }

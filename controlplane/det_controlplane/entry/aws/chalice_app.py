@@ -11,6 +11,7 @@ from typing import Any
 from chalice import Chalice
 
 from det_controlplane.adapters import issuers
+from det_controlplane.adapters.ec2_relay import starter_of
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
 from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api.app import App
@@ -89,7 +90,7 @@ def tick(event: Any, context: Any) -> dict[str, float | None]:
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
 def provision(event: Any, context: Any) -> dict[str, float | None]:
-    return _turn(turns.provisioning(built().ctx), context)
+    return _turn(turns.provisioning(built().ctx, starter_of(os.environ)), context)
 
 
 def _turn(turn: turns.Turn, context: Any) -> dict[str, float | None]:

@@ -43,6 +43,9 @@ OF_PROVISION_ALONE = (
     "google/[!ao]*", "google/api*", "google_cloud_*", "google_api_core-*", "googleapis_common_protos-*",
     "grpc*", "opentelemetry*", "proto", "proto_plus-*", "protobuf-*",
 )  # fmt: skip
+# What the relay of a cluster needs besides: it is a server of its own.
+RELAY_ROOTS = ("uvicorn", "websockets", "h11", "httptools")
+OF_RELAY_ALONE = ("uvicorn*", "websockets*", "h11*", "httptools*", "click*")
 APP = '''"""The functions of the zip, where Chalice looks for them."""
 
 from det_controlplane.entry.aws.chalice_app import app, keys, migrate, provision, tick
@@ -67,16 +70,23 @@ class PackagingFailed(Exception):
     """Chalice refused; the message is what it said."""
 
 
-def build(out: Path, files: Mapping[str, bytes] | None = None, *, google: bool = False) -> Path:
+def build(
+    out: Path,
+    files: Mapping[str, bytes] | None = None,
+    *,
+    google: bool = False,
+    relay: bool = False,
+) -> Path:
     """Build the zip, with more files of a deployment beside the code: its cluster configuration, certificates.
 
     Without these files, which may hold secrets, `keys.zip` lies beside it. With `google`, pools may rent from Google
-    Cloud, and `provision.zip` lies there too.
+    Cloud, and `provision.zip` lies there too; with `relay`, `relay.zip` of the machine that carries traffic to tasks.
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         project, packaged, task = (Path(folder) / n for n in ("project", "packaged", "task"))
-        write_project(project, google=google)
+        more = (*(GOOGLE_ROOTS if google else ()), *(RELAY_ROOTS if relay else ()))
+        write_project(project, more, google=google)
         run_chalice(project, packaged)
         with zipfile.ZipFile(packaged / "deployment.zip") as made:
             made.extractall(task)
@@ -85,6 +95,9 @@ def build(out: Path, files: Mapping[str, bytes] | None = None, *, google: bool =
         files = {**agents_wheel(), **(files or {})}
         for name, content in files.items():
             (task / name).write_bytes(content)
+        if relay:
+            write_zip(task, out / "relay.zip")
+            trim(task, OF_RELAY_ALONE)
         if google:
             write_zip(task, out / "provision.zip")
             trim(task, OF_PROVISION_ALONE)
@@ -101,14 +114,12 @@ def agents_wheel() -> dict[str, bytes]:
     return {wheel.name(): wheel.content()} if wheel else {}
 
 
-def write_project(project: Path, *, google: bool = False) -> None:
+def write_project(project: Path, more: Sequence[str] = (), *, google: bool = False) -> None:
     (project / ".chalice").mkdir(parents=True)
     config = {"version": "2.0", "app_name": "determined-serverless", "stages": {"api": {}}}
     (project / ".chalice/config.json").write_text(json.dumps(config))
     (project / "app.py").write_text(APP)
-    (project / "requirements.txt").write_text(
-        "\n".join(pinned((*ROOTS, *(GOOGLE_ROOTS if google else ())))) + "\n"
-    )
+    (project / "requirements.txt").write_text("\n".join(pinned((*ROOTS, *more))) + "\n")
     ignored = shutil.ignore_patterns("__pycache__", "testing")
     for package in (PACKAGE, *provisioners("aws"), *(provisioners("gcp") if google else ())):
         shutil.copytree(package, project / "vendor" / package.name, ignore=ignored)

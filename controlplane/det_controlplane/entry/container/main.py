@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from det_controlplane.api.app import App
 from det_controlplane.db.engine import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError
 from det_controlplane.entry.build import build_app, build_context, build_relay
+from det_controlplane.entry.container.idle import ending_when_idle
 from det_controlplane.entry.container.worker import Worker, server
 from det_controlplane.entry.server import api_server
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
@@ -74,11 +75,14 @@ def schedules(environment: Mapping[str, str]) -> SetSchedules | None:
 def _relay() -> None:
     """Carry traffic to tasks, and nothing else: the others name this process by DET_RELAY_URL, which is for them."""
 
-    @contextmanager
-    def beside(_: Context, __: LocalNotifier) -> Iterator[None]:
-        yield
-
     settings = replace(from_environment(os.environ), relay_url="", initial_user_password=None)
+
+    @contextmanager
+    def beside(ctx: Context, _: LocalNotifier) -> Iterator[None]:
+        idle = settings.relay_idle_s
+        with ending_when_idle(ctx, idle) if idle else nullcontext():
+            yield
+
     _serve(settings, beside, alone=True, app_of=build_relay)
 
 

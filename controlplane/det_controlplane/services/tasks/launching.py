@@ -139,6 +139,8 @@ def opened(
         _insert(tx, new, now)
         if resources.slots:
             money.require_task(ctx, tx, task_id)
+        if submission.kind in _SERVING:
+            changed.wake("provision")  # it starts the relay, where that stops
         auxiliary.request(
             changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots,
             preempt_timeout_s=config.preemption_timeout if submission.kind is TaskKind.GENERIC else None,

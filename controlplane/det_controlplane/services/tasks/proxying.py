@@ -92,6 +92,11 @@ def is_still_open(ctx: Context, service: str, carriers: Carriers, session_id: in
         return proxies.of_task(ctx.db, _named(service)[0]) is None
 
 
+def any_wanted(ctx: Context) -> bool:
+    """Return whether a task with ports runs, or waits to: a relay is needed."""
+    return proxies.any_wanted(ctx.db)
+
+
 def touch(ctx: Context, task_ids: Sequence[str]) -> None:
     """Store that traffic goes to some tasks now."""
     proxies.touch(ctx.db, task_ids, ctx.now())

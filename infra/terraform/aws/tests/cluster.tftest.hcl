@@ -49,6 +49,26 @@ mock_provider "aws" {
     defaults = { port = 5433 }
   }
 
+  mock_resource "aws_cloudfront_distribution" {
+    defaults = { domain_name = "d123.cloudfront.net" }
+  }
+
+  mock_resource "aws_cloudfront_function" {
+    defaults = { arn = "arn:aws:cloudfront::123456789012:function/det-lab-relay" }
+  }
+
+  mock_resource "aws_instance" {
+    defaults = { arn = "arn:aws:ec2:eu-west-1:123456789012:instance/i-1", id = "i-1", private_dns = "ip-10-60-0-9.eu-west-1.compute.internal" }
+  }
+
+  mock_data "aws_ssm_parameter" {
+    defaults = { insecure_value = "ami-1" }
+  }
+
+  mock_data "aws_ec2_managed_prefix_list" {
+    defaults = { id = "pl-1" }
+  }
+
   mock_resource "aws_s3_bucket" {
     defaults = { arn = "arn:aws:s3:::bucket" }
   }
@@ -102,4 +122,38 @@ run "an_instance_instead_of_aurora" {
     condition     = module.database.port == 5433
     error_message = "The functions connect to another database than the instance."
   }
+}
+
+run "without_a_relay_nothing_of_it_is_made" {
+  assert {
+    condition     = length(module.relay) == 0 && output.relay == ""
+    error_message = "There is a relay that nobody asked for."
+  }
+}
+
+run "a_relay_gives_the_cluster_one_address" {
+  variables {
+    relay     = true
+    relay_zip = "versions.tf"
+  }
+
+  assert {
+    condition     = output.url == "https://d123.cloudfront.net"
+    error_message = "The address is not that of the distribution: ${output.url}"
+  }
+
+  assert {
+    condition     = output.relay == "i-1"
+    error_message = "The command is not told the relay's machine."
+  }
+}
+
+run "a_relay_without_its_program_is_refused" {
+  command = plan
+
+  variables {
+    relay = true
+  }
+
+  expect_failures = [var.relay]
 }

@@ -93,3 +93,52 @@ run "another_zip_is_that_of_the_function_that_rents" {
     error_message = "Another function carries the client of Google Cloud, or provision does not."
   }
 }
+
+run "no_relay" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = !contains(keys(aws_lambda_function.api.environment[0].variables), "DET_RELAY_URL") && !contains(keys(aws_lambda_function.worker["provision"].environment[0].variables), "DET_RELAY_INSTANCE")
+    error_message = "The functions wait for a relay that is not there."
+  }
+
+  assert {
+    condition     = !contains(flatten(data.aws_iam_policy_document.function["provision"].statement[*].actions), "ec2:StartInstances")
+    error_message = "A machine could be started that is not there."
+  }
+}
+
+run "with_a_relay" {
+  variables {
+    has_relay         = true
+    public_url        = "https://d123.cloudfront.net"
+    front_secret      = "secret"
+    relay_instance_id = "i-1"
+  }
+
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = aws_lambda_function.api.environment[0].variables["DET_RELAY_URL"] == "/" && aws_lambda_function.worker["provision"].environment[0].variables["DET_RELAY_INSTANCE"] == "i-1"
+    error_message = "The functions do not know the relay."
+  }
+
+  assert {
+    condition     = alltrue([for worker in aws_lambda_function.worker : worker.environment[0].variables["DET_PUBLIC_URL"] == "https://d123.cloudfront.net"])
+    error_message = "Machines would be told another address than the cluster's."
+  }
+
+  assert {
+    condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:StartInstances")] == ["provision"]
+    error_message = "Another function than provision may start the relay."
+  }
+
+  assert {
+    condition     = one([for statement in data.aws_iam_policy_document.function["provision"].statement : one(statement.condition).values if statement.sid == "StartRelay"]) == tolist(["lab/relay"])
+    error_message = "Other machines than the relay could be started."
+  }
+}

@@ -75,7 +75,8 @@ resource "aws_lambda_function" "api" {
   publish                        = true
 
   environment {
-    variables = local.environment
+    # The distribution leads to this function, and is not known to it: agents find the relay at the address that they have.
+    variables = merge(local.environment, var.has_relay ? { DET_RELAY_URL = "/", DET_FRONT_SECRET = var.front_secret } : {})
   }
 
   vpc_config {
@@ -160,9 +161,9 @@ resource "aws_lambda_function" "worker" {
 
   environment {
     variables = merge(local.environment, {
-      DET_PUBLIC_URL = trimsuffix(aws_lambda_function_url.api.function_url, "/")
+      DET_PUBLIC_URL = var.has_relay ? var.public_url : trimsuffix(aws_lambda_function_url.api.function_url, "/")
       DET_SCHEDULES  = join(",", [for name in local.schedules : "${var.name}-${name}"])
-    })
+    }, var.has_relay && each.key == "provision" ? { DET_RELAY_INSTANCE = var.relay_instance_id } : {})
   }
 
   vpc_config {

@@ -1,5 +1,5 @@
-output "url" {
-  description = "Address of the API."
+output "function_url" {
+  description = "Address of the API's function."
   value       = trimsuffix(aws_lambda_function_url.api.function_url, "/")
 }
 

@@ -194,6 +194,23 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
+  # The machine of the relay stops by itself.
+  dynamic "statement" {
+    for_each = each.key == "provision" && var.has_relay ? [1] : []
+
+    content {
+      sid       = "StartRelay"
+      actions   = ["ec2:StartInstances"]
+      resources = ["${local.arn_prefix}:ec2:${local.region}:${local.account}:instance/*"]
+
+      condition {
+        test     = "StringEquals"
+        variable = "aws:ResourceTag/determined-cluster"
+        values   = ["${var.cluster_id}/relay"]
+      }
+    }
+  }
+
   dynamic "statement" {
     for_each = each.key == "provision" ? [1] : []
 

@@ -46,6 +46,31 @@ variable "environment" {
   sensitive   = true
 }
 
+variable "public_url" {
+  description = "Address of the cluster, where that is not the API's function URL; empty for that."
+  type        = string
+  default     = ""
+}
+
+variable "front_secret" {
+  description = "What a distribution before the API proves itself with; empty where there is none."
+  type        = string
+  default     = ""
+  sensitive   = true
+}
+
+variable "relay_instance_id" {
+  description = "Machine that carries traffic to tasks, which `provision` starts; empty for none."
+  type        = string
+  default     = ""
+}
+
+variable "has_relay" {
+  description = "Whether there is such a machine, known before it exists."
+  type        = bool
+  default     = false
+}
+
 variable "api_concurrency" {
   description = "Most requests at once, bounded by the connections of the database; -1 for no bound, in accounts that let no function reserve any."
   type        = number

@@ -176,6 +176,11 @@ resource "aws_db_instance" "this" {
   final_snapshot_identifier = var.keep ? "${var.name}-final${var.removal}" : null
 }
 
+output "security_group_id" {
+  description = "Security group of the database."
+  value       = aws_security_group.this.id
+}
+
 output "host" {
   description = "Address of the database."
   value       = var.kind == "aurora" ? aws_rds_cluster.this[0].endpoint : aws_db_instance.this[0].address

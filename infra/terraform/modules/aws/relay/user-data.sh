@@ -1,0 +1,45 @@
+#!/bin/bash
+# Makes this machine the relay of a cluster. At every start it takes the newest program and settings; when no task needs it
+# for a while the program ends, and the machine stops.
+set -eu
+# At the first start the network may still be made.
+until dnf install --assumeyes awscli-2 ${python}; do sleep 10; done
+useradd --system --no-create-home --shell /sbin/nologin determined
+install --directory --owner determined /var/task
+cat > /usr/local/bin/determined-relay <<'END'
+"""Fetch the relay's program and settings from the function that keeps them, and become it."""
+import io, json, os, subprocess, sys, urllib.request, zipfile
+
+asked = ["aws", "lambda", "get-function", "--function-name", "${function}", "--output", "json"]
+function = json.loads(subprocess.run(asked, check=True, capture_output=True).stdout)
+with urllib.request.urlopen(function["Code"]["Location"], timeout=120) as answer:
+    zipfile.ZipFile(io.BytesIO(answer.read())).extractall("/var/task")
+settings = function["Configuration"]["Environment"]["Variables"]
+os.chdir("/var/task")
+program = [sys.executable, "-m", "det_controlplane.entry.container.main"]
+os.execve(sys.executable, program, {**os.environ, **settings, "PYTHONPATH": "/var/task"})
+END
+cat > /etc/systemd/system/determined-relay.service <<'END'
+[Unit]
+Description=Traffic to tasks of a Determined cluster
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+SuccessAction=poweroff
+
+[Service]
+User=determined
+Environment=AWS_USE_DUALSTACK_ENDPOINT=true AWS_DEFAULT_REGION=${region} HOME=/tmp
+ExecStart=/usr/bin/${python} /usr/local/bin/determined-relay
+Restart=on-failure
+RestartSec=5
+LimitNOFILE=65536
+NoNewPrivileges=true
+PrivateTmp=true
+ProtectHome=true
+
+[Install]
+WantedBy=multi-user.target
+END
+systemctl daemon-reload
+systemctl enable --now determined-relay

@@ -1,0 +1,150 @@
+"""The machine that carries traffic to tasks on AWS: its script, its program, when it runs and when it stops."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import boto3
+import pytest
+from det_controlplane.adapters import ec2_relay
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.turns import Clock, provisioning
+
+from tests.support.api import api_over
+from tests.support.lambda_calls import call, sign_in
+from tests.support.lambda_runtime import LambdaRuntime
+from tests.support.moto import moto_server
+from tests.support.ports import free_port
+from tests.support.processes import eventually
+
+USER_DATA = Path(__file__).parents[2] / "infra/terraform/modules/aws/relay/user-data.sh"
+# Without what is installed beside it.
+PYTHON = os.path.realpath(sys.executable)
+
+
+def script(task: Path) -> str:
+    """Return the program that the machine starts, with another folder than Lambda's."""
+    found = re.search(r"/determined-relay <<'END'\n(.*?)\nEND\n", USER_DATA.read_text(), re.DOTALL)
+    assert found
+    return found[1].replace("${function}", "det-lab-relay").replace("/var/task", str(task))
+
+
+def kept_by_the_function(
+    folder: Path, deployment_zip: Path, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Let a command `aws` tell of the function that keeps program and settings; return an environment with it."""
+    location = deployment_zip.with_name("relay.zip").as_uri()
+    told = {
+        "Code": {"Location": location},
+        "Configuration": {"Environment": {"Variables": dict(settings)}},
+    }
+    (folder / "function.json").write_text(json.dumps(told))
+    command = folder / "aws"
+    expected = "lambda get-function --function-name det-lab-relay --output json"
+    command.write_text(
+        f'#!/bin/sh\n[ "$*" = {shlex.quote(expected)} ] && cat {folder / "function.json"}\n'
+    )
+    command.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHON"))}
+    return {**kept, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.slow
+def test_the_machine_becomes_the_relay_and_ends_when_no_task_needs_it(
+    deployment_zip: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    task, port, log = tmp_path / "task", free_port(), tmp_path / "log"
+    (tmp_path / "determined-relay").write_text(script(task))
+    told = {
+        **environment, "DET_ROLE": "relay", "DET_PUBLIC_URL": "https://d123.cloudfront.net", "DET_RELAY_IDLE_S": "20",
+        "DET_CLUSTER_CONFIG": str(task / "cluster.yaml"), "HOST": "127.0.0.1", "PORT": str(port),
+    }  # fmt: skip
+    given = kept_by_the_function(tmp_path, deployment_zip, told)
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/info", timeout=5) as answer:
+                return bool(json.loads(answer.read())["cluster_name"] == "of the tests")
+        except OSError:
+            return False
+
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [PYTHON, tmp_path / "determined-relay"], env=given, stdout=output, stderr=output
+        )
+    try:
+        assert eventually(lambda: answers() or process.poll() is not None, 60), log.read_text()
+        assert process.wait(120) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert "no task needed the relay" in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def test_the_machine_s_script_is_one_that_bash_and_systemd_read() -> None:
+    text = USER_DATA.read_text()
+    assert set(re.findall(r"\$\{(\w+)\}", text)) == {"python", "region", "function"}
+    filled = re.sub(r"\$\{\w+\}", "python3.11", text)
+    done = subprocess.run(["bash", "-n"], input=filled, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    # Its end is the machine's; what breaks off is started again.
+    assert "SuccessAction=poweroff" in text
+    assert "Restart=on-failure" in text
+
+
+@pytest.mark.slow
+def test_functions_before_which_a_relay_is_take_shells_and_tell_agents_of_it(
+    task_root: Path, environment: Mapping[str, str]
+) -> None:
+    without = LambdaRuntime(task_root, "app.app", environment)
+    with without as api, pytest.raises(AssertionError, match="carries no traffic to tasks"):
+        call(api, "POST", "/api/v1/shells", sign_in(api), {})
+    with LambdaRuntime(task_root, "app.app", {**environment, "DET_RELAY_URL": "/"}) as api:
+        assert call(api, "POST", "/api/v1/shells", sign_in(api), {})["shell"]["id"]
+
+
+def test_the_functions_carry_no_server(deployment_zip: Path) -> None:
+    names = {}
+    for name in ("deployment", "relay"):
+        with zipfile.ZipFile(deployment_zip.with_name(f"{name}.zip")) as archive:
+            names[name] = {path.partition("/")[0] for path in archive.namelist()}
+    assert {"uvicorn", "websockets", "h11", "httptools"} <= names["relay"]
+    assert not {"uvicorn", "websockets", "h11", "httptools"} & names["deployment"]
+
+
+def test_the_relay_is_started_while_a_task_needs_it(database: Database, tmp_path: Path) -> None:
+    started: list[int] = []
+    with api_over(database, tmp_path) as api:
+        turn = provisioning(api.ctx, lambda: started.append(1))
+        user = api.signed_in("determined")
+        user.post("/api/v1/commands", {"config": {"entrypoint": ["true"]}})
+        turn(Clock(lambda: 0.0))
+        assert started == []
+        shell = user.post("/api/v1/shells", {})["shell"]["id"]
+        turn(Clock(lambda: 0.0))
+        assert started == [1]
+        user.post(f"/api/v1/shells/{shell}/kill")
+        turn(Clock(lambda: 0.0))
+        assert started == [1]
+
+
+def test_a_stopped_machine_starts_and_one_that_is_gone_breaks_no_turn() -> None:
+    with moto_server() as url:
+        ec2 = boto3.client("ec2", endpoint_url=url)
+        made = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1)
+        id = made["Instances"][0]["InstanceId"]
+        ec2.stop_instances(InstanceIds=[id])
+        for _ in range(2):
+            ec2_relay.start(ec2, id)
+        found = ec2.describe_instances(InstanceIds=[id])["Reservations"][0]["Instances"][0]
+        assert found["State"]["Name"] == "running"
+        ec2_relay.start(ec2, "i-0123456789abcdef0")
+    assert ec2_relay.starter_of({}) is None
