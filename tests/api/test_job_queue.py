@@ -1,12 +1,14 @@
 """The job queue through the API: its order, and changing it."""
 
 from contextlib import nullcontext
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.services.tasks import auxiliary
 from det_controlplane.services.use_case import change
+from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create
 from tests.support.played_agent import PlayedAgent
@@ -41,6 +43,27 @@ def test_a_queued_experiment_says_how_many_jobs_are_ahead(user: Caller) -> None:
     second = activated(user)
     summary = user.get(f"/api/v1/experiments/{second}")["jobSummary"]
     assert summary == {"state": "STATE_QUEUED", "jobsAhead": 1}
+
+
+def test_a_queued_experiment_says_when_it_may_start(api: Api, user: Caller) -> None:
+    first = activated(user)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    activated(user)
+    third = activated(user)
+    began_s_ago = 600
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE experiments SET progress = 0.75 WHERE id = :id"), {"id": first})
+        began = {"at": api.ctx.now() - timedelta(seconds=began_s_ago)}
+        tx.execute(text("UPDATE allocations SET assigned_at = :at WHERE state <> 'QUEUED'"), began)
+    jobs = user.get(f"{QUEUES}-v2", resourcePool="default")["jobs"]
+    expected = {int(j["full"]["entityId"]): j["full"].get("expectedStart") for j in jobs}
+    left_s = (
+        datetime.fromisoformat(expected[third].replace("Z", "+00:00")) - api.ctx.now()
+    ).total_seconds()
+    assert left_s == pytest.approx(began_s_ago / 3, abs=60)
+    assert expected[first] is None
 
 
 def test_statistics_of_a_pool_tell_how_long_jobs_waited_for_slots_each_day(

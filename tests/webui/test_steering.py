@@ -42,7 +42,11 @@ def test_a_tree_of_tasks_is_watched_paused_and_ended(
 
 
 def checkpoint_of(cluster: Cluster, experiment_id: int) -> str:
-    path = f"/api/v1/experiments/{experiment_id}/checkpoints?states=STATE_COMPLETED"
+    # The last one of a trial is kept: others may be deleted while this looks.
+    path = (
+        f"/api/v1/experiments/{experiment_id}/checkpoints?states=STATE_COMPLETED"
+        "&sortByAttr=SORT_BY_END_TIME&orderBy=ORDER_BY_DESC"
+    )
     return str(cluster.get(path)["checkpoints"][0]["uuid"])
 
 
@@ -58,8 +62,25 @@ def test_a_checkpoint_becomes_a_version_of_a_model(
     tab.page.get_by_label(re.compile("^Checkpoint")).fill(uuid)
     tab.page.get_by_role("button", name="Register", exact=True).click()
     tab.page.get_by_role("cell", name=uuid).wait_for()
-    (model,) = cluster.get("/api/v1/models")["models"]
+    (model,) = cluster.get("/api/v1/models?name=%3Cb%3Edigits")["models"]
     assert (model["name"], model["numVersions"]) == ("<b>digits", 1)
+
+
+def test_a_checkpoint_is_registered_and_downloaded_where_it_is_listed(
+    tab: Tab, cluster: Cluster, trained: int
+) -> None:
+    tab.open(f"/experiments/{trained}/checkpoints")
+    tab.page.locator("button.link.mono").first.click()
+    with tab.page.expect_download() as downloading:
+        tab.page.get_by_role("link", name="Download").click()
+    assert downloading.value.suggested_filename.endswith(".tar")
+    tab.page.get_by_role("button", name="Register as a model version").click()
+    tab.page.get_by_role("combobox", name="Model").select_option(label="A new model")
+    tab.page.get_by_label("Name of the new model").fill("from a list")
+    tab.page.get_by_role("button", name="Register", exact=True).click()
+    tab.page.get_by_role("heading", name="from a list").wait_for()
+    (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
+    assert made["numVersions"] == 1
 
 
 def test_a_project_is_made_and_an_experiment_moves_there(
@@ -95,11 +116,18 @@ def test_a_job_goes_to_the_top_and_back(tab: Tab, cluster: Cluster) -> None:
     row: Any = tab.page.get_by_role("row").filter(
         has=tab.page.locator(f'a[href="/det/experiments/{third}"]')
     )
-    row.get_by_role("button").click()
+    row.get_by_role("button", name="Actions on").click()
     tab.page.get_by_role("menuitem", name="Move to top").click()
     cluster.until(lambda: queue(cluster)[0] == third, "it is at the top")
     tab.page.get_by_role("button", name="Undo").click()
     cluster.until(lambda: queue(cluster) == [first, second, third], "it is back")
+    handles = tab.page.get_by_role("button", name=re.compile("^Place [0-9]+"))
+    handles.nth(2).drag_to(handles.nth(1))
+    cluster.until(lambda: queue(cluster) == [first, third, second], "it was dragged up")
+    shown = tab.page.get_by_role("row").nth(2)
+    shown.locator(f'a[href="/det/experiments/{third}"]').wait_for()
+    shown.get_by_role("button", name=re.compile("^Place 2")).press("ArrowDown")
+    cluster.until(lambda: queue(cluster) == [first, second, third], "a key moved it down")
     for experiment_id in made:
         cluster.det("experiment", "kill", str(experiment_id))
 

@@ -13,7 +13,7 @@ from det_controlplane.services.scheduling import jobs, queue_changes
 _STATES = ("UNSPECIFIED", "QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED")
 _LIMITED = (
     "jobId", "type", "resourcePool", "workspaceId", "isPreemptible", "requestedSlots", "allocatedSlots", "summary",
-    "priority", "weight", "progress",
+    "priority", "weight", "progress", "expectedStart",
 )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def _is_seen(request: Request, job: dict[str, Any]) -> bool:
 
 def _limited(job: dict[str, Any]) -> dict[str, Any]:
     """Return what everybody in the queue may know of a job: how much is before theirs."""
-    return {name: job[name] for name in _LIMITED}
+    return {name: job[name] for name in _LIMITED if name in job}
 
 
 def update(ctx: Context, request: Request) -> Answer:

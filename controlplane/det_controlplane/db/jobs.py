@@ -19,7 +19,8 @@ _LISTED = text(f"""
         'entityId', coalesce(e.id::text, (SELECT min(k.id) FROM tasks k WHERE k.job_id = j.id)),
         'name', coalesce(e.name, j.name), 'progress', e.progress,
         'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
-        bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
+        bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
+        e.progress, (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = j.id) AS began_at
     FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
     LEFT JOIN experiments e ON e.job_id = j.id
     WHERE a.pool = :pool GROUP BY j.id, u.username, e.id
@@ -45,6 +46,8 @@ class ListedJob:
     job: dict[str, Any]  # in the API's JSON
     scheduled: bool
     backfilled: bool
+    progress: float | None
+    began_at: datetime | None  # when its first allocation got slots
 
 
 def listed(tx: Tx, pool: str, default_priority: int) -> list[ListedJob]:

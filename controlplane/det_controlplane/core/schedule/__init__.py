@@ -1,6 +1,7 @@
 """Scheduling a resource pool: `decide(PoolSnapshot, now) -> SchedulePlan`, pure and deterministic."""
 
 from .decide import decide
+from .expected import Advance, expected_starts
 from .model import (
     DEFAULT_PRIORITY,
     Agent,
@@ -23,6 +24,7 @@ from .queue_order import jobs_ahead
 
 __all__ = [
     "DEFAULT_PRIORITY",
+    "Advance",
     "Agent",
     "FittingPolicy",
     "Job",
@@ -39,5 +41,6 @@ __all__ = [
     "WaitCode",
     "WaitReason",
     "decide",
+    "expected_starts",
     "jobs_ahead",
 ]

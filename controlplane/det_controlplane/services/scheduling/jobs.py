@@ -1,12 +1,11 @@
 """Show the job queue: which job is next, and where an experiment stands in it."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core import schedule
 from det_controlplane.db import jobs as job_rows
-from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.db.jobs import ListedJob
 from det_controlplane.services.context import Context
@@ -25,8 +24,12 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
     settings = schedule_pool.settings_of(ctx, name)
     with ctx.db.begin() as tx:
         rows = job_rows.listed(tx, name, ctx.config.scheduler_of(name).default_priority)
-        ahead = _jobs_ahead(ctx, tx, name)
-    jobs = [_listed_job(r, settings.preemption, ahead.get(r.id, -1)) for r in rows]
+        snapshot = schedule_pool.snapshot_of(ctx, name, schedule_pool.load(ctx, tx, name))
+    ahead, starts = schedule.jobs_ahead(snapshot), _expected_starts(snapshot, rows, ctx.now())
+    jobs = [
+        {**_listed_job(r, settings.preemption, ahead.get(r.id, -1)), **starts.get(r.id, {})}
+        for r in rows
+    ]
     jobs.sort(key=lambda j: (j["summary"]["jobsAhead"], j["jobId"]), reverse=descending)
     return jobs
 
@@ -40,9 +43,20 @@ def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
     return own[0] if own else None
 
 
-def _jobs_ahead(ctx: Context, tx: Tx, pool: str) -> dict[str, int]:
-    snapshot = schedule_pool.snapshot_of(ctx, pool, schedule_pool.load(ctx, tx, pool))
-    return dict(schedule.jobs_ahead(snapshot))
+def _expected_starts(
+    snapshot: schedule.PoolSnapshot, rows: Sequence[ListedJob], now: datetime
+) -> dict[str, dict[str, str]]:
+    """Return what the API tells of the starts that are known, by job."""
+    advances = {
+        r.id: schedule.Advance(r.progress, (now - r.began_at).total_seconds())
+        for r in rows
+        if r.progress is not None and r.began_at is not None
+    }
+    found = schedule.expected_starts(snapshot, advances)
+    return {
+        job_id: {"expectedStart": f"{now + timedelta(seconds=round(s)):%Y-%m-%dT%H:%M:%SZ}"}
+        for job_id, s in found.items()
+    }
 
 
 def _listed_job(row: ListedJob, preemptible: bool, ahead: int) -> dict[str, Any]:

@@ -8,18 +8,20 @@ import { html, useState } from "../lib/view.js";
 import { Button, Empty, Field, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
 import { Ask, attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Work } from "./cluster_work.js";
 
 const LIVE_MS = 4_000;
 
 /** @param {AbortSignal} signal */
 async function all(signal) {
-  const [pools, agents, rented, instances] = await Promise.all([
+  const [pools, agents, rented, instances, work] = await Promise.all([
     get("/api/v1/resource-pools", {}, { signal }),
     get("/api/v1/agents", {}, { signal }),
     get("/api/v1/rented-pools", {}, { signal }).catch(() => ({ pools: [] })),
     get("/api/v1/instances", { limit: 500 }, { signal }).catch(() => ({ instances: [] })),
+    get("/api/v1/tasks", {}, { signal }).catch(() => ({ allocationIdToSummary: {} })),
   ]);
-  return { pools: pools.resourcePools, agents: agents.agents, rented: rented.pools, instances: instances.instances };
+  return { pools: pools.resourcePools, agents: agents.agents, rented: rented.pools, instances: instances.instances, work: Object.values(work.allocationIdToSummary) };
 }
 
 export function Page() {
@@ -30,8 +32,8 @@ export function Page() {
   `;
 }
 
-/** @param {{ pools: any[], agents: any[], rented: any[], instances: any[], reload: () => Promise<void> }} props */
-function Shown({ pools, agents, rented, instances, reload }) {
+/** @param {{ pools: any[], agents: any[], rented: any[], instances: any[], work: any[], reload: () => Promise<void> }} props */
+function Shown({ pools, agents, rented, instances, work, reload }) {
   const slots = pools.reduce((sum, p) => sum + p.slotsAvailable, 0);
   const used = pools.reduce((sum, p) => sum + p.slotsUsed, 0);
   const away = agents.filter((a) => !a.enabled || a.draining).length;
@@ -44,13 +46,13 @@ function Shown({ pools, agents, rented, instances, reload }) {
         ["Rented machines", instances.length],
         ["Cost now", html`${money(hourly)} <span class="faint">an hour</span>`],
       ]} />
-      ${pools.map((pool) => html`<${Pool} key=${pool.name} pool=${pool} agents=${agents.filter((a) => a.resourcePools.includes(pool.name))} rented=${rented.find((r) => r.name === pool.name)} instances=${instances.filter((i) => i.pool === pool.name)} reload=${reload} />`)}
+      ${pools.map((pool) => html`<${Pool} key=${pool.name} pool=${pool} agents=${agents.filter((a) => a.resourcePools.includes(pool.name))} rented=${rented.find((r) => r.name === pool.name)} instances=${instances.filter((i) => i.pool === pool.name)} work=${work.filter((w) => w.resourcePool === pool.name && w.resources.length > 0)} reload=${reload} />`)}
     </div>
   `;
 }
 
-/** @param {{ pool: any, agents: any[], rented: any, instances: any[], reload: () => Promise<void> }} props */
-function Pool({ pool, agents, rented, instances, reload }) {
+/** @param {{ pool: any, agents: any[], rented: any, instances: any[], work: any[], reload: () => Promise<void> }} props */
+function Pool({ pool, agents, rented, instances, work, reload }) {
   const [holding, setHolding] = useState(false);
   const [reason, setReason] = useState("");
   const path = `/api/v1/rented-pools/${encodeURIComponent(pool.name)}`;
@@ -67,6 +69,7 @@ function Pool({ pool, agents, rented, instances, reload }) {
         ${rented?.waiting.map((/** @type {any} */ w) => html`<div class="notice"><p>${counted(w.allocations, "run waits", "runs wait")}: ${w.sentence}</p></div>`)}
       </div>
       ${agents.length ? html`<${Agents} agents=${agents} reload=${reload} />` : !rented && html`<${Empty} title="No agents"><p>Agents of this pool appear when they have joined.</p><//>`}
+      ${work.length > 0 && html`<${Work} of=${work} />`}
       ${rented && html`<${Rented} rented=${rented} instances=${instances} reload=${reload} />`}
     <//>
     ${holding &&

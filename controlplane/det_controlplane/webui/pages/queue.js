@@ -8,6 +8,7 @@ import { html, useState } from "../lib/view.js";
 import { Empty, Field, Figures, Head, Loaded, Panel, Progress, State, Tabs } from "../parts/basic.js";
 import { Ask, attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { placeOf, useOrder } from "./queue_order.js";
 
 const LIVE_MS = 3_000;
 const WHY_FOR = 30;
@@ -70,7 +71,7 @@ function Queue({ pool, pools }) {
         <${Loaded} of=${jobs}>
           ${(/** @type {any[]} */ rows) =>
             rows.length
-              ? html`<${Table} label=${`Jobs of pool ${pool.name}`} columns=${columnsOf(rows, pool, change, setManaged)} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ j) => j.jobId} />`
+              ? html`<${Jobs} rows=${rows} pool=${pool} change=${change} manage=${setManaged} />`
               : html`<${Empty} title="The queue is empty"><p>${counted(pool.slotsAvailable, "slot is", "slots are")} free in ${pool.name}.</p><//>`}
         <//>
       <//>
@@ -86,30 +87,48 @@ const nameOf = (j) => {
   return j.type === "TYPE_EXPERIMENT" && j.entityId ? html`<a href=${link(`/experiments/${j.entityId}`)}>${name}</a> <span class="faint number">${j.entityId}</span>` : name;
 };
 
-/** @param {any[]} rows @param {any} pool @param {(job: any, change: any, done: string, back?: any) => Promise<void>} change @param {(job: any) => void} manage */
-function columnsOf(rows, pool, change, manage) {
+/** @param {{ rows: any[], pool: any, change: Change, manage: (job: any) => void }} props */
+function Jobs({ rows, pool, change, manage }) {
+  const order = useOrder(rows, change);
+  // Other schedulers let nothing be moved, and one job has nowhere to go.
+  const moves = pool.schedulerType === "SCHEDULER_TYPE_PRIORITY" && rows.length > 1;
+  return html`
+    <${Table} label=${`Jobs of pool ${pool.name}`} columns=${columnsOf(rows, pool, change, manage, moves ? order : null)} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]}
+      id=${(/** @type {any} */ j) => j.jobId} rowProps=${moves ? order.rowProps : undefined} />
+  `;
+}
+
+/** Say how long it is until then, no finer than such an estimate is. @param {string} time */
+function about(time) {
+  const minutes = Math.max(1, Math.round((Date.parse(time) - Date.now()) / 60_000));
+  return minutes < 120 ? counted(minutes, "minute") : counted(Math.round(minutes / 60), "hour");
+}
+
+/** @typedef {import("./queue_order.js").Change} Change */
+
+/** @param {any[]} rows @param {any} pool @param {Change} change @param {(job: any) => void} manage @param {import("./queue_order.js").Order | null} order */
+function columnsOf(rows, pool, change, manage, order) {
   const fair = pool.schedulerType === "SCHEDULER_TYPE_FAIR_SHARE";
   /** @param {any} j */
   const moves = (j) => {
     const at = rows.indexOf(j);
-    const behind = rows[at + 1] && { aheadOf: rows[at + 1].jobId };
-    const back = rows[at - 1] ? { behindOf: rows[at - 1].jobId } : behind;
+    const back = placeOf(rows, at);
     return [
       { name: "Manage job", icon: "gear", act: () => manage(j) },
-      !fair && at > 0 && { name: "Move to top", icon: "top", act: () => void change(j, { aheadOf: rows[0].jobId }, "Moved to the top", back) },
-      !fair && at > 0 && { name: "Move up", icon: "up", act: () => void change(j, { aheadOf: rows[at - 1].jobId }, "Moved up", { behindOf: rows[at - 1].jobId }) },
-      !fair && at < rows.length - 1 && { name: "Move down", icon: "down", act: () => void change(j, { behindOf: rows[at + 1].jobId }, "Moved down", { aheadOf: rows[at + 1].jobId }) },
+      order && at > 0 && { name: "Move to top", icon: "top", act: () => void change(j, { aheadOf: rows[0].jobId }, "Moved to the top", back) },
+      order && at > 0 && { name: "Move up", icon: "up", act: () => void change(j, { aheadOf: rows[at - 1].jobId }, "Moved up", { behindOf: rows[at - 1].jobId }) },
+      order && at < rows.length - 1 && { name: "Move down", icon: "down", act: () => void change(j, { behindOf: rows[at + 1].jobId }, "Moved down", { aheadOf: rows[at + 1].jobId }) },
     ];
   };
   return [
-    { name: "#", right: true, cell: (/** @type {any} */ j) => rows.indexOf(j) + 1 },
+    { name: "#", right: true, cell: (/** @type {any} */ j) => (order && !j.hidden ? order.handle(j) : rows.indexOf(j) + 1) },
     { name: "Job", main: true, cell: nameOf },
     { name: "State", cell: (/** @type {any} */ j) => html`<${State} state=${j.summary.state} />` },
     { name: "Slots", right: true, title: "Slots that it has, of those that it asks for", cell: (/** @type {any} */ j) => `${j.allocatedSlots} / ${j.requestedSlots}` },
     { name: fair ? "Weight" : "Priority", right: true, cell: (/** @type {any} */ j) => (fair ? j.weight : j.priority) },
     { name: "User", cell: (/** @type {any} */ j) => j.username },
     { name: "Submitted", right: true, cell: (/** @type {any} */ j) => html`<span title=${moment(j.submissionTime)}>${ago(j.submissionTime)}</span>` },
-    { name: "Why it waits", wrap: true, cell: (/** @type {any} */ j) => html`<span class="soft">${j.why ?? ""}</span>` },
+    { name: "Why it waits", wrap: true, cell: (/** @type {any} */ j) => html`<span class="soft">${j.why ?? ""}</span>${j.expectedStart && html` <span class="nowrap" title=${moment(j.expectedStart)}>Starts in about ${about(j.expectedStart)}.</span>`}` },
     { name: "", right: true, cell: (/** @type {any} */ j) => !j.hidden && html`<${Menu} label=${`Actions on ${j.name}`} items=${moves(j)} kind="plain" />` },
   ];
 }

@@ -14,10 +14,11 @@ const VIRTUAL_FROM = 120;
 /**
  * @param {{
  *   columns: Column[], label: string, total: number, row: (index: number) => any, id?: (row: any) => any,
- *   sort?: string, onSort?: (sort: string) => void, choice?: Choice, onSight?: (first: number, last: number) => void, tall?: boolean
+ *   sort?: string, onSort?: (sort: string) => void, choice?: Choice, onSight?: (first: number, last: number) => void, tall?: boolean,
+ *   rowProps?: (row: any) => Record<string, any>
  * }} props `row` may give undefined while a row is on its way; `sort` is "column=asc" or "column=desc"
  */
-export function Table({ columns, label, total, row, id = (r) => r.id, sort = "", onSort, choice, onSight, tall }) {
+export function Table({ columns, label, total, row, id = (r) => r.id, sort = "", onSort, choice, onSight, tall, rowProps }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const sight = useSight(box, total);
   useEffect(() => {
@@ -40,7 +41,7 @@ export function Table({ columns, label, total, row, id = (r) => r.id, sort = "",
           ${shown.map(([i, r]) =>
             r === undefined
               ? html`<tr key=${`wait-${i}`}><td colspan=${width}><div class="bone" /></td></tr>`
-              : html`<${Row} key=${id(r)} index=${i} row=${r} columns=${columns} choice=${choice} id=${id} />`,
+              : html`<${Row} key=${id(r)} index=${i} row=${r} columns=${columns} choice=${choice} id=${id} props=${rowProps?.(r)} />`,
           )}
           ${sight.after > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${width} style=${{ height: `${sight.after}px` }} /></tr>`}
         </tbody>
@@ -101,8 +102,8 @@ function Title({ column, sort, onSort }) {
   `;
 }
 
-/** @param {{ row: any, index: number, columns: Column[], choice?: Choice, id: (row: any) => any }} props */
-function Row({ row, index, columns, choice, id }) {
+/** @param {{ row: any, index: number, columns: Column[], choice?: Choice, id: (row: any) => any, props?: Record<string, any> }} props */
+function Row({ row, index, columns, choice, id, props }) {
   const key = id(row);
   const chosen = choice?.chosen.has(key);
   const toggle = () => {
@@ -111,13 +112,13 @@ function Row({ row, index, columns, choice, id }) {
     choice?.onChange(next);
   };
   const cells = () => html`
-    <tr aria-rowindex=${index + 2} aria-selected=${choice ? String(chosen) : undefined}>
+    <tr ...${props} aria-rowindex=${index + 2} aria-selected=${choice ? String(chosen) : undefined}>
       ${choice && html`<td><input class="check" type="checkbox" aria-label=${`Choose ${key}`} checked=${chosen} onChange=${toggle} /></td>`}
       ${columns.map((c) => html`<td class=${`${c.right ? "right" : ""} ${c.main ? "main-cell cut" : ""} ${c.wrap ? "wrap" : ""}`}>${c.cell(row)}</td>`)}
     </tr>
   `;
   // While somebody scrolls, rows that stay in sight are not made anew.
-  return useMemo(cells, [row, index, columns, choice?.chosen]);
+  return useMemo(cells, [row, index, columns, choice?.chosen, props]);
 }
 
 /** @param {{ choice: Choice, rows: any[], id: (row: any) => any }} props */

@@ -7,6 +7,7 @@ import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Loaded, Pairs, Panel, State } from "../../parts/basic.js";
 import { Ask, Dialog } from "../../parts/overlay.js";
 import { Table } from "../../parts/table.js";
+import { Register } from "./register.js";
 
 /** @param {Record<string, string>} resources */
 const total = (resources) => Object.values(resources ?? {}).reduce((sum, bytes) => sum + Number(bytes), 0);
@@ -34,6 +35,7 @@ export function Checkpoints({ experiment, trial }) {
 /** @param {{ rows: any[], reload: () => Promise<void> }} props */
 function Rows({ rows, reload }) {
   const [shown, setShown] = useState(/** @type {any} */ (null));
+  const [registered, setRegistered] = useState(/** @type {any} */ (null));
   const [doomed, setDoomed] = useState(/** @type {any} */ (null));
   const columns = [
     { name: "Checkpoint", cell: (/** @type {any} */ c) => html`<button type="button" class="link mono" onClick=${() => setShown(c)}>${c.uuid.slice(0, 8)}</button>` },
@@ -46,7 +48,8 @@ function Rows({ rows, reload }) {
   ];
   return html`
     <${Table} label="Checkpoints" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ c) => c.uuid} />
-    ${shown && html`<${Details} checkpoint=${shown} onClose=${() => setShown(null)} onDelete=${() => (setDoomed(shown), setShown(null))} />`}
+    ${shown && html`<${Details} checkpoint=${shown} onClose=${() => setShown(null)} onDelete=${() => (setDoomed(shown), setShown(null))} onRegister=${() => (setRegistered(shown), setShown(null))} />`}
+    ${registered && html`<${Register} checkpoint=${registered} onClose=${() => setRegistered(null)} />`}
     ${doomed &&
     html`
       <${Ask} title="Delete this checkpoint?" act="Delete" danger onClose=${() => setDoomed(null)}
@@ -60,18 +63,22 @@ function Rows({ rows, reload }) {
   `;
 }
 
-/** @param {{ checkpoint: any, onClose: () => void, onDelete: () => void }} props */
-const Details = ({ checkpoint, onClose, onDelete }) => html`
+/** @param {{ checkpoint: any, onClose: () => void, onDelete: () => void, onRegister: () => void }} props */
+const Details = ({ checkpoint, onClose, onDelete, onRegister }) => html`
   <${Dialog} title="Checkpoint" wide onClose=${onClose}>
     <${Pairs} of=${[
       ["UUID", html`<code>${checkpoint.uuid}</code>`],
       ["Saved", moment(checkpoint.reportTime)],
       ["Metadata", html`<code>${JSON.stringify(checkpoint.metadata)}</code>`],
-      ["Download", html`<code>det checkpoint download ${checkpoint.uuid}</code>`],
+      ["In a terminal", html`<code>det checkpoint download ${checkpoint.uuid}</code>`],
     ]} />
     <ul class="files">${Object.entries(checkpoint.resources ?? {}).map(([path, bytes]) => html`<li class="row row-wide"><code>${path}</code><span class="number soft">${path.endsWith("/") ? "" : size(/** @type {string} */ (bytes))}</span></li>`)}</ul>
     <div class="dialog-foot">
-      ${checkpoint.state === "STATE_COMPLETED" && html`<${Button} kind="danger" onClick=${onDelete}>Delete<//>`}
+      ${checkpoint.state === "STATE_COMPLETED" && html`
+        <${Button} kind="danger" onClick=${onDelete}>Delete<//>
+        <${Button} onClick=${onRegister}>Register as a model version<//>
+        <${Button} kind="primary" href=${`/checkpoints/${encodeURIComponent(checkpoint.uuid)}`} download>Download<//>
+      `}
       <${Button} onClick=${onClose}>Close<//>
     </div>
   <//>

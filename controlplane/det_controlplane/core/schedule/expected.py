@@ -1,0 +1,75 @@
+"""Tell when jobs that wait may start, from how far the work before them has come."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .model import PoolSnapshot
+from .queue_order import in_queue_order
+
+# Less progress says too little of the rest.
+_LEAST_PROGRESS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """How far a running job has come, and how long it took."""
+
+    progress: float
+    elapsed_s: float
+
+    def left_s(self) -> float | None:
+        """Return how long the rest takes at the same pace; None where nobody can tell."""
+        if self.progress < _LEAST_PROGRESS:
+            return None
+        return self.elapsed_s * (1 - min(self.progress, 1)) / self.progress
+
+
+def expected_starts(snapshot: PoolSnapshot, advances: Mapping[str, Advance]) -> dict[str, float]:
+    """Return in how many seconds each waiting job may start, by id; jobs of which that is not known are absent.
+
+    Slots count as one heap, jobs take them in the order of the queue, and what starts gives none back. Pools that
+    rent machines, preempt or keep no order are not foretold.
+    """
+    settings = snapshot.settings
+    if (
+        settings.preemption
+        or settings.scheduler == "fair_share"
+        or snapshot.max_slots_per_launch is not None
+    ):
+        return {}
+    free = sum(a.slots - a.used for a in snapshot.agents if a.is_open)
+    needs: dict[str, int] = {}
+    for request in in_queue_order(snapshot.pending, settings):
+        needs.setdefault(request.job.id, request.slots)
+    running = {r.job.id for r in snapshot.running}
+    waiting = [(job_id, slots) for job_id, slots in needs.items() if job_id not in running]
+    return _starts(free, _freed(snapshot, advances), waiting)
+
+
+def _freed(snapshot: PoolSnapshot, advances: Mapping[str, Advance]) -> list[tuple[float, int]]:
+    """Return when running jobs end, with the slots that they hold, the first to end first."""
+    held: dict[str, int] = {}
+    for running in snapshot.running:
+        held[running.job.id] = held.get(running.job.id, 0) + running.slots
+    ends = [
+        (advances[job_id].left_s(), slots) for job_id, slots in held.items() if job_id in advances
+    ]
+    return sorted((left_s, slots) for left_s, slots in ends if left_s is not None)
+
+
+def _starts(
+    free: int, freed: list[tuple[float, int]], waiting: Iterable[tuple[str, int]]
+) -> dict[str, float]:
+    starts: dict[str, float] = {}
+    now, coming = 0.0, iter(freed)
+    for job_id, slots in waiting:
+        while free < slots:
+            end = next(coming, None)
+            if end is None:
+                return starts
+            now, free = end[0], free + end[1]
+        free -= slots
+        # What could start at once waits for something else than slots.
+        if now > 0:
+            starts[job_id] = now
+    return starts

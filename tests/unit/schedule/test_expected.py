@@ -1,0 +1,47 @@
+"""When waiting jobs may start, as far as the progress of running ones tells."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.schedule import Advance, expected_starts
+
+from tests.support.schedules import agents, pool, request, running
+
+HALF_IN_100_S = Advance(0.5, 100)  # another 100 s
+
+
+def test_jobs_start_when_those_before_them_end() -> None:
+    snapshot = pool(
+        agents(4),
+        running=[running("long", a1=2), running("short", a1=2)],
+        pending=[request("first", 2), request("second", 2), request("third", 1)],
+    )
+    advances = {"long": Advance(0.25, 100), "short": HALF_IN_100_S}
+    assert expected_starts(snapshot, advances) == {"first": 100, "second": 300}
+
+
+def test_a_job_without_progress_is_not_waited_for() -> None:
+    snapshot = pool(
+        agents(4),
+        running=[running("silent", a1=2), running("known", a1=2)],
+        pending=[request("small", 2), request("large", 4), request("behind", 1)],
+    )
+    advances = {"silent": Advance(0.001, 100), "known": HALF_IN_100_S}
+    assert expected_starts(snapshot, advances) == {"small": 100}
+
+
+def test_what_waits_for_something_else_than_slots_is_not_foretold() -> None:
+    snapshot = pool(agents(2), pending=[request("held", 1)])
+    assert expected_starts(snapshot, {}) == {}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"preemption": True}, {"scheduler": "fair_share"}, {"max_slots_per_launch": 8}],
+    ids=str,
+)
+def test_pools_whose_room_is_not_given_are_not_foretold(settings: dict[str, Any]) -> None:
+    snapshot = pool(
+        agents(2), running=[running("known", a1=2)], pending=[request("next", 2)], **settings
+    )
+    assert expected_starts(snapshot, {"known": HALF_IN_100_S}) == {}
