@@ -1,5 +1,8 @@
 """What runs in the containers of notebooks, shells and TensorBoards."""
 
+import email.message
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -8,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -232,6 +236,28 @@ def test_jupyter_is_idle_by_what_its_user_chose() -> None:
     assert [idle(kind) for kind in kinds] == [False, False, False]
     answers["kernels"] = []
     assert idle("kernels_or_terminals")
+
+
+def test_a_jupyter_without_terminals_is_idle_too() -> None:
+    class WithoutTerminals(notebook.Jupyter):
+        def _get(self, path: str) -> object:
+            if path == "terminals":
+                raise urllib.error.HTTPError(path, 404, "Not Found", email.message.Message(), None)
+            return []
+
+    assert WithoutTerminals(1, "", "", "kernels_or_terminals").is_idle()
+
+
+def test_jupyter_looks_where_it_is_installed_for_what_belongs_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    origin = "/env/lib/python3.11/site-packages/jupyterlab/__init__.py"
+    spec = importlib.machinery.ModuleSpec("jupyterlab", None, origin=origin)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
+    assert notebook.paths({"JUPYTER_PATH": "/mine"}) == {
+        "JUPYTER_CONFIG_PATH": "/env/etc/jupyter",
+        "JUPYTER_PATH": "/mine:/env/share/jupyter",
+    }
 
 
 def test_a_port_that_is_taken_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

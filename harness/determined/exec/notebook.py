@@ -1,11 +1,14 @@
 """`python3 -m determined.exec.notebook`: JupyterLab behind the cluster's proxy."""
 
+import importlib.util
 import json
 import os
+import pathlib
 import sys
+import urllib.error
 import urllib.request
 from datetime import datetime, timedelta, timezone
-from typing import Any, List
+from typing import Any, Dict, List, Mapping
 
 from determined.common.http import Session
 from determined.common.times import parsed
@@ -19,7 +22,7 @@ def main() -> int:
     port, task = int(os.environ["NOTEBOOK_PORT"]), os.environ["DET_TASK_ID"]
     token = os.environ.get("DET_NOTEBOOK_TOKEN", "")
     _serve.wait_for_port(port)
-    env = {**os.environ, "JUPYTER_TOKEN": token}
+    env = {**os.environ, **paths(os.environ), "JUPYTER_TOKEN": token}
     jupyter = Jupyter(port, f"/proxy/{task}", token, os.environ.get("NOTEBOOK_IDLE_TYPE", ""))
 
     def report(session: Session) -> None:
@@ -45,6 +48,25 @@ def command(port: int, task: str) -> List[str]:
     return [sys.executable, "-m", "jupyterlab", *options]
 
 
+def paths(env: Mapping[str, str]) -> Dict[str, str]:
+    """Return the variables that let Jupyter find what was installed with it: terminals, extensions, other kernels.
+
+    It looks below the prefix of its interpreter, and a task that is a process has one of its own."""
+    spec = importlib.util.find_spec("jupyterlab")
+    folders = list(pathlib.Path(spec.origin).parents) if spec is not None and spec.origin else []
+    prefix = next((f.parent for f in folders if f.name in ("lib", "lib64", "Lib")), None)
+    if prefix is None:
+        return {}
+    found = {
+        "JUPYTER_CONFIG_PATH": prefix / "etc/jupyter",
+        "JUPYTER_PATH": prefix / "share/jupyter",
+    }
+    return {
+        name: os.pathsep.join(filter(None, (env.get(name), str(folder))))
+        for name, folder in found.items()
+    }
+
+
 class Jupyter:
     """A running Jupyter server, asked what it does."""
 
@@ -59,7 +81,15 @@ class Jupyter:
         kernels = self._get("kernels")
         if self._idle_type == "kernel_connections":
             return not any(kernel.get("connections") for kernel in kernels)
-        return not kernels and not self._get("terminals")
+        return not kernels and not self._terminals()
+
+    def _terminals(self) -> Any:
+        try:
+            return self._get("terminals")
+        except urllib.error.HTTPError as e:
+            if e.code != 404:
+                raise
+            return []  # a server without that extension
 
     def _was_active(self) -> bool:
         if any(kernel.get("execution_state") == "busy" for kernel in self._get("kernels")):
