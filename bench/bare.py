@@ -29,7 +29,7 @@ LISTING = f"""
 SELECT json_agg(run)::text FROM (SELECT * FROM bare_runs ORDER BY id DESC LIMIT {ROWS}) AS run
 """
 # What it takes on a quiet machine of the kind that the floors are for.
-THERE_MS = 0.21
+THERE_MS = 0.15
 
 connections: list[pg8000.native.Connection] = []
 
