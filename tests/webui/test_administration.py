@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_controlplane.core.config.cluster import Authz
+from det_controlplane.adapters.issuer_answers import KeptIssuers
+from det_controlplane.adapters.issuer_tokens import IssuerTokens
+from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
+from det_controlplane.core.config.cluster import Authz, load_cluster
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
@@ -17,8 +20,10 @@ from tests.support.api import PASSWORD, api_over
 from tests.support.browser import Tab, opened
 from tests.support.house import House
 from tests.support.inbox import Inbox, W, end
+from tests.support.oidc_server import served as identity_provider
 from tests.support.postgres import DatabaseServer
 from tests.support.served_api import served
+from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
 
 MARKUP = "<img src=x onerror=alert(1)>"
 LOOKS = [(360, "light"), (2560, "dark")]
@@ -121,6 +126,52 @@ def test_what_the_cluster_refuses_stands_in_the_dialog(tab: Tab) -> None:
     press(tab, "Create")
     tab.page.get_by_role("dialog").get_by_role("alert").get_by_text("reserved").wait_for()
     tab.complaints[:] = [c for c in tab.complaints if "403" not in c]
+
+
+@pytest.fixture
+def provider(house: House) -> Iterator[SignInServer]:
+    """An identity provider at which people of this cluster sign in."""
+    before = replace(house.api.ctx)
+    ctx = house.api.ctx
+    with identity_provider(SignInServer()) as server:
+        settings = {"issuer": server.url, "client_id": CLIENT, "client_secret": SECRET}
+        oidc = load_cluster({"security": {"oidc": settings}}).oidc
+        ctx.config = replace(ctx.config, oidc=oidc)
+        ctx.tokens, ctx.issuers = IssuerTokens(fetch_keys), KeptIssuers(describe, post_form)
+        yield server
+    ctx.config, ctx.tokens, ctx.issuers = before.config, before.tokens, before.issuers
+
+
+def test_who_has_an_account_for_it_signs_in_at_the_identity_provider(
+    browser: Any, base: str, tab: Tab, provider: SignInServer
+) -> None:
+    with opened(browser, base, signed_in=False) as other:
+        other.open("/queue")
+        through = other.page.get_by_role("button", name=re.compile("^Sign in with"))
+        through.click()
+        other.page.get_by_role("alert").get_by_text("there is no user ada@example.com").wait_for()
+        tab.open("/admin/people")
+        press(tab, "New account")
+        fill(tab, User_name="ada@example.com")
+        tab.page.get_by_label(re.compile("^Signs in at the identity provider")).check()
+        press(tab, "Create")
+        tab.page.get_by_text("at the identity provider").wait_for()
+        other.open("/queue")
+        through.click()
+        other.page.get_by_role("heading", name="Job queue").wait_for()
+        assert other.page.url == f"{base}/det/queue"
+        assert [c for c in other.complaints if "403" not in c] == []
+
+
+def test_a_refusal_of_the_identity_provider_is_told(
+    browser: Any, base: str, provider: SignInServer
+) -> None:
+    provider.person = None
+    with opened(browser, base, signed_in=False) as other:
+        other.open("/")
+        other.page.get_by_role("button", name=re.compile("^Sign in with")).click()
+        other.page.get_by_role("alert").get_by_text("not you").wait_for()
+        assert other.page.get_by_label("Password").is_visible()
 
 
 def test_a_group_gets_a_member_and_a_role(tab: Tab, house: House) -> None:

@@ -2,6 +2,7 @@
 import { get, post } from "../lib/api.js";
 import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { maySomewhere } from "../lib/rights.js";
 import { ask, go, link, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Empty, Field, Head, Loaded, Panel, Search } from "../parts/basic.js";
@@ -14,7 +15,7 @@ export function Page() {
   const [making, setMaking] = useState(false);
   const found = useLive(async (signal) => (await get("/api/v1/models", { name, limit: 500, sortBy: "SORT_BY_LAST_UPDATED_TIME", orderBy: "ORDER_BY_DESC" }, { signal })).models, [name], 15_000);
   return html`
-    <${Head} title="Models" text="Checkpoints that have a name, version by version"><${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New model<//><//>
+    <${Head} title="Models" text="Checkpoints that have a name, version by version">${maySomewhere("CREATE_MODEL_REGISTRY") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New model<//>`}<//>
     <div class="stack">
       <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
       <${Panel} flush>

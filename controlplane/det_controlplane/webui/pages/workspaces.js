@@ -2,6 +2,7 @@
 import { get, post } from "../lib/api.js";
 import { ago, counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { may, rolesDecide } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Field, Head, Loaded, Panel } from "../parts/basic.js";
@@ -21,14 +22,14 @@ export function Page() {
   const [making, setMaking] = useState(/** @type {any} */ (null));
   return html`
     <${Head} title="Workspaces" text="Projects keep experiments together; workspaces keep projects and who may see them">
-      <${Button} kind="primary" icon="plus" onClick=${() => setMaking({})}>New workspace<//>
+      ${may("CREATE_WORKSPACE") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking({})}>New workspace<//>`}
     <//>
     <div class="stack">
       <${Loaded} of=${found}>
         ${(/** @type {any[]} */ workspaces) =>
           workspaces.map(
             (w) => html`
-              <${Panel} key=${w.id} title=${w.name} flush actions=${!w.immutable && html`<${Button} icon="plus" onClick=${() => setMaking(w)}>New project<//>`}>
+              <${Panel} key=${w.id} title=${w.name} flush actions=${html`<${Actions} of=${w} make=${() => setMaking(w)} />`}>
                 ${w.projects.length ? html`<${Projects} workspace=${w} />` : html`<p class="panel-body soft">No projects yet.</p>`}
               <//>
             `,
@@ -38,6 +39,12 @@ export function Page() {
     ${making && html`<${New} workspace=${making.id ? making : null} onClose=${() => setMaking(null)} onDone=${found.reload} />`}
   `;
 }
+
+/** @param {{ of: any, make: () => void }} props */
+const Actions = ({ of: w, make }) => html`
+  ${rolesDecide() && may("ASSIGN_ROLES", w.id) && html`<${Button} kind="plain" href=${link(`/admin/roles?in=${w.id}`)}>Roles<//>`}
+  ${!w.immutable && may("CREATE_PROJECT", w.id) && html`<${Button} icon="plus" onClick=${make}>New project<//>`}
+`;
 
 /** @param {{ workspace: any }} props */
 const Projects = ({ workspace }) => html`

@@ -1,6 +1,6 @@
 // The small parts of every page.
 import { stateColour, stateName } from "../lib/format.js";
-import { html } from "../lib/view.js";
+import { html, useEffect, useRef } from "../lib/view.js";
 
 /** Lines of 24 × 24 drawings. @type {Record<string, string>} */
 const ICONS = {
@@ -80,11 +80,20 @@ export const Pairs = ({ of }) => html`
 `;
 
 /** @param {{ tabs: { name: string, href: string, chosen: boolean }[], label: string }} props */
-export const Tabs = ({ tabs, label }) => html`
-  <nav class="tabs" aria-label=${label}>
-    ${tabs.map((tab) => html`<a href=${tab.href} aria-current=${tab.chosen ? "page" : undefined}>${tab.name}</a>`)}
-  </nav>
-`;
+export function Tabs({ tabs, label }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const chosen = tabs.find((tab) => tab.chosen)?.href;
+  // On a phone some lie beyond the edge.
+  useEffect(() => {
+    const tab = /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector("[aria-current]"));
+    if (box.current && tab) box.current.scrollLeft = tab.offsetLeft - box.current.offsetLeft - (box.current.clientWidth - tab.offsetWidth) / 2;
+  }, [chosen]);
+  return html`
+    <nav class="tabs" aria-label=${label} ref=${box}>
+      ${tabs.map((tab) => html`<a href=${tab.href} aria-current=${tab.chosen ? "page" : undefined}>${tab.name}</a>`)}
+    </nav>
+  `;
+}
 
 /** @param {{ title: string, children?: any }} props */
 export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;

@@ -1,0 +1,16 @@
+"""The page of pictures of the WebUI shows those that its script draws, and stays light."""
+
+from scripts import webui_pictures
+from scripts.webui_pictures import PICTURES
+
+MOST_BYTES = 1_500_000
+
+
+def test_the_page_shows_every_picture_that_is_drawn() -> None:
+    drawn = {f"{name}.webp" for name in webui_pictures.shots(1, 1)}
+    assert set(webui_pictures.named()) == drawn
+    assert {picture.name for picture in PICTURES.iterdir()} == drawn
+
+
+def test_pictures_stay_small() -> None:
+    assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < MOST_BYTES
