@@ -68,7 +68,7 @@ def _rent_beyond_the_maximum(patch: pytest.MonkeyPatch) -> None:
 
 
 def _pay_what_was_asked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(calling, "_rented", lambda offers, machine: offers[0])
+    patch.setattr(calling, "_rented", lambda ctx, tx, requested, machine: requested.offers[0])
 
 
 def _take_reclaims_for_failed_starts(patch: pytest.MonkeyPatch) -> None:

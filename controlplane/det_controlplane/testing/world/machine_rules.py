@@ -6,8 +6,9 @@ MACHINE_RULES: dict[str, str] = {
         WHERE i.state = 'TERMINATING' AND c.state <> 'TERMINATED'
         AND (i.reason LIKE 'it is drained%' OR i.reason LIKE 'idle%')""",
     "a machine that its cloud took back counts as a start that failed": """
-        SELECT id || ': ' || reason FROM instances WHERE starts_with(reason, 'it ended before its agent joined')
-        AND reason LIKE '%taken back'""",
+        SELECT id || ': ' || reason FROM instances
+        WHERE starts_with(reason, 'its cloud took it back') AND no_show
+        OR starts_with(reason, 'it ended before its agent joined') AND reason LIKE '%taken back'""",
     "an offer is asked for that was refused a moment ago": """
         SELECT i.id || ': ' || i.zone || ' ' || i.machine_type FROM instances i JOIN cooldowns c ON
             c.provider = i.provider AND c.region IN ('', i.region) AND c.zone IN ('', i.zone)
