@@ -1,19 +1,17 @@
 """The deployed functions and a database that pauses: idle means no query, and the first request wakes everything."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from det_controlplane.db.engine import Database
 from sqlalchemy import Row, text
 
-from tests.support.aws_box import REGION, Box, aws_box
 from tests.support.aws_calls import documented_calls
 from tests.support.lambda_calls import call, create_experiment, sign_in
+from tests.support.lambda_deployment import WORKERS, Functions, deployed_functions
 from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.lambda_runtime import LambdaRuntime
 from tests.support.processes import eventually
@@ -21,91 +19,18 @@ from tests.support.sleeping_database import SleepingDatabase, sleeping_database
 
 pytestmark = pytest.mark.slow
 
-WORKERS = ("tick", "provision")
-POOLS = {
-    "checkpoint_storage": {"type": "s3", "bucket": "checkpoints"},
-    "resource_manager": {
-        "type": "agent", "default_compute_resource_pool": "gpus", "default_aux_resource_pool": "gpus",
-    },
-    "resource_pools": [
-        {
-            "pool_name": "gpus",
-            "provider": {
-                "type": "aws", "region": REGION, "instance_type": "g4dn.xlarge",
-                "iam_instance_profile_arn": "arn:aws:iam::123456789012:instance-profile/machine",
-            },
-        }
-    ],
-}  # fmt: skip
 # Of the database of the functions, told to a connection with another one: how many are connected, and how many ever
 # were. Transactions are no measure: the server's own vacuum makes some.
 SESSIONS = text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name")
 STATISTICS = text("SELECT sessions FROM pg_stat_database WHERE datname = :name")
 
 
-@dataclass
-class Functions:
-    """The functions of a deployment, called as the front door and the schedules of AWS call them."""
-
-    box: Box
-    environment: Mapping[str, str]
-    code: bytes
-
-    def deploy(self) -> None:
-        for name in ("api", *WORKERS):
-            role = self.aws("iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")["Role"]
-            self.aws("lambda").create_function(
-                FunctionName=name, Runtime="python3.11", Role=role["Arn"], Code={"ZipFile": self.code},
-                Handler=f"app.{'app' if name == 'api' else name}",
-                Environment={"Variables": dict(self.environment)}, Publish=True,
-            )  # fmt: skip
-            self.aws("lambda").create_alias(FunctionName=name, Name="live", FunctionVersion="1")
-        self.aws("lambda").create_function_url_config(FunctionName="api", AuthType="NONE")
-        for name in WORKERS:
-            target = {"Arn": f"arn:aws:lambda:{REGION}:1:function:{name}", "RoleArn": "arn:x"}
-            self.aws("scheduler").create_schedule(
-                Name=name, ScheduleExpression="rate(1 minute)", FlexibleTimeWindow={"Mode": "OFF"},
-                Target=target,
-            )  # fmt: skip
-
-    def aws(self, service: str) -> Any:
-        return boto3.client(service, region_name=REGION, endpoint_url=self.box.aws_url)
-
-    def invoke(self, event: Any) -> Any:
-        """Carry an event of `lambda_calls` to the function URL."""
-        event = json.loads(json.dumps(event))
-        return self.box.invoke(self.box._api(), event)
-
-    def scheduled(self) -> list[str]:
-        scheduler = self.aws("scheduler")
-        states = {name: scheduler.get_schedule(Name=name)["State"] for name in WORKERS}
-        return [name for name, state in states.items() if state == "ENABLED"]
-
-    def pass_minutes(self, count: int) -> None:
-        """Let the schedules that are on call their functions, once a minute."""
-        for _ in range(count):
-            for name in self.scheduled():
-                self.aws("lambda").invoke(FunctionName=name, Payload=b"{}")
-            self.box.settle()
-
-    def machines(self) -> list[str]:
-        answer = self.aws("ec2").describe_instances()
-        return [i["InstanceType"] for r in answer["Reservations"] for i in r["Instances"]]
-
-
 @pytest.fixture
 def functions(
     deployment_zip: Path, environment: dict[str, str], tmp_path: Path
 ) -> Iterator[Functions]:
-    more = {
-        "DET_CLUSTER_CONFIG": json.dumps(POOLS), "DET_DB_IDLE_S": "1", "DET_DB_POOL_SIZE": "1",
-        "DET_AWS_PRICE_LIST": "false",
-        "DET_TICK_FUNCTION": "tick:live", "DET_PROVISION_FUNCTION": "provision:live",
-        "DET_SCHEDULES": ",".join(WORKERS), "DET_PUBLIC_URL": "https://cluster.example",
-    }  # fmt: skip
-    with aws_box(tmp_path / "functions", environment["DET_DB_URL"], ("api", *WORKERS)) as box:
-        made = Functions(box, {**environment, **more}, deployment_zip.read_bytes())
-        made.deploy()
+    code = deployment_zip.read_bytes()
+    with deployed_functions(code, environment, tmp_path / "functions") as made:
         yield made
 
 

@@ -63,11 +63,13 @@ class Box:
         if function.reserved_concurrency == "0":
             raise FunctionFailed(f"{name} may not run: its concurrency is 0")
         with self._starting:
-            if name not in self._runtimes:
-                self._runtimes[name] = self._start(function)
-                self._locks[name] = threading.Lock()
-        with self._locks[name]:
-            return self._runtimes[name].invoke(event)
+            one_at_a_time = self._locks.setdefault(name, threading.Lock())
+        with one_at_a_time:
+            with self._starting:
+                if name not in self._runtimes:
+                    self._runtimes[name] = self._start(function)
+                runtime = self._runtimes[name]
+            return runtime.invoke(event)
 
     def start(self, function: LambdaFunction, event: Any) -> None:
         """Run a function, and do not wait for it."""
@@ -80,6 +82,14 @@ class Box:
 
         self._threads.append(threading.Thread(target=run, daemon=True))
         self._threads[-1].start()
+
+    def kill(self, name: str) -> None:
+        """Kill the process of a function in the middle of what it does; its next call starts another."""
+        runtime = self._runtimes.pop(name)
+        assert runtime.process is not None
+        runtime.process.kill()
+        runtime.process.wait()
+        runtime.fail_start(b"it was killed")
 
     def settle(self) -> None:
         """Wait until everything that was started has ended, and what that started."""
