@@ -119,7 +119,7 @@ def test_a_cluster_is_made_used_and_removed_without_a_trace(deployed: Deployed) 
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed.clouds.master_url))
     said = deployed.deploy(
         "up", "--cluster-id", CLUSTER, "--yes", "--config", "cluster.yaml",
-        "--var", "database=rds", "--var", "bucket_lifecycle=false", "--var", "keep_data=false",
+        "--var", "database=rds", "--var", "bucket_lifecycle=false", "--add-tag", "team=vision",
     ).out  # fmt: skip
     password = re.search(r"until you change it: (\S+)", said)
     assert password, said

@@ -33,7 +33,8 @@ class Account:
 
     def has_cluster(self) -> None:
         self.make_bucket(STATE_BUCKET)
-        self.client("s3").put_object(Bucket=STATE_BUCKET, Key="box/state", Body=b"{}")
+        for name, content in (("state", b"{}"), ("options.json", b'{"var": []}')):
+            self.client("s3").put_object(Bucket=STATE_BUCKET, Key=f"box/{name}", Body=content)
 
     def run_machine(self) -> str:
         tags = [

@@ -87,7 +87,10 @@ class FakeGoogle:
         return path
 
     def has_cluster(self, name: str = "lab") -> None:
-        self.buckets["acme-determined-deploy"] = {f"{name}/default.tfstate": b"{}"}
+        self.buckets["acme-determined-deploy"] = {
+            f"{name}/default.tfstate": b"{}",
+            f"{name}/options.json": b'{"var": []}',
+        }
 
     def run_machine(self, name: str = "det-1-1", cluster: str = "lab") -> None:
         machine = {"name": name, "zone": "zones/us-west1-b", "labels": {"det-cluster": cluster}}

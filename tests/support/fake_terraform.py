@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.processes import eventually
+
 _PROGRAM = """#!{python}
 import json, os, signal, sys, pathlib
 folder = pathlib.Path({folder!r})
@@ -24,6 +26,7 @@ if answer.get("waits"):
         (folder / "stopped").touch()
         sys.exit(1)
     signal.signal(signal.SIGINT, stop)
+    (folder / "waits").touch()
     print(json.dumps({{"type": "apply_start", "@message": "database: Creating..."}}), flush=True)
     signal.pause()
 print(answer.get("out", ""))
@@ -52,6 +55,10 @@ class FakeTerraform:
         lines = path.read_text().splitlines() if path.exists() else []
         found = [json.loads(line) for line in lines]
         return [call for call in found if call["verb"] in verbs]
+
+    def until_called(self) -> None:
+        """Wait until a call that waits for an interruption does so."""
+        assert eventually((self.folder / "waits").exists), "Terraform was not called"
 
 
 def fake_terraform(folder: Path, patch: pytest.MonkeyPatch) -> FakeTerraform:

@@ -6,6 +6,7 @@ from typing import Any
 
 from det_cli.actions import deploy_cloud, deploy_options
 from det_cli.deployment.aws import Aws, AwsDeployment
+from det_cli.deployment.aws_refusals import refusals_told
 from det_cli.deployment.cluster import Wanted
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
@@ -22,6 +23,7 @@ _TYPES = {
 }
 
 
+@refusals_told()
 def up(args: argparse.Namespace) -> None:
     account = AwsDeployment(_wanted(args), say).account
     given = deploy_options.as_last_time(args, account, _POOLS, _MORE)
@@ -35,17 +37,20 @@ def up(args: argparse.Namespace) -> None:
     deploy_cloud.up(given, deployment, _place(deployment.account))
 
 
+@refusals_told()
 def down(args: argparse.Namespace) -> None:
     account = AwsDeployment(_wanted(args), say).account
     given = deploy_options.of_last_time(args, account, _STACK)
     deploy_cloud.down(given, AwsDeployment(_wanted(given), say))
 
 
+@refusals_told()
 def list_(args: argparse.Namespace) -> None:
     for name in Aws(_region(args), args.endpoint_url or "", args.profile or "").clusters():
         print(name)
 
 
+@refusals_told()
 def status(args: argparse.Namespace) -> None:
     print_object(args, AwsDeployment(_wanted(args), say).status())
 

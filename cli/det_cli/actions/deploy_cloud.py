@@ -2,13 +2,15 @@
 
 import argparse
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from det_cli import prompts
 from det_cli.deployment.cluster import Deployment, describe
 from det_cli.deployment.terraform import stacks
-from det_cli.errors import UsageError
+from det_cli.errors import CommandError, UsageError
 from det_cli.render import print_yaml, say
 
 
@@ -21,15 +23,29 @@ def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
         return
     question = f"Create or update cluster {args.cluster_id} in {where}?"
     prompts.confirm(question, yes=args.yes)
-    for line in describe(deployment.up(args.kept)):
+    with _going_on():
+        outputs = deployment.up(args.kept)
+    for line in describe(outputs):
         print(line)
 
 
 def down(args: argparse.Namespace, deployment: Deployment) -> None:
     what = "its checkpoints and database stay" if args.keep_data else "with all its data"
     prompts.confirm(f"Remove cluster {args.cluster_id}, {what}?", yes=args.yes)
-    deployment.down(force=args.force, keep_data=args.keep_data)
+    with _going_on():
+        deployment.down(force=args.force, keep_data=args.keep_data)
     print(f"Removed cluster {args.cluster_id}: no machine of it is left.")
+
+
+@contextmanager
+def _going_on() -> Iterator[None]:
+    """Say after Ctrl-C that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise CommandError(
+            "stopped before its end", "run the same command again: it goes on"
+        ) from None
 
 
 def looks_first(args: argparse.Namespace) -> bool:

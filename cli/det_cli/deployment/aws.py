@@ -65,7 +65,9 @@ class Aws:
             raise CommandError(f"AWS does not accept the credentials: {e}", hint) from e
         except BotoCoreError as e:
             raise CommandError(
-                f"AWS cannot be asked in {self.region}: {e}", "is that a region? " + hint
+                f"AWS cannot be asked in {self.region}: {e}",
+                f"is {self.region} a region, and does this machine reach it?"
+                " `aws sts get-caller-identity` asks the same",
             ) from e
 
     @property
@@ -259,6 +261,10 @@ class AwsDeployment(Deployment):
                 aws_preflight.check_limits(self.account, pools, most, self._say)
                 if self._has_relay():
                     aws_preflight.check_rights(self.account, aws_preflight.ACTIONS_FOR_A_RELAY)
+
+    def plan(self) -> None:
+        self._check()
+        super().plan()
 
     def environment(self) -> dict[str, str]:
         return {"AWS_PROFILE": self._wanted.profile} if self._wanted.profile else {}

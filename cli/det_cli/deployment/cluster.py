@@ -87,6 +87,7 @@ class Deployment(ABC):
         """
         self._check()
         with self._open() as stack:
+            self._must_be_ours(stack.terraform)
             self.account.keep_options(self._wanted.cluster_id, options)
             # The stack keeps the first password that it was given, also over an interruption.
             password = self._wanted.password or _password()
@@ -114,6 +115,7 @@ class Deployment(ABC):
     def plan(self) -> None:
         """Tell what `up` would do, and do nothing."""
         with self._open(keep_state=self._wanted.cluster_id in self.account.clusters()) as stack:
+            self._must_be_ours(stack.terraform)
             variables = {**self._variables(stack.folder), "initial_user_password": "unknown"}
             stack.terraform.plan(variables, self._say)
 
@@ -128,6 +130,7 @@ class Deployment(ABC):
                 "pause its experiments and wait, or give --force",
             )
         with self._open() as stack:
+            self._must_be_ours(stack.terraform)
             variables = self._removing(stack, keep_data)
             self._stop_renting(stack, variables)
             self._end_machines()
@@ -225,7 +228,11 @@ class Deployment(ABC):
         try:
             load_checked(config)
         except InvalidConfig as e:
-            raise UsageError(str(e)) from e
+            raise UsageError(
+                str(e),
+                "resource_pools come from the options, or from --config FILE;"
+                f" `det deploy {self.stack} dump-master-config-template` prints what the options make",
+            ) from e
         return config
 
     @abstractmethod
@@ -242,7 +249,23 @@ class Deployment(ABC):
         if self._wanted.cluster_id not in known:
             raise MissingError(
                 f"there is no cluster {self._wanted.cluster_id} in {self._wanted.region};"
-                f" clusters here: {', '.join(known) or 'none'}"
+                f" clusters here: {', '.join(known) or 'none'}",
+                f"`det deploy {self.stack} list` with another --region shows those elsewhere",
+            )
+
+    def _must_be_ours(self, terraform: Terraform) -> None:
+        """Refuse a state of another program: its resources would be replaced by those of this cluster.
+
+        Determined's own `det deploy gcp` keeps states in a bucket of the same name.
+        """
+        cluster_id = self._wanted.cluster_id
+        if self.account.options(cluster_id) or cluster_id not in self.account.clusters():
+            return
+        made = terraform.resources()
+        if made:
+            raise CommandError(
+                f"the state of {cluster_id} was written by another program, which made {len(made)} resources",
+                "give another --cluster-id; a cluster of Determined's own command is removed by that command",
             )
 
     def _open(self, *, keep_state: bool = True) -> "Stack":

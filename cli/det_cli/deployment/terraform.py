@@ -21,6 +21,11 @@ _PLACES = (_HERE.parent / "terraform", _HERE.parents[3] / "infra/terraform")
 # Of Terraform, when a state was written by a newer one than reads it.
 _NEWER_STATE = re.compile(r"state snapshot was created by Terraform v(\d[\w.]*\w)")
 
+# Of AWS, and of Google.
+_EXPIRED = re.compile(
+    r"\bExpiredToken|token included in the request is expired|invalid_grant|Reauthentication is needed"
+)
+
 Heard = Callable[[str], None]
 
 
@@ -157,6 +162,11 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
         return CommandError(
             f"this cluster was last deployed with Terraform {newer[1]}, which is newer than the one here",
             f"install Terraform {newer[1]} or newer, or name it by DET_TERRAFORM",
+        )
+    if _EXPIRED.search(plain):
+        return CommandError(
+            f"the sign-in at the cloud expired in the middle of terraform {verb}",
+            "sign in again and run the same command: it goes on",
         )
     return CommandError(
         f"terraform {verb} failed: {cause}",
