@@ -19,7 +19,9 @@ class Body:
 
     def raw(self, name: str) -> Any:
         value = self._values.get(name)
-        return self._values.get(_snake(name)) if value is None else value
+        if value is not None or name.islower():
+            return value
+        return self._values.get(_snake(name))
 
     def has(self, name: str) -> bool:
         return name in self._values or _snake(name) in self._values
@@ -32,7 +34,9 @@ class Body:
 
     def optional_text(self, name: str) -> str | None:
         value = self.raw(name)
-        return None if value is None else str(self._typed(name, value, str, "a string"))
+        if value is None or isinstance(value, str):
+            return value
+        raise self._wrong(name, "a string", value)
 
     def integer(self, name: str, default: int | None = 0) -> int:
         value = self.raw(name)
