@@ -262,6 +262,18 @@ def test_a_task_that_is_killed_on_a_disabled_agent_does_not_come_back(
     assert (state(user, id), other_runs(user, id)) == ("CANCELED", 0)
 
 
+def test_a_project_with_tasks_that_have_not_ended_is_not_deleted(user: Caller) -> None:
+    workspace = user.post(f"{V}/workspaces", {"name": "mine"})["workspace"]["id"]
+    made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
+    project = made["project"]["id"]
+    id = create(user, projectId=project)
+    told = user.ask("DELETE", f"{V}/projects/{project}")
+    assert told.status == 400
+    assert f"`det task kill {id}`" in told.error
+    user.post(f"{V}/tasks/{id}/kill", {"taskId": id})
+    assert user.ask("DELETE", f"{V}/projects/{project}").status == 200
+
+
 def listed(caller: Caller, **query: Any) -> list[tuple[str, str | None]]:
     """Return id and state of the generic tasks that are listed, newest last."""
     found = caller.get(f"{V}/generic-tasks", **query)["tasks"]

@@ -3,10 +3,12 @@
 import base64
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from det_controlplane.db import interactive
+from det_controlplane.db.engine import Tx
 from det_controlplane.services.errors import NotSignedIn
 from det_controlplane.services.tasks import access, proxying
 from det_controlplane.services.tasks.proxying import Carriers
@@ -252,6 +254,26 @@ def test_an_unused_notebook_ends_after_its_time_and_a_used_one_does_not(
     agent.poll("terminated", exit_code=137)
     ended = user.get(f"{V}/notebooks/{id}")["notebook"]
     assert ended["exitStatus"] == "allocation killed: nobody used it for 10m"
+
+
+def test_a_notebook_that_is_used_just_before_its_end_stays(
+    api: Api, user: Caller, agent: PlayedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = launch(user, "notebook", config={"idle_timeout": "10m"})["notebook"]["id"]
+    spec = start(api, agent)
+    api.with_token(spec["session_token"]).post(f"{V}/allocations/{spec['allocation_id']}/ready")
+    later(api, minutes=11)
+    agent.poll()
+    found = interactive.idle
+
+    def found_just_before_use(tx: Tx, now: datetime) -> list[interactive.IdleTask]:
+        idle = found(tx, now)
+        tx.execute(text("UPDATE tasks SET proxied_at = :now"), {"now": now})
+        return idle
+
+    monkeypatch.setattr(interactive, "idle", found_just_before_use)
+    api.tick()
+    assert not _killed(user, id)
 
 
 def _killed(user: Caller, id: str) -> bool:

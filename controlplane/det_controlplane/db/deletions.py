@@ -134,10 +134,11 @@ class LiveTask:
     kind: TaskKind
 
 
-def live_tasks(tx: Tx, workspace_id: int) -> list[LiveTask]:
+def live_tasks(tx: Tx, kind: Kind, id: int) -> list[LiveTask]:
     """Return tasks of users that have not ended; those of trials belong to experiments."""
     t = tasks.c
-    found = select(t.id, t.kind).join(jobs).where(jobs.c.workspace_id == workspace_id)
+    place = t.project_id if kind == "project" else jobs.c.workspace_id
+    found = select(t.id, t.kind).join(jobs).where(place == id)
     of_users = t.kind.not_in([TaskKind.TRIAL, TaskKind.CHECKPOINT_GC])
     rows = tx.execute(found.where(t.ended_at.is_(None), of_users).order_by(t.started_at, t.id))
     return [LiveTask(*row) for row in rows]

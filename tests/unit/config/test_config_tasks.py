@@ -89,11 +89,30 @@ def test_a_resolved_task_loads_back_and_resolves_to_itself() -> None:
         ("notebook", {"idle_timeout": "soon"}, "idle_timeout", "25s, 10m or 1h30m"),
         ("notebook", {"notebook_idle_type": "never"}, "notebook_idle_type", "must be one of"),
         ("notebook", {"searcher": {}}, "searcher", "is unknown"),
+        (
+            "command",
+            {"entrypoint": ["a"], "idle_timeout": "1h"},
+            "idle_timeout",
+            "notebooks, shells",
+        ),
+        ("shell", {"notebook_idle_type": "activity"}, "notebook_idle_type", "for notebooks only"),
+        ("notebook", {"preemption_timeout": 9}, "preemption_timeout", "for generic tasks"),
+        ("shell", {"tensorboard_args": ["--x"]}, "tensorboard_args", "for TensorBoards only"),
         ("notebook", [], "", "must be an object"),
     ],
 )
 def test_a_wrong_task_is_refused(kind: Any, raw: Any, path: str, said: str) -> None:
     assert said in problems(kind, raw)[path]
+
+
+def test_a_printed_configuration_is_launched_again() -> None:
+    first = resolve_task("shell", {}, Sources(), name="fox").config
+    assert resolve_task("shell", first.to_json(), Sources(), name="elk").config == first
+
+
+def test_what_a_template_says_of_other_kinds_is_no_mistake() -> None:
+    template = {"idle_timeout": "1h", "entrypoint": ["sleep", "9"]}
+    resolve_task("command", {}, Sources(template=template), name="fox")
 
 
 def test_what_a_template_says_about_experiments_is_left_out_of_tasks() -> None:

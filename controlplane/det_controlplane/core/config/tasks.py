@@ -28,6 +28,13 @@ _CALLED = {
     "generic": "Task",
 }
 _RUN_BY_USER = ("command", "generic")
+# What only some kinds have, and how those are called.
+_OF_KINDS: dict[str, tuple[tuple[TaskKind, ...], str]] = {
+    "idle_timeout": (("notebook", "shell", "tensorboard"), "notebooks, shells and TensorBoards"),
+    "notebook_idle_type": (("notebook",), "notebooks"),
+    "preemption_timeout": (("generic",), "generic tasks (`det task create`)"),
+    "tensorboard_args": (("tensorboard",), "TensorBoards"),
+}
 
 
 def _words(raw: Any) -> Any:
@@ -124,9 +131,21 @@ def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str)
         config = TaskConfig.model_validate(merged)
     except ValidationError as error:
         raise InvalidConfig(problems_of(error, TaskConfig) + problems, what=what) from error
+    problems += _of_other_kinds(kind, submitted, config)
     if problems:
         raise InvalidConfig(problems, what=what)
     return ResolvedTask(config, tuple(warnings))
+
+
+def _of_other_kinds(kind: TaskKind, submitted: Raw, config: TaskConfig) -> list[Problem]:
+    """Return keys that would do nothing; a template may have them, and a printed configuration their defaults."""
+    return [
+        Problem(key, f"is for {called} only")
+        for key, (kinds, called) in _OF_KINDS.items()
+        if kind not in kinds
+        and submitted.get(key) is not None
+        and getattr(config, key) != TaskConfig.model_fields[key].default
+    ]
 
 
 def _merged(

@@ -24,6 +24,9 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
     with change(ctx) as changed:
         project = projects.locked(changed.tx, project_id)
         row = editable(project, caller, "delete", archived_too=True)
+        running = _live_tasks(changed.tx, row)
+        if running:
+            raise WrongState(running)
         found = _contents(changed.tx, row)
         refuse_needed(changed.tx, project_id=project_id)
         _begin(changed, "project", project_id, pending=found.experiments > 0)
@@ -50,8 +53,8 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
 
 
 def _live_tasks(tx: Tx, row: OwnedRow) -> str:
-    """Return why the tasks of a workspace keep it, and how to end them; empty where none runs."""
-    found = deletions.live_tasks(tx, row.id)
+    """Return why the tasks of a project or workspace keep it, and how to end them; empty where none runs."""
+    found = deletions.live_tasks(tx, row.kind, row.id)
     if not found:
         return ""
     ways = [f"`det {NAMES.get(task.kind, 'task')} kill {task.id}`" for task in found[:_NAMED]]

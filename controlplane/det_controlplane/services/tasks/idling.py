@@ -3,17 +3,24 @@
 from datetime import datetime
 
 from det_controlplane.core.durations import shown
-from det_controlplane.db import interactive
+from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.db import allocations, interactive
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import stopping
+from det_controlplane.services.use_case import change
 
 
 def end_idle(ctx: Context) -> None:
     with ctx.db.autocommit() as tx:
         found = interactive.idle(tx, ctx.now())
     for task in found:
-        stopping.kill(ctx, task.allocation_id, f"nobody used it for {shown(task.timeout_s)}")
+        with change(ctx) as changed:
+            allocation = allocations.lock(changed.tx, task.allocation_id)
+            # Somebody may have come back meanwhile.
+            if allocation is not None and task in interactive.idle(changed.tx, changed.now):
+                reason = f"nobody used it for {shown(task.timeout_s)}"
+                stopping.stop(changed, allocation, Signal.KILL, reason)
 
 
 def next_due(tx: Tx) -> datetime | None:
