@@ -15,6 +15,7 @@ pytest_plugins = (
     "tests.support.leftovers",
     "tests.support.order",
     "tests.support.second_tries",
+    "tests.support.costs",
     "tests.support.environments",  # after those that it imports
 )
 

@@ -54,6 +54,14 @@ def test_of_hours(n, way):
 def test_of_no_way(n):
     pass
 """
+BUSY = """
+import time
+
+def test_that_works():
+    end = time.process_time() + 0.5
+    while time.process_time() < end:
+        pass
+"""
 UNSTEADY = """
 import os, pytest
 
@@ -115,6 +123,16 @@ def test_a_run_ends_with_a_table_of_what_did_not_run(
     assert ["1", "no GPU in this machine", "a machine with a GPU"] in rows
     assert ["1", "just so", "not told"] in rows
     assert ["4", "minutes of training", "make test-all"] in rows
+
+
+def test_a_run_tells_which_files_take_most_processor_time(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_busy=BUSY, test_idle="def test_idle(): pass")
+    ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
+    assert ran.ret == 0
+    found = (re.match(r" +([\d.]+) s  (\S+)", line) for line in ran.outlines)
+    told = [match.groups() for match in found if match]
+    assert [name for _, name in told] == ["test_busy.py", "test_idle.py"]
+    assert float(told[0][0]) >= 0.5
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,11 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
 @pytest.mark.parametrize(
     "entrypoint",
     [
-        "python3 -m determined.launch.torch_distributed python3 train.py",
+        # As examples/distributed_core_api is, which test_gallery.py trains.
+        pytest.param(
+            "python3 -m determined.launch.torch_distributed python3 train.py",
+            marks=pytest.mark.heavy("starts in one more way what an example does, too"),
+        ),
         # Options before `--` are torchrun's, which then starts the workers.
         "python3 -m determined.launch.torch_distributed --max_restarts=0 -- train.py",
         "python3 launcher.py python3 train.py",

@@ -24,7 +24,7 @@ from tests.support.ssh import require_ssh
 
 pytestmark = pytest.mark.slow
 # What starts ranks in containers, and ends a trial of which one fails, is tested with all launchers by
-# test_ssh_launchers.py.
+# test_ssh_launchers.py. That training under Horovod goes on as it was: harness/frameworks/test_horovod.py.
 HEAVY = pytest.mark.heavy("trains under Horovod for minutes what others train, too")
 TWO_SLOTS = ("--config", "resources.slots_per_trial=2")
 TRIAL = "--trial model_def:NoisyTrial"
@@ -71,6 +71,7 @@ def test_every_way_to_start_a_trial_trains_the_same_model(
     assert told(cluster, trial_id) == told(cluster, two_slots)
 
 
+@HEAVY
 @in_docker_on_demand
 def test_a_paused_trial_resumes_with_the_losses_of_one_that_was_not(
     cluster: Cluster, two_slots: int

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 
 from tests.support.schedule_strategies import pools
 from tests.support.schedules import NOW, apply, end
+from tests.support.thorough import often
 
-many = settings(max_examples=150)
+many = settings(max_examples=often(60, 150))
 
 
 @many

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.schedules import job
+from tests.support.thorough import often
 
-many = settings(max_examples=300)
+many = settings(max_examples=often(120, 300))
 _PIECES = st.lists(st.tuples(st.integers(1, 16), st.sampled_from(["waits", "stays", "leaves"])))
 
 
