@@ -53,6 +53,7 @@ class Poll {
     this.show = show;
     this.ended = new AbortController();
     this.seen = "";
+    this.mark = "";
     this.pause = 0;
     this.timer = 0;
     this.turn = 0;
@@ -90,14 +91,15 @@ class Poll {
     const { every } = this.latest.current;
     const wanted = typeof every === "function" ? every(data) : every;
     const text = JSON.stringify(data);
+    // Where data have a revision, that tells whether anything happened: a count of the jobs ahead alone is no reason to hurry.
+    const mark = /** @type {any} */ (data)?.revision ?? text;
+    const happened = mark !== this.mark;
+    this.mark = mark;
     if (text !== this.seen) {
       this.seen = text;
       this.show(() => ({ data }));
-      this.next(wanted);
-    } else {
-      this.show((was) => (was.error ? { data: was.data } : was));
-      this.next(wanted && Math.max(wanted, Math.min(this.pause * 1.5, LONGEST_MS)));
-    }
+    } else this.show((was) => (was.error ? { data: was.data } : was));
+    this.next(happened ? wanted : wanted && Math.max(wanted, Math.min(this.pause * 1.5, LONGEST_MS)));
   }
 
   /** @param {number} pause */

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 
 // What the revision does not know, such as the jobs of others that are ahead in the queue, is read anew this often.
-export const REST_MS = 120_000;
+export const REST_MS = 300_000;
 
 /**
  * Return a function that fetches what belongs to an experiment, and gives the last answer again while nothing has changed.
