@@ -6,16 +6,21 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import urllib.request
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import boto3
 import pytest
 from det_controlplane.adapters import ec2_relay
 from det_controlplane.db.engine import Database
+from det_controlplane.entry.container.idle import ending_when_idle
 from det_controlplane.entry.turns import Clock, provisioning
+from det_controlplane.services.context import Context
+from det_controlplane.services.tasks import proxying
 
 from tests.support.api import api_over
 from tests.support.lambda_calls import call, sign_in
@@ -80,8 +85,8 @@ def test_the_machine_becomes_the_relay_and_ends_when_no_task_needs_it(
             [PYTHON, tmp_path / "determined-relay"], env=given, stdout=output, stderr=output
         )
     try:
-        assert eventually(lambda: answers() or process.poll() is not None, 60), log.read_text()
-        assert process.wait(120) == 0, log.read_text()
+        assert eventually(lambda: answers() or process.poll() is not None, 300), log.read_text()
+        assert process.wait(300) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()
@@ -134,6 +139,24 @@ def test_the_relay_is_started_while_a_task_needs_it(database: Database, tmp_path
         user.post(f"/api/v1/shells/{shell}/kill")
         turn(Clock(lambda: 0.0))
         assert started == [1]
+
+
+def test_a_database_that_fails_once_does_not_keep_the_relay_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    ended = threading.Event()
+
+    def any_wanted(_: object) -> bool:
+        looks.append(1)
+        if len(looks) == 1:
+            raise RuntimeError("a row that nobody expects")
+        return False
+
+    monkeypatch.setattr(proxying, "any_wanted", any_wanted)
+    with ending_when_idle(cast(Context, None), 0.02, ended.set):
+        assert ended.wait(60)
+    assert len(looks) > 1
 
 
 def test_a_stopped_machine_starts_and_one_that_is_gone_breaks_no_turn() -> None:

@@ -5,10 +5,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from det_controlplane.db.engine import DatabaseDown
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import proxying
 
@@ -17,11 +16,15 @@ _LOOKS_EVERY_S = 30.0
 log = logging.getLogger("det.relay")
 
 
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 @contextmanager
-def ending_when_idle(ctx: Context, idle_s: float) -> Iterator[None]:
-    """Send this process SIGTERM once no task with ports ran or waited for so long."""
+def ending_when_idle(ctx: Context, idle_s: float, end: Callable[[], None] = _end) -> Iterator[None]:
+    """End this process once no task with ports ran or waited for so long."""
     over = threading.Event()
-    watching = threading.Thread(target=_watch, args=(ctx, idle_s, over), name="idle")
+    watching = threading.Thread(target=_watch, args=(ctx, idle_s, over, end), name="idle")
     watching.start()
     try:
         yield
@@ -30,17 +33,18 @@ def ending_when_idle(ctx: Context, idle_s: float) -> Iterator[None]:
         watching.join()
 
 
-def _watch(ctx: Context, idle_s: float, over: threading.Event) -> None:
+def _watch(ctx: Context, idle_s: float, over: threading.Event, end: Callable[[], None]) -> None:
     since = time.monotonic()
     while not over.wait(min(_LOOKS_EVERY_S, idle_s / 2)):
         try:
             wanted = proxying.any_wanted(ctx)
-        except DatabaseDown as e:
-            log.warning("whether a task needs the relay is not known: %s", e)
+        except Exception:
+            # Without this thread the machine would never stop.
+            log.exception("whether a task needs the relay is not known")
             wanted = True
         if wanted:
             since = time.monotonic()
         elif time.monotonic() - since >= idle_s:
             log.info("no task needed the relay for %.0f s", idle_s)
-            os.kill(os.getpid(), signal.SIGTERM)
+            end()
             return
