@@ -130,6 +130,18 @@ def test_the_path_of_a_clusters_webhook_is_for_administrators(
     assert admin.get(W)["webhooks"] == [wide]
 
 
+def test_why_a_cluster_s_webhook_failed_is_for_administrators(
+    api: Api, inbox: Inbox, user: Caller, admin: Caller
+) -> None:
+    wide = make_webhook(admin, workspaceId=0, url="https://hooks.example.com/T1/secret")
+    inbox.refusals[wide["url"]] = Unsent("T1/secret answered with status 500")
+    end(user)
+    delivery.run(api.ctx)
+    (told,), (kept,) = user.get(W)["webhooks"], admin.get(W)["webhooks"]
+    assert (told["lastFailure"], told["lastFailedAt"]) == (None, kept["lastFailedAt"])
+    assert "T1/secret" in kept["lastFailure"]
+
+
 def test_addresses_are_looked_at_for_those_who_may_change_them_only(
     webhook: Any, user: Caller, admin: Caller
 ) -> None:

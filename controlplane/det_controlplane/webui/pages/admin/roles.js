@@ -71,7 +71,7 @@ function Places({ roles, workspaces, groups, given, reload }) {
     await reload();
   };
   const columns = [
-    { name: "Who", main: true, cell: (/** @type {Given} */ g) => html`<a href=${link(g.kind === "user" ? `/admin/people/${g.id}` : `/admin/groups/${g.id}`)}>${g.name}</a>` },
+    { name: "Who", main: true, cell: (/** @type {Given} */ g) => (isAdmin() ? html`<a href=${link(g.kind === "user" ? `/admin/people/${g.id}` : `/admin/groups/${g.id}`)}>${g.name}</a>` : g.name) },
     { name: "Kind", cell: (/** @type {Given} */ g) => (g.kind === "user" ? "person" : "group") },
     { name: "Role", cell: (/** @type {Given} */ g) => g.role.name },
     { name: "May", wrap: true, cell: (/** @type {Given} */ g) => html`<span class="soft">${g.role.description}</span>` },
