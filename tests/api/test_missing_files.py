@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from det_controlplane.adapters import checkpoint_files
+from det_controlplane.ports.checkpoint_files import StorageUnreachable
 from det_controlplane.services.checkpoints import missing_files
 from sqlalchemy import text
 
@@ -112,6 +114,15 @@ def test_what_a_bucket_does_not_answer_marks_nothing(api: Api, user: Caller, loo
     look()
     assert not missing(user, uuid)
     assert looked_at(api, uuid) == api.ctx.now()
+
+
+def test_a_bucket_of_google_cloud_that_does_not_answer_is_given_up_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    monkeypatch.setattr(checkpoint_files, "READ_S", 0.2)
+    with pytest.raises(StorageUnreachable, match=r"bucket b: Timeout of 0\.2s exceeded"):
+        checkpoint_files.ReachableCheckpoints().files({"type": "gcs", "bucket": "b"}, "c")
 
 
 def test_housekeeping_looks(api: Api, user: Caller) -> None:

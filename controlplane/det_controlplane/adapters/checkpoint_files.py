@@ -114,7 +114,13 @@ class _Gcs:
     def files(self, checkpoint: str) -> list[StoredFile]:
         start = f"{self._prefix}{checkpoint}/"
         with _google_errors(self._storage):
-            blobs = list(self._bucket.list_blobs(prefix=start, timeout=(CONNECT_S, READ_S)))
+            from google.cloud.storage.retry import DEFAULT_RETRY
+
+            patience = DEFAULT_RETRY.with_timeout(READ_S)
+            found = self._bucket.list_blobs(
+                prefix=start, timeout=(CONNECT_S, READ_S), retry=patience
+            )
+            blobs = list(found)
         paths = ((b.name.removeprefix(start), int(b.size)) for b in blobs)
         return [StoredFile(path, size) for path, size in paths if path and not path.endswith("/")]
 
