@@ -1,0 +1,84 @@
+"""A browser uses what tasks serve, through the cluster: a real JupyterLab and a real TensorBoard."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import browser as browsers
+from tests.support import ml
+from tests.support.cluster import ROOT, Cluster, local_cluster
+
+pytestmark = pytest.mark.heavy("JupyterLab takes minutes to install and to start")
+EXAMPLE = ROOT / "examples/numpy_digits"
+NO_SLOTS = ("--config", "resources.slots=0")
+# The context lies beside the notebook; the kernel answers through a websocket.
+CELL = "from factor import FACTOR; print('product', FACTOR * 7)"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    python = {"DET_TASK_PYTHON": ml.require("serving")}
+    folder = tmp_path_factory.mktemp("served")
+    with local_cluster(folder, runtime="process", environ=python) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsers.chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page of a browser that nobody has signed in with."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(2 * browsers.PATIENCE_MS)
+    yield context.new_page()
+    context.close()
+
+
+def notebook_of(source: str) -> dict[str, Any]:
+    """Return a notebook with one cell."""
+    cell: dict[str, Any] = {
+        "id": "first", "cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": source,
+    }  # fmt: skip
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def started(cluster: Cluster, kind: str, *words: str) -> str:
+    """Return the address of a task that serves, as the command line tells it."""
+    told = cluster.det(kind, "start", "--no-browser", *words, timeout_s=400).out
+    found = re.search(r"^http\S+$", told, re.M)
+    assert found, told
+    return found[0]
+
+
+def test_a_cell_of_a_notebook_is_run_and_answers(
+    cluster: Cluster, page: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "factor.py").write_text("FACTOR = 6\n")
+    (tmp_path / "work.ipynb").write_text(json.dumps(notebook_of(CELL)))
+    address = started(cluster, "notebook", *NO_SLOTS, "--context", str(tmp_path))
+    page.goto(address)
+    base = address.partition("?")[0]
+    # An extension that is installed with it, though the task has an environment of its own.
+    assert page.request.get(base + "api/terminals").status == 200
+    # Without what other notebooks left in the home directory.
+    page.goto(base + "lab/tree/work.ipynb?reset")
+    page.get_by_text("| Idle").first.wait_for()
+    page.locator('[data-command="notebook:run-cell-and-select-next"]').first.click()
+    page.locator(".jp-OutputArea-output", has_text="product 42").first.wait_for()
+
+
+def test_a_tensorboard_shows_the_scalars_of_a_trial(cluster: Cluster, page: Any) -> None:
+    small = ("--config", "searcher.max_trials=1", "--config", "searcher.max_time=40")
+    made = cluster.create(EXAMPLE / "adaptive.yaml", EXAMPLE, *small)
+    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
+    page.goto(started(cluster, "tensorboard", str(made)))
+    page.get_by_text("validation_error").first.wait_for()
