@@ -121,6 +121,9 @@ def test_a_job_goes_to_the_top_and_back(tab: Tab, cluster: Cluster) -> None:
     cluster.until(lambda: queue(cluster)[0] == third, "it is at the top")
     tab.page.get_by_role("button", name="Undo").click()
     cluster.until(lambda: queue(cluster) == [first, second, third], "it is back")
+    # The page asks again a moment later than we.
+    last = tab.page.get_by_role("row").nth(3)
+    last.locator(f'a[href="/det/experiments/{third}"]').wait_for()
     handles = tab.page.get_by_role("button", name=re.compile("^Place [0-9]+"))
     handles.nth(2).drag_to(handles.nth(1))
     cluster.until(lambda: queue(cluster) == [first, third, second], "it was dragged up")
