@@ -21,7 +21,9 @@ LABEL = "ai.determined.container."
 _LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
 
 
-def labels(key: ContainerKey, agent_id: str, cluster_id: str) -> dict[str, str]:
+def labels(
+    key: ContainerKey, agent_id: str, cluster_id: str, ports: Sequence[int]
+) -> dict[str, str]:
     return {
         "ai.determined.type": "task",
         f"{LABEL}id": key.id,
@@ -31,6 +33,8 @@ def labels(key: ContainerKey, agent_id: str, cluster_id: str) -> dict[str, str]:
         f"{LABEL}agent_id": agent_id,
         f"{LABEL}cluster_id": cluster_id,
         f"{LABEL}log_patterns": json.dumps(key.log_patterns),
+        # The engine publishes none of a container that has the machine's network, so it remembers none.
+        f"{LABEL}ports": json.dumps(list(ports)),
     }
 
 
@@ -45,6 +49,12 @@ def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
         session_token=variables.get("DET_SESSION_TOKEN", ""),
         log_patterns=tuple(json.loads(found.get(f"{LABEL}log_patterns", "[]"))),
     )
+
+
+def ports_from(found: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Read the ports that `labels` wrote; None where an earlier version made the container."""
+    told = found.get(f"{LABEL}ports")
+    return None if told is None else tuple(json.loads(told))
 
 
 def create_options(

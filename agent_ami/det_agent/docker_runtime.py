@@ -22,6 +22,7 @@ from det_agent.docker_options import (
     key_from,
     labels,
     needs_archive,
+    ports_from,
 )
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
@@ -104,10 +105,11 @@ class DockerRuntime:
         key = ContainerKey.of(spec)
         self._require_paths(spec)
         options = create_options(spec, env, self._slots, self._payload)
+        ports = (*spec.ports, *spec.local_ports)
         try:
             container = self._client.containers.create(
                 name=_name(key),
-                labels=labels(key, self._agent_id, self._cluster_id()),
+                labels=labels(key, self._agent_id, self._cluster_id(), ports),
                 **options,
             )
         except (DockerException, *EngineAway) as e:
@@ -120,7 +122,6 @@ class DockerRuntime:
         except (DockerException, *EngineAway) as e:
             self.remove(key)
             raise _start_failure(e) from e
-        ports = (*spec.ports, *spec.local_ports)
         return Started(key, container.id, _host_ports(spec.network, ports, container))
 
     def _require_paths(self, spec: ContainerSpec) -> None:
@@ -196,11 +197,12 @@ def _name(key: ContainerKey) -> str:
 
 def _started(container: Any) -> Started:
     key = key_from(container.labels, container.attrs["Config"]["Env"] or [])
-    exposed = [
-        int(p.partition("/")[0]) for p in container.attrs["Config"].get("ExposedPorts") or {}
-    ]
+    ports = ports_from(container.labels)
+    if ports is None:
+        exposed = container.attrs["Config"].get("ExposedPorts") or {}
+        ports = tuple(int(p.partition("/")[0]) for p in exposed)
     network = container.attrs["HostConfig"]["NetworkMode"]
-    return Started(key, container.id, _host_ports(network, exposed, container))
+    return Started(key, container.id, _host_ports(network, ports, container))
 
 
 def _host_ports(network: str, ports: Sequence[int], container: Any) -> dict[int, int]:

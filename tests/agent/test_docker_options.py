@@ -60,6 +60,6 @@ def test_only_bridged_containers_publish_ports() -> None:
 
 def test_labels_find_a_container_again_and_hold_no_secret() -> None:
     key = ContainerKey("c", 3, "alloc", "task", "secret", ("out of .*", "é"))
-    found = labels(key, "agent", "cluster")
+    found = labels(key, "agent", "cluster", (1734,))
     assert "secret" not in found.values()
     assert key_from(found, ["X=1", "DET_SESSION_TOKEN=secret"]) == key

@@ -137,6 +137,13 @@ def test_a_running_container_is_adopted_with_all_that_its_agent_needs(bench: Ben
     assert bench.runtime.wait(adopted).exit_code == 8
 
 
+def test_a_container_with_the_machines_network_is_adopted_with_its_ports(bench: Bench) -> None:
+    started = bench.start("exit 0", network="host", local_ports=[8123])
+    bench.runtime.wait(started)
+    (adopted,) = bench.again().adoptable(CLUSTER)
+    assert adopted.host_ports == {1734: 1734, 8123: 8123}
+
+
 def test_containers_of_another_cluster_are_left_alone(bench: Bench) -> None:
     bench.start("exit 0")
     assert bench.again().adoptable("another-cluster") == []
