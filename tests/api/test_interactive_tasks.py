@@ -110,6 +110,25 @@ def test_what_opens_a_task_is_told_to_its_owner_and_administrators(
     assert listed["agentUserGroup"] == {"user": "ada", "uid": 7, "group": "lab", "gid": 8}
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"), [({"user": "ubuntu"}, "ubuntu"), ({}, "ada"), ({"user": "-oX=y z"}, "ada")]
+)
+def test_a_shell_that_serves_tells_as_whom_to_log_in(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent, told: dict[str, str], shown: str
+) -> None:
+    owner = user.get(f"{V}/me")["user"]["id"]
+    who = {"agentUser": "ada", "agentUid": 7, "agentGroup": "lab", "agentGid": 8}
+    admin.done("PATCH", f"{V}/users/{owner}", {"agentUserGroup": who})
+    id = launch(user, "shell")["shell"]["id"]
+    spec = start(api, agent)
+    allocation = spec["env"]["DET_ALLOCATION_ID"]
+    api.with_token(spec["session_token"]).post(f"{V}/allocations/{allocation}/ready", told)
+    shell = user.get(f"{V}/shells/{id}")
+    assert shell["shell"]["agentUserGroup"]["user"] == shown
+    assert "PRIVATE KEY" in shell["shell"]["privateKey"]
+    assert "_shell" not in shell["config"]
+
+
 def test_only_the_right_token_opens_a_task(api: Api, user: Caller) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
     with api.ctx.db.begin() as tx:

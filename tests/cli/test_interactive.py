@@ -3,11 +3,12 @@
 import json
 import os
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from det_cli.actions import interactive_start
+from det_cli.actions import interactive_open, interactive_start
 from det_controlplane.db.engine import Database
 from determined.common.http import Session
 
@@ -34,7 +35,7 @@ def launched(out: str, kind: str = "command") -> str:
     return id
 
 
-def let_run(api: Api, *, ready: bool) -> None:
+def let_run(api: Api, *, ready: bool, **told: str) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
     api.tick()
@@ -42,7 +43,7 @@ def let_run(api: Api, *, ready: bool) -> None:
     agent.poll()
     if ready:
         task, allocation = order["spec"]["session_token"], order["allocation_id"]
-        api.with_token(task).post(f"/api/v1/allocations/{allocation}/ready")
+        api.with_token(task).post(f"/api/v1/allocations/{allocation}/ready", told)
 
 
 def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
@@ -187,6 +188,32 @@ def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Pat
     assert "OPENSSH PRIVATE KEY" in key.read_text()
     assert key.stat().st_mode & 0o077 == 0
     assert "PRIVATE" not in det("shell", "list", "--json").out
+
+
+def test_a_shell_is_entered_as_the_user_that_it_runs_as(
+    api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start was asked before it was known as whom it would run."""
+    ran: list[list[str]] = []
+
+    def ssh(command: list[str], **_: object) -> "subprocess.CompletedProcess[bytes]":
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    wait = interactive_open.wait
+
+    def serving(session: Session, kind: str, task_id: str) -> None:
+        if not ran:
+            let_run(api, ready=True, user="ubuntu")
+        wait(session, kind, task_id)
+
+    monkeypatch.setattr(interactive_open, "wait", serving)
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "run", ssh)
+        det("shell", "start")
+        id = ran[0][-1].removeprefix("ubuntu@")
+        det("shell", "open", id)
+    assert [command[-1] for command in ran] == [f"ubuntu@{id}"] * 2
 
 
 def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:

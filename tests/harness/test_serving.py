@@ -159,7 +159,7 @@ def test_a_shell_lets_its_owner_in_where_the_context_is_with_the_tasks_variables
     ]
     with module("shell", **env) as server:
         try:
-            master.until("/allocations/t.1/ready")
+            assert master.until("/allocations/t.1/ready") == [{"user": user}]
             let_in = subprocess.run(
                 [*ssh, "-i", str(key), *ask], capture_output=True, text=True, timeout=60
             )

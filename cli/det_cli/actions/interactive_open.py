@@ -30,9 +30,8 @@ def open_(args: argparse.Namespace) -> None:
 
 def open_shell(args: argparse.Namespace) -> int:
     session = connect(args)
-    task = session.get(path_of("shell", args.task_id))["shell"]
-    wait(session, "shell", args.task_id)
-    return connect_ssh(session, args, task)
+    session.get(path_of("shell", args.task_id))
+    return connect_ssh(session, args, args.task_id)
 
 
 def show_ssh(args: argparse.Namespace) -> None:
@@ -78,7 +77,10 @@ def show(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> No
         webbrowser.open(address)
 
 
-def connect_ssh(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> int:
+def connect_ssh(session: Session, args: argparse.Namespace, task_id: str) -> int:
+    """Log in to a shell when it serves: only then it is known as whom."""
+    wait(session, "shell", task_id)
+    task = session.get(path_of("shell", task_id))["shell"]
     command = ssh_command(session, task, args.ssh_opts)
     if args.show_ssh_command:
         say(shlex.join(command))

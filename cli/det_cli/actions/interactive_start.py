@@ -63,8 +63,7 @@ def shell(args: argparse.Namespace) -> int:
     task = launch(session, args, "shell", config)
     if args.detach:
         return OK
-    interactive_open.wait(session, "shell", str(task["id"]))
-    return interactive_open.connect_ssh(session, args, task)
+    return interactive_open.connect_ssh(session, args, str(task["id"]))
 
 
 def _opened(session: Session, args: argparse.Namespace, task: dict[str, Any], kind: str) -> int:

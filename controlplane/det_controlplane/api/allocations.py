@@ -55,7 +55,8 @@ def all_gather(ctx: Context, request: Request) -> Answer:
 
 
 def ready(ctx: Context, request: Request) -> Answer:
-    allocations.ready(ctx, user_of(request), request.param("allocationId"))
+    body = Body(request.json())
+    allocations.ready(ctx, user_of(request), request.param("allocationId"), body.text("user"))
     return EMPTY
 
 

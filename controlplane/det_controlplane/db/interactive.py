@@ -24,8 +24,9 @@ _CONTAINER: Any = literal_column("""(SELECT json_build_object('parent', '', 'id'
         'devices', '[]'::json, 'permissionDenied', false)
     FROM containers c JOIN allocations a ON a.id = c.allocation_id
     WHERE a.task_id = tasks.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' ORDER BY c.assigned_at DESC LIMIT 1)""")
-# As whom the program runs; Determined's client reads it by these names. Empty: as root.
-_WHO: Any = literal_column("""(SELECT json_build_object('user', coalesce(w.who->>'agentUser', ''), 'uid', coalesce((w.who->>'agentUid')::integer, 0),
+# As whom the program runs; Determined's client logs in as this user. Empty: as root. A shell that serves told it itself:
+# processes of an agent that is not root's run as its user.
+_WHO: Any = literal_column("""(SELECT json_build_object('user', coalesce(tasks.config#>>'{_shell,user}', w.who->>'agentUser', ''), 'uid', coalesce((w.who->>'agentUid')::integer, 0),
         'group', coalesce(w.who->>'agentGroup', ''), 'gid', coalesce((w.who->>'agentGid')::integer, 0))
     FROM (SELECT coalesce(users.agent_user, (SELECT x.agent_user FROM workspaces x WHERE x.id = jobs.workspace_id)) AS who) w)""")
 _OF_TENSORBOARD: Any = literal_column("tasks.config->'_reads'")
@@ -223,6 +224,9 @@ def ports_in_use(tx: Tx) -> set[int]:
 
 
 _ACTIVE = text("UPDATE tasks SET active_at = :now WHERE id = :task_id AND ended_at IS NULL")
+_SET_LOGIN = text("""
+    UPDATE tasks SET config = jsonb_set(config, '{_shell,user}', to_jsonb(cast(:login AS text))) WHERE id = :task_id AND kind = 'SHELL'
+""")
 _RESUME = text("UPDATE allocations SET state = 'RUNNING' WHERE id = :id AND state = 'WAITING'")
 # From when on a task is idle: its last traffic, its last work, or when it became ready.
 _IDLE_SINCE = "greatest(k.active_at, k.proxied_at)"
@@ -236,6 +240,11 @@ _NEXT_IDLE = text(f"SELECT min({_DUE}) {_IDLING}")
 def note_activity(tx: Tx, task_id: str, now: datetime) -> None:
     """Let the time after which an idle task ends begin anew."""
     tx.execute(_ACTIVE, {"task_id": task_id, "now": now})
+
+
+def set_login(tx: Tx, task_id: str, login: str) -> None:
+    """Keep the account that a shell lets in; other tasks have none."""
+    tx.execute(_SET_LOGIN, {"task_id": task_id, "login": login})
 
 
 def resume(tx: Tx, allocation_id: str) -> None:

@@ -99,8 +99,11 @@ class Service:
         *,
         look: Optional[Callable[[Session], None]] = None,
         every_s: float = 30.0,
+        told: Optional[Mapping[str, str]] = None,
     ) -> None:
+        """`told` goes to the cluster with the news that the program serves."""
         self._port = port
+        self._told = told
         self._look = look
         self._every_s = every_s
         self._ended = threading.Event()
@@ -125,7 +128,7 @@ class Service:
             if self._ended.wait(_LOOK_S):
                 return
         session = task_session()
-        while not _tell(session, "ready"):
+        while not _tell(session, "ready", self._told):
             if self._ended.wait(_AGAIN_S):
                 return
         while self._look is not None and not self._ended.wait(self._every_s):
@@ -140,10 +143,10 @@ def tell_waiting() -> None:
     _tell(task_session(), "waiting")
 
 
-def _tell(session: Session, what: str) -> bool:
+def _tell(session: Session, what: str, more: Optional[Mapping[str, str]] = None) -> bool:
     """Tell the cluster; False where it could not be told."""
     try:
-        session.post(f"/api/v1/allocations/{os.environ['DET_ALLOCATION_ID']}/{what}")
+        session.post(f"/api/v1/allocations/{os.environ['DET_ALLOCATION_ID']}/{what}", more)
     except (OSError, ValueError, APIError, MasterUnreachableError) as e:
         say(f"cannot tell the cluster that this task is {what}: {e}")
         return False

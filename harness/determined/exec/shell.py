@@ -1,11 +1,12 @@
 """`python3 -m determined.exec.shell`: an SSH server that lets in the owner of this shell."""
 
 import os
+import pwd
 import shlex
 import shutil
 import subprocess
 import sys
-from typing import Mapping
+from typing import Dict, Mapping
 
 from determined._paths import run_dir
 from determined.common.failures import Failure
@@ -32,7 +33,16 @@ def main() -> int:
     if os.geteuid() == 0:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
     # The server insists on the whole path of itself.
-    return _serve.Service([server, "-D", "-e", "-f", config], port).wait()
+    command = [server, "-D", "-e", "-f", config]
+    return _serve.Service(command, port, told=_login_name()).wait()
+
+
+def _login_name() -> "Dict[str, str]":
+    """Return as whom to log in: a server that is not root's lets in nobody but its own user."""
+    try:
+        return {"user": pwd.getpwuid(os.geteuid()).pw_name}
+    except KeyError:
+        return {}
 
 
 def _program(name: str) -> str:

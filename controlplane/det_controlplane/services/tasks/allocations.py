@@ -1,5 +1,6 @@
 """What a running task's containers ask and tell: rendezvous, preemption, readiness, gathering."""
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Unready, WrongState
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.use_case import change
+
+_LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+\\$-]{0,255}")
 
 
 def find(ctx: Context, user: User, allocation_id: str) -> AllocationRow:
@@ -80,14 +83,18 @@ def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None
         _note(ctx, allocations.acknowledge_preemption, allocation_id)
 
 
-def ready(ctx: Context, user: User, allocation_id: str) -> None:
-    """Note that the program serves: from now on it may be asked to leave, and may be idle."""
+def ready(ctx: Context, user: User, allocation_id: str, login: str = "") -> None:
+    """Note that the program serves: from now on it may be asked to leave, and may be idle.
+
+    `login` is the account that a shell lets in. Names that `ssh` could take for options are left out."""
     allocation = find(ctx, user, allocation_id)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
         if allocations.set_ready(tx, allocation_id) and allocation.trial_id is None:
             interactive.resume(tx, allocation_id)
             interactive.note_activity(tx, allocation.task_id, now)
+            if _LOGIN.fullmatch(login):
+                interactive.set_login(tx, allocation.task_id, login)
             line = NamedLine(allocation.task_id, " is available", before="Service of ")
             logs.add_named_lines(tx, [line], now)
             changed.wake(f"logs:{allocation.task_id}")
