@@ -11,6 +11,7 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, Wait, json_response
 from det_controlplane.entry.server import asgi
 from det_controlplane.entry.server.asgi import AddressOf, AsgiApp, last_hop
+from det_controlplane.entry.server.cloud_run import LARGEST_TOLD, chunked_when_large
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
@@ -84,6 +85,23 @@ def test_a_head_answers_like_get_without_the_body() -> None:
     app = host(("/x", lambda c, r: Response(b'{"a":1}')))
     got = request(app, "HEAD", "/x")
     assert (got.status, got.headers["content-length"], got.raw) == (200, "7", b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "size", "tells"),
+    [("GET", LARGEST_TOLD, True), ("GET", LARGEST_TOLD + 1, False), ("HEAD", LARGEST_TOLD + 1, True)],
+)  # fmt: skip
+def test_on_cloud_run_only_answers_that_fit_tell_their_length(
+    method: str, size: int, tells: bool
+) -> None:
+    """Files announce theirs by themselves, as archives of checkpoints and tasks behind the relay do."""
+    headers = {"Content-Length": str(size), "ETag": "v1"}
+
+    def file(c: Context, r: Request) -> Stream:
+        return Stream(lambda _: Batch([], None, True), None, headers=headers, is_file=True)
+
+    got = request(chunked_when_large(host(("/x", file))), method, "/x")
+    assert (got.headers["etag"], "content-length" in got.headers) == ("v1", tells)
 
 
 def test_a_large_answer_is_compressed_for_those_far_away_who_accept_it() -> None:

@@ -1,5 +1,6 @@
 """The image's program by its roles: processes that share a database and start each other."""
 
+import base64
 import json
 import os
 import signal
@@ -187,6 +188,24 @@ def test_the_api_passes_traffic_to_tasks_on_to_the_relay(
         assert "https://cluster.example" in elsewhere.value.read().decode()
         elsewhere.value.close()
         assert relay.stop() == 0, relay.log.read_text()
+
+
+def test_answers_that_cloud_run_would_refuse_with_a_length_come_in_chunks(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    code = base64.b64encode(os.urandom(25 * 2**20)).decode()
+    file = {"path": "data.bin", "type": 48, "content": code, "mode": 0o644}
+    login = {"username": "determined", "password": "Password1"}
+    with playing("api", tmp_path, {**environment, "K_SERVICE": "det-lab-api"}) as api:
+        token = str(api.call("POST", "/api/v1/auth/login", body=login)["token"])
+        body = {"config": CONFIG, "modelDefinition": [file]}
+        id = api.call("POST", "/api/v1/experiments", token, body)["experiment"]["id"]
+        request = urllib.request.Request(f"{api.url}/api/v1/experiments/{id}/model_def")
+        request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            framing = answer.headers["Content-Length"], answer.headers["Transfer-Encoding"]
+            assert len(json.loads(answer.read())["b64Tgz"]) > 32 * 2**20
+    assert framing == (None, "chunked")
 
 
 def test_a_role_that_there_is_not_is_refused(environment: dict[str, str]) -> None:

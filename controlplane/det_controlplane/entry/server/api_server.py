@@ -25,6 +25,7 @@ from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
+from det_controlplane.entry.server.cloud_run import chunked_when_large
 from det_controlplane.entry.server.protocol import (
     PatientProtocol,
     QuietWebSocket,
@@ -114,10 +115,11 @@ def serve(
 
     routed = app_of(ctx) if app_of else build_app(ctx, *local_routes(ctx))
     # Cloud Run sets this, and lets connections come from its front end only.
-    address_of = last_hop if "K_SERVICE" in os.environ else peer_address
+    on_cloud_run = "K_SERVICE" in os.environ
+    address_of = last_hop if on_cloud_run else peer_address
     app = AsgiApp(routed, notifier, background, address_of=address_of, relays=ctx.carries_traffic)
     config = uvicorn.Config(
-        app,
+        chunked_when_large(app) if on_cloud_run else app,
         lifespan="on",
         limit_concurrency=most_connections(),
         ssl_certfile=settings.tls_cert or None,
