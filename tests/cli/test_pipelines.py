@@ -69,30 +69,48 @@ def test_the_summary_has_the_metric_and_the_cost(
     assert Path(environment["GITHUB_OUTPUT"]).read_text() == "experiment-id=1\n"
 
 
-def test_a_runner_without_the_command_installs_it_from_the_cluster(
-    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """The libraries are lent, as tests ask no index: a folder whose editable packages a program does not see."""
+@pytest.fixture
+def bare(cluster: FakeCluster, environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """A runner without `det`. The libraries are lent, as tests ask no index: a folder whose editable packages
+    a program does not see."""
     wheel = own_wheel.found()
     assert wheel is not None
     place = {"Location": f"wheel/{wheel.name()}"}
     cluster.on("GET", "/agents/v1/wheel", Raw(b"", place, status=302))
     cluster.on("GET", f"/agents/v1/wheel/{wheel.name()}", Raw(wheel.content()))
-    ended(cluster, "STATE_COMPLETED")
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (programs / "python3").chmod(0o755)
-    bare = {
+    return {
         **{k: v for k, v in environment.items() if not k.startswith(("PIP_", "PYTHON", "VIRTUAL_"))},
         "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin", "PIP_NO_DEPS": "1",
         "PYTHONPATH": str(Path(yaml.__file__).parents[1]), "TMPDIR": str(tmp_path),
     }  # fmt: skip
+
+
+def test_a_runner_without_the_command_installs_it_from_the_cluster(
+    cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
+) -> None:
+    """Also from a cluster that knows no versions of libraries."""
+    ended(cluster, "STATE_COMPLETED")
     ran = train(bare, tmp_path)
     assert ran.returncode == 0, ran.stderr
-    assert "| loss | 0.25 |" in Path(environment["DET_SUMMARY"]).read_text()
+    assert "| loss | 0.25 |" in Path(bare["DET_SUMMARY"]).read_text()
     assert cluster.sent("GET", "/agents/v1/wheel/.*"), "the command of this machine was used"
     assert not list(tmp_path.glob("tmp*")), "what was installed goes with the job"
+
+
+def test_what_a_runner_installs_has_the_versions_of_the_cluster(
+    cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
+) -> None:
+    """A version that contradicts the wheel's shows that pip read them."""
+    ended(cluster, "STATE_COMPLETED")
+    cluster.on("GET", "/agents/v1/wheel/constraints.txt", Raw(b"determined-serverless==0.0.1\n"))
+    ran = train(bare, tmp_path)
+    assert ran.returncode != 0
+    assert "Cannot install determined-serverless" in ran.stderr
+    assert not cluster.sent("POST", "/api/v1/experiments")
 
 
 def test_a_failed_experiment_fails_the_job(
