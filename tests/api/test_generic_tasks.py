@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from det_controlplane.db import generic_tasks
 from det_controlplane.db.engine import Tx
+from det_controlplane.services.tasks import launching
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller
@@ -272,6 +273,55 @@ def test_a_project_with_tasks_that_have_not_ended_is_not_deleted(user: Caller) -
     assert f"`det task kill {id}`" in told.error
     user.post(f"{V}/tasks/{id}/kill", {"taskId": id})
     assert user.ask("DELETE", f"{V}/projects/{project}").status == 200
+
+
+def project_of(caller: Caller) -> int:
+    workspace = caller.post(f"{V}/workspaces", {"name": "mine"})["workspace"]["id"]
+    made = caller.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
+    return int(made["project"]["id"])
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("DELETE FROM projects WHERE id = :id", (404, "project {} not found")),
+        ("UPDATE projects SET state = 'DELETING' WHERE id = :id", (400, "project {} is being deleted: choose another")),
+    ],
+)  # fmt: skip
+def test_a_project_that_goes_while_a_task_is_checked_gets_no_task(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch, change: str, told: tuple[int, str]
+) -> None:
+    project, resolve = project_of(user), launching.resolve
+
+    def and_then_deleted(*args: Any) -> Any:
+        resolved = resolve(*args)
+        with api.ctx.db.begin() as tx:
+            tx.execute(text(change), {"id": project})
+        return resolved
+
+    monkeypatch.setattr(launching, "resolve", and_then_deleted)
+    body = {"config": CONFIG, "contextDirectory": [], "projectId": project}
+    refused = user.ask("POST", f"{V}/generic-tasks", body)
+    assert (refused.status, refused.error) == (told[0], told[1].format(project))
+    assert listed(user) == []
+
+
+def test_a_deletion_of_a_project_waits_for_the_task_that_is_made_in_it(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, settle = project_of(user), generic_tasks.settle
+    free: list[Any] = []
+
+    def and_looked_at(tx: Tx, id: str, **place: Any) -> None:
+        settle(tx, id, **place)
+        with api.ctx.db.begin() as other:
+            lock = text("SELECT id FROM projects WHERE id > 0 FOR UPDATE SKIP LOCKED")
+            free.extend(other.execute(lock).scalars())
+
+    monkeypatch.setattr(generic_tasks, "settle", and_looked_at)
+    create(user, projectId=project)
+    assert project not in free
+    assert free, "others may be deleted"
 
 
 def listed(caller: Caller, **query: Any) -> list[tuple[str, str | None]]:

@@ -40,15 +40,16 @@ class ProjectRow(OwnedRow):
 
 _p, _e = projects.c, experiments.c
 _ARCHIVED = or_(_p.archived, workspaces.c.archived)
-_LOCK = (
+_KNOWN = (
     select(
         _p.id, _p.name, _p.user_id, _p.immutable, _ARCHIVED, _p.state, _p.workspace_id,
         workspaces.c.name, workspaces.c.archived,
     )
     .select_from(projects.join(workspaces))
     .where(_p.id == bindparam("id"))
-    .with_for_update(of=projects)
 )  # fmt: skip
+_LOCK = _KNOWN.with_for_update(of=projects)
+_SHARE = _KNOWN.with_for_update(of=projects, read=True)
 _COUNT = select(func.count()).select_from(experiments).where(_e.project_id == _p.id)
 _ACTIVE = _COUNT.where(_e.ended_at.is_(None), _e.state != ExperimentState.PAUSED)
 _RUNS = select(func.count()).select_from(trials.join(experiments)).where(_e.project_id == _p.id)
@@ -94,6 +95,12 @@ def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
 
 def lock(tx: Tx, project_id: int) -> ProjectRow | None:
     row = tx.execute(_LOCK, {"id": project_id}).first()
+    return None if row is None else ProjectRow(*row)
+
+
+def share(tx: Tx, project_id: int) -> ProjectRow | None:
+    """Lock a project against being changed, but not against others who only share it."""
+    row = tx.execute(_SHARE, {"id": project_id}).first()
     return None if row is None else ProjectRow(*row)
 
 

@@ -123,6 +123,13 @@ def open_project(tx: Tx, project_id: int) -> ProjectRow:
     return row
 
 
+def keep_open(tx: Tx, project_id: int) -> None:
+    """Refuse a project that takes nothing new; others are neither archived nor deleted before the commit."""
+    row = found(projects.share(tx, project_id), f"project {project_id}")
+    what = f"project {row.id}"
+    require_open(what, archived=row.archived, deleting=row.state is not None)
+
+
 def _shown(tx: Tx, project_id: int) -> dict[str, Any]:
     return found(projects.one(tx, project_id), f"project {project_id}")
 

@@ -24,6 +24,7 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.identity.route_rights import require_things
 from det_controlplane.services.money import limits as money
+from det_controlplane.services.organization import projects
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.tasks import auxiliary, launching, programs
 from det_controlplane.services.tasks.launching import Submission
@@ -83,6 +84,7 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
         submission = replace(submission, shared_context_id=source.context_id)
     resolved = launching.resolve(ctx, user, submission)
     with launching.opened(ctx, user, submission, resolved, programs.of_command) as (changed, id):
+        projects.keep_open(changed.tx, project.id)
         if new.parent_id is not None:
             _require_open(changed.tx, new.parent_id, no_pause=new.no_pause)
         generic_tasks.settle(
