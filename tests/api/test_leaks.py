@@ -1,5 +1,6 @@
 """Uploads that nothing was made of are collected; a cluster that cannot write says so."""
 
+import base64
 import hashlib
 import uuid
 from datetime import timedelta
@@ -7,12 +8,14 @@ from datetime import timedelta
 import pytest
 from det_controlplane.db import checkpoints
 from det_controlplane.services.checkpoints import collection
+from det_controlplane.services.experiments import model_definitions
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, create_ended, trial_of
+from tests.support.api import Api, Caller, config_of, create, create_ended, trial_of
 from tests.support.played_agent import PlayedAgent
 
 CONTENT = b"an archive"
+FILE = {"path": "work.py", "type": 48, "content": "", "mtime": "1", "mode": 420, "uid": 0, "gid": 0}
 _FULL = (
     """CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$""",
@@ -52,6 +55,49 @@ def test_uploads_that_were_cut_off_are_collected(api: Api, user: Caller) -> None
     assert contexts(api) & {cut_off, whole} == set()
     assert kept <= contexts(api)
     assert api.ctx.objects.get(f"contexts/{whole}.tar.gz") is None
+
+
+@pytest.fixture
+def stored(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Take any context for a large one; return the keys of their objects."""
+    keys: list[str] = []
+    put = api.ctx.objects.put
+
+    def noting(key: str, content: bytes) -> None:
+        put(key, content)
+        keys.append(key)
+
+    monkeypatch.setattr(model_definitions, "INLINE_LIMIT", 0)
+    monkeypatch.setattr(api.ctx.objects, "put", noting)
+    return keys
+
+
+def test_a_large_context_of_a_launch_that_is_refused_is_collected(
+    api: Api, user: Caller, stored: list[str]
+) -> None:
+    body = {"config": "entrypoint: [ls]\nresources: {slots: 0}\n", "contextDirectory": [FILE]}
+    parent = user.post("/api/v1/generic-tasks", body)["taskId"]
+    user.post(f"/api/v1/tasks/{parent}/kill", {"taskId": parent})
+    told = user.ask("POST", "/api/v1/generic-tasks", {**body, "parentId": parent})
+    assert (told.status, "can have no more children" in told.error) == (400, True)
+    used, refused = stored
+    clean_up(api, 2)
+    assert api.ctx.objects.get(used) is not None
+    assert api.ctx.objects.get(refused) is None
+
+
+def test_a_large_context_of_a_fork_which_has_that_of_its_parent_is_collected(
+    api: Api, user: Caller, stored: list[str]
+) -> None:
+    body = {"config": config_of(), "modelDefinition": [FILE], "activate": False}
+    parent = user.post("/api/v1/experiments", body)["experiment"]["id"]
+    fork = user.post("/api/v1/experiments", {**body, "parentId": parent})["experiment"]["id"]
+    own, others = stored
+    clean_up(api, 2)
+    assert api.ctx.objects.get(others) is None
+    for id in (parent, fork):
+        code = user.get(f"/api/v1/experiments/{id}/model_def")["b64Tgz"]
+        assert base64.b64decode(code) == api.ctx.objects.get(own)
 
 
 def test_a_cluster_whose_disk_is_full_is_not_healthy(api: Api) -> None:

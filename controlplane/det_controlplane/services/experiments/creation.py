@@ -12,7 +12,6 @@ from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
 from det_controlplane.db import creation, experiment_pages, experiments
-from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.creation import TargetProject
 from det_controlplane.db.engine import TryAgain, Violated, as_json
 from det_controlplane.db.experiment_pages import ShownExperiment
@@ -23,7 +22,7 @@ from det_controlplane.services.errors import Missing, WrongState, require_open
 from det_controlplane.services.experiments import listing, live, model_definitions, warm_starts
 from det_controlplane.services.experiments.actions import start_search
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.experiments.model_definitions import File
+from det_controlplane.services.experiments.model_definitions import File, Prepared
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in, require_things
@@ -95,7 +94,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     if submission.context_id is not None:
         model_definitions.check_uploaded(ctx, user, submission.context_id)
     archive = model_definitions.archive(submission.files) if submission.files else b""
-    context = model_definitions.prepare(ctx, archive) if archive else None
+    context = model_definitions.prepare(ctx, user.id, archive) if archive else None
     try:
         original = sealing.text_without_secrets(submission.config, submitted)
         submission = replace(submission, config=original)
@@ -211,13 +210,14 @@ def _insert(
     sealed: Sealed,
     project: TargetProject,
     pool: str,
-    context: NewContext | None,
+    context: Prepared | None,
 ) -> tuple[int, ShownExperiment]:
     job_id, config = ctx.new_uuid(), sealed.shown
     resources = config["resources"]
     with change(ctx) as changed:
         tx = changed.tx
-        context_id = submission.context_id
+        context_id = submission.context_id if context is None else context.context_id
+        to_insert = None if context is None else context.row
         if submission.parent_id is not None:
             parent = creation.parent(tx, submission.parent_id)
             if parent is None:
@@ -226,7 +226,7 @@ def _insert(
                 raise WrongState(
                     f"experiment {submission.parent_id} cannot be forked: its project is archived"
                 )
-            context_id, context = parent.context_id, None
+            context_id, to_insert = parent.context_id, None
         state = ExperimentState.ACTIVE if submission.activate else ExperimentState.PAUSED
         retention = config.get("retention_policy") or {}
         new = experiments.NewExperiment(
@@ -240,7 +240,7 @@ def _insert(
             priority=resources.get("priority"), weight=float(resources.get("weight") or 1),
             max_slots=resources.get("max_slots"),
         )  # fmt: skip
-        row, searched = experiments.insert(tx, new, context, state, changed.now)
+        row, searched = experiments.insert(tx, new, to_insert, state, changed.now)
         recording.concerns(f"experiment {row.id}")
         if submission.activate and not submission.unmanaged:
             money.require(ctx, tx, row.id)

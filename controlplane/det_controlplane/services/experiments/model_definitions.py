@@ -101,16 +101,29 @@ def _member(file: File, size: int) -> tarfile.TarInfo:
     return member
 
 
-def prepare(ctx: Context, content: bytes) -> NewContext:
-    """Put a large archive into the object store first, outside any transaction."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An archive of something that is being made, and its row where that is still to be inserted."""
+
+    context_id: UUID
+    row: NewContext | None
+
+
+def prepare(ctx: Context, user_id: int, content: bytes) -> Prepared:
+    """Put a large archive into the object store first, outside any transaction.
+
+    Its row is there before it: archives of what is refused later are collected with those that nothing uses."""
     context_id = ctx.new_uuid()
-    inline = len(content) <= INLINE_LIMIT
-    key = None if inline else f"contexts/{context_id}.tar.gz"
-    if key is not None:
-        ctx.objects.put(key, content)
     digest = hashlib.sha256(content).hexdigest()
-    stored = content if inline else None
-    return NewContext(context_id, len(content), digest, stored, key, uploaded=True)
+    if len(content) <= INLINE_LIMIT:
+        row = NewContext(context_id, len(content), digest, content, None, uploaded=True)
+        return Prepared(context_id, row)
+    key = f"contexts/{context_id}.tar.gz"
+    stored = NewContext(context_id, len(content), digest, None, key, uploaded=True)
+    with ctx.db.begin() as tx:
+        rows.insert(tx, stored, user_id, ctx.now())
+    ctx.objects.put(key, content)
+    return Prepared(context_id, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from det_controlplane.core.roles import Right
 from det_controlplane.db import contexts as context_rows
 from det_controlplane.db import creation, experiments, interactive
 from det_controlplane.db import slots as slot_rows
-from det_controlplane.db.contexts import NewContext
 from det_controlplane.db.creation import TargetWorkspace
 from det_controlplane.db.engine import TryAgain, Tx, Violated
 from det_controlplane.db.interactive import NewTask
@@ -28,7 +27,7 @@ from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState, require_open
 from det_controlplane.services.experiments import model_definitions
-from det_controlplane.services.experiments.model_definitions import File
+from det_controlplane.services.experiments.model_definitions import File, Prepared
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in
@@ -122,8 +121,8 @@ def opened(
         )
         program = build(config, place)
         parts = sealing.seal(ctx, program.stored(config))
-        if context is not None:
-            context_rows.insert(tx, context, user.id, now)
+        if context is not None and context.row is not None:
+            context_rows.insert(tx, context.row, user.id, now)
         experiments.insert_job(
             tx, id=job_id, kind=submission.kind.value, name=config.description, pool=resolved.pool.pool_name,
             priority=resources.priority, weight=float(resources.weight), max_slots=resources.max_slots,
@@ -202,12 +201,12 @@ def _exceeds(ctx: Context, kind: str, pool: Pool, slots: int) -> bool:
     return too_large is not None or bool(most and slots > most)
 
 
-def _context(ctx: Context, user: User, submission: Submission) -> NewContext | None:
+def _context(ctx: Context, user: User, submission: Submission) -> Prepared | None:
     if submission.context_id is not None:
         model_definitions.check_uploaded(ctx, user, submission.context_id)
         return None
     archive = model_definitions.archive(submission.files) if submission.files else b""
-    return model_definitions.prepare(ctx, archive) if archive else None
+    return model_definitions.prepare(ctx, user.id, archive) if archive else None
 
 
 def _port(ctx: Context, tx: Tx, kind: TaskKind) -> int:
@@ -231,6 +230,6 @@ def _idle_timeout(ctx: Context, kind: TaskKind, config: TaskConfig) -> float | N
     return of_cluster.get(kind) if given is None else given or None
 
 
-def _context_id(submission: Submission, context: NewContext | None) -> UUID | None:
-    own = submission.context_id if context is None else context.id
+def _context_id(submission: Submission, context: Prepared | None) -> UUID | None:
+    own = submission.context_id if context is None else context.context_id
     return own or submission.shared_context_id
