@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from determined.common import log_stream
+from determined.experimental import Determined
 
 from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Raw
@@ -149,6 +150,29 @@ def _ended_after_first(cluster: FakeCluster) -> Any:
 def test_tail_with_follow_does_not_repeat_lines(logged: FakeCluster, det: Det, quick: None) -> None:
     ran = det("t", "logs", 10, "--tail", 2, "-f")
     assert texts(ran.out) == ["line 4", "line 5"]
+
+
+@pytest.mark.parametrize("how", ["command", "sdk"])
+def test_tail_with_follow_gives_a_line_that_is_stored_late(
+    logged: FakeCluster, det: Det, quick: None, how: str
+) -> None:
+    """Its id was given out before that of the newest line, and it was committed after the tail was read."""
+    stored = [line for line in logged.logs if line["id"] != "3"]
+
+    def read(asked: Asked) -> Any:
+        if asked.first("orderBy") == "ORDER_BY_DESC":
+            return iter([{"result": x} for x in stored[::-1][: int(asked.first("limit") or 0)]])
+        logged.trials[10]["state"] = "STATE_COMPLETED"
+        after = int(asked.first("afterId") or 0)
+        return iter([{"result": x} for x in logged.logs if int(x["id"]) > after])
+
+    logged.trials[10]["state"] = "STATE_RUNNING"
+    logged.on("GET", r"/api/v1/trials/10/logs", read)
+    if how == "command":
+        assert texts(det("t", "logs", 10, "--tail", 1, "-f").out) == ["line 5", "line 3"]
+    else:
+        lines = Determined().get_trial(10).logs(follow=True, tail=1)
+        assert texts("".join(lines)) == ["line 5", "line 3"]
 
 
 def test_an_error_line_in_the_stream_fails_the_command(logged: FakeCluster, det: Det) -> None:

@@ -63,14 +63,17 @@ def print_lines(
     filters = _filters(args)
     show = print_json if args.json else print_line
     earlier: list[dict[str, Any]] = []
-    if args.tail is not None:
+    seen: list[dict[str, Any]] = []
+    if args.tail is not None and args.follow:
+        earlier, seen = log_stream.tail_to_follow(session, path, filters, args.tail)
+    elif args.tail is not None:
         earlier = log_stream.tail(session, path, filters, args.tail)
     elif args.head is not None:
         earlier = list(log_stream.fetch(session, path, {**filters, "limit": args.head}))
     for line in earlier:
         show(line)
     if args.follow and args.head is None:
-        lines = log_stream.follow(session, path, filters, ended, earlier)
+        lines = log_stream.follow(session, path, filters, ended, seen)
     elif args.tail is None and args.head is None:
         lines = log_stream.fetch(session, path, filters)
     else:

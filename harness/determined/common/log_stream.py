@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from datetime import timedelta
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from determined.common.http import MasterUnreachableError, Session
 from determined.common.times import parsed, written
@@ -13,6 +13,7 @@ _GIVE_UP_AFTER = 30  # reconnections in a row that nobody answered
 _REMEMBERED = 5000
 _PAGE = 1000  # the most lines that a server sends in one page
 _OVERLAP = timedelta(seconds=10)
+_MARGIN = 200  # lines before a tail that is followed: between them others may be stored yet
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 TERMINAL = ("STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED")
@@ -35,6 +36,14 @@ def tail(session: Session, path: str, filters: Filters, count: int) -> List[Line
     """Return the last lines, oldest first."""
     params = {**filters, "limit": count, "orderBy": "ORDER_BY_DESC"}
     return list(fetch(session, path, params))[::-1]
+
+
+def tail_to_follow(
+    session: Session, path: str, filters: Filters, count: int
+) -> Tuple[List[Line], List[Line]]:
+    """Return the last lines, and with some before them what `follow` is to take as seen."""
+    seen = tail(session, path, filters, count + _MARGIN)
+    return seen[max(len(seen) - count, 0) :], seen
 
 
 def trial_ended(session: Session, trial_id: int) -> Callable[[], bool]:
@@ -80,13 +89,15 @@ class _Cursor:
     def __init__(self, lines: List[Line]) -> None:
         self._ids: Deque[str] = deque(maxlen=_REMEMBERED)
         self._latest = ""
-        self._whole_until = 0
+        self._given = 0  # the newest line of the stream that is read
         for line in lines:
             self.is_new(line)
-        self.stream_ended()
+        # Ids are given out before they are committed: between these lines others may be stored yet.
+        self._whole_until = min(self._numbers()[-_PAGE:], default=0)
 
     def is_new(self, line: Line) -> bool:
         id = str(line["id"])
+        self._given = max(self._given, int(id) if id.isdigit() else 0)
         if id in self._ids:
             return False
         self._ids.append(id)
@@ -94,10 +105,12 @@ class _Cursor:
         return True
 
     def stream_ended(self) -> None:
-        """Note that every line up to the newest was given."""
-        self._whole_until = max(self._numbers(), default=0)
+        """Note that the stream gave every line up to its newest."""
+        self._whole_until = max(self._whole_until, self._given)
 
     def position(self) -> Filters:
+        """Return where the next stream begins."""
+        self._given = 0
         # Of a page that broke off, lines that arrived before the given ones may be missing.
         certain = self._numbers()[:-_PAGE]
         after = max([self._whole_until, *certain[-1:]])

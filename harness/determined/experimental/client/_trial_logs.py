@@ -24,12 +24,15 @@ def lines(
     if head is not None:
         yield from islice(log_stream.fetch(session, path, {**filters, "limit": head}), head)
         return
-    earlier = log_stream.tail(session, path, filters, tail) if tail is not None else []
-    yield from earlier
     if follow:
-        ended = log_stream.trial_ended(session, trial_id)
-        yield from log_stream.follow(session, path, filters, ended, earlier)
-    elif tail is None:
+        ended, seen = log_stream.trial_ended(session, trial_id), None
+        if tail is not None:
+            earlier, seen = log_stream.tail_to_follow(session, path, filters, tail)
+            yield from earlier
+        yield from log_stream.follow(session, path, filters, ended, seen)
+    elif tail is not None:
+        yield from log_stream.tail(session, path, filters, tail)
+    else:
         yield from log_stream.fetch(session, path, filters)
 
 
