@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.relay import permits
+from det_controlplane.services.tasks import proxying
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -100,3 +101,24 @@ def test_a_shell_s_open_port_stays_open_to_strangers_until_its_user_is_deactivat
             deactivate(api, api.signed_in("determined").token)
             assert ends(own)
         assert ends(stranger)
+
+
+def test_what_else_a_request_carries_makes_no_further_check(api: Api) -> None:
+    """Clients make up as many tokens as they like, and each check reads the database."""
+    with (
+        tcp_server(echo) as port,
+        proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task,
+    ):
+        token, service = api.signed_in("determined").token, f"{task.task}:{port}"
+        opened = [
+            proxying.target(api.ctx, service, proxying.Carriers(**carried))
+            for carried in (
+                {"bearer": token},
+                {"bearer": token, "in_address": "made-up"},
+                {"bearer": token, "cookies": ("other",), "allocation": "x", "kept": "y"},
+            )
+        ]
+        assert {target.opened_by for target in opened} == {proxying.Carriers(bearer=token)}
+        for target in opened:
+            asked = (api.ctx, service, target.opened_by, target.session_id)
+            assert proxying.is_still_open(*asked)

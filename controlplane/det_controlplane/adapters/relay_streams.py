@@ -107,7 +107,12 @@ class Stream:
         """End both directions at once."""
         if self._reset is None and not (self._ended_here and self._ended_there):
             self.broke_off(cause, message)
-            await self._link.send(Reset(self.number, cause, message))
+            await self.tell_reset()
+
+    async def tell_reset(self) -> None:
+        """Tell the other side why this one broke off."""
+        if self._reset is not None:
+            await self._link.send(Reset(self.number, self._reset.cause, str(self._reset)))
 
     async def opened(self) -> None:
         """Tell the relay that the connection stands."""

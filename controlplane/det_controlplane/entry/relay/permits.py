@@ -13,6 +13,7 @@ from det_controlplane.services.tasks.proxying import Carriers
 CHECKED_EVERY_S = 3.0
 # Each check reads the database: so many connections take longer to check than a few.
 _BETWEEN_S = 0.005
+CHECKED_AT_ONCE = 8
 _WHY = "the sign-in of this connection has ended"
 
 log = logging.getLogger("det.relay")
@@ -20,10 +21,10 @@ log = logging.getLogger("det.relay")
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What a connection was opened with; connections of one browser to one task have the same."""
+    """What let a connection be opened; connections of one sign-in to one port have the same."""
 
     service: str
-    carriers: Carriers
+    opened_by: Carriers  # nothing else of what the request carried: clients may make that up
     session_id: int | None  # of the user who was signed in, where anybody was
 
 
@@ -37,6 +38,7 @@ class Permits:
         self._check = check
         self._open: dict[Permit, set[Stream]] = {}
         self._checking: asyncio.Task[None] | None = None
+        self._resetting: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def held(self, permit: Permit, stream: Stream) -> Iterator[None]:
@@ -47,23 +49,37 @@ class Permits:
         try:
             yield
         finally:
-            streams = self._open[permit]
+            streams = self._open.get(permit, set())
             streams.discard(stream)
             if not streams:
-                del self._open[permit]
+                self._open.pop(permit, None)
 
     async def _check_all(self) -> None:
         while self._open:
             await asyncio.sleep(CHECKED_EVERY_S)
-            for permit in list(self._open):
-                if not await self._is_good(permit):
-                    for stream in list(self._open.get(permit, ())):
-                        await stream.reset(Cause.CANCELLED, _WHY)
-                await asyncio.sleep(_BETWEEN_S)
+            waiting = iter(list(self._open))
+            await asyncio.gather(*(self._check_some(waiting) for _ in range(CHECKED_AT_ONCE)))
 
-    async def _is_good(self, permit: Permit) -> bool:
-        try:
-            return await self._check(permit)
-        except Exception as e:
-            log.warning("whether a connection may stay could not be checked: %s", e)
-            return True
+    async def _check_some(self, waiting: Iterator[Permit]) -> None:
+        for permit in waiting:
+            try:
+                if not await self._check(permit):
+                    self._end(permit)
+            except Exception as e:
+                log.warning("whether a connection may stay could not be checked: %s", e)
+            await asyncio.sleep(_BETWEEN_S)
+
+    def _end(self, permit: Permit) -> None:
+        """Break connections off here, and tell their agents: an agent that takes nothing holds up no other."""
+        for stream in self._open.pop(permit, set()):
+            stream.broke_off(Cause.CANCELLED, _WHY)
+            task = asyncio.create_task(_tell(stream))
+            self._resetting.add(task)
+            task.add_done_callback(self._resetting.discard)
+
+
+async def _tell(stream: Stream) -> None:
+    try:
+        await stream.tell_reset()
+    except Exception as e:
+        log.warning("an agent could not be told that a connection has ended: %s", e)

@@ -85,13 +85,13 @@ class Relay:
             )
         stream = await self._opened(target)
         try:
-            with self._permits.held(Permit(service, carriers, target.session_id), stream):
+            with self._permits.held(Permit(service, target.opened_by, target.session_id), stream):
                 await self._carry(scope, service, target, stream, receive, send)
         finally:
             await stream.reset(Cause.CANCELLED, "the request is over")
 
     async def _is_good(self, permit: Permit) -> bool:
-        asked = (permit.service, permit.carriers, permit.session_id)
+        asked = (permit.service, permit.opened_by, permit.session_id)
         good: bool = await self._in_thread(proxying.is_still_open, self._app.ctx, *asked)
         return good
 

@@ -42,6 +42,7 @@ class Target:
     to_keep: str  # a token that later requests of this browser will lack
     is_the_viewers: bool  # its owner is signed in with what the request carries
     session_id: int | None  # of whoever is signed in with it
+    opened_by: Carriers  # the part of what the request carries that decided
 
 
 def target(ctx: Context, service: str, carriers: Carriers) -> Target:
@@ -49,18 +50,20 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
     task_id, port = _named(service)
     task = proxies.of_task(ctx.db, task_id)
     proxied = None if task is None else _proxied(task.proxies, port)
-    by_bearer = _first(ctx, task_id, (carriers.bearer,))
-    signed_in = by_bearer or _first(ctx, task_id, (carriers.allocation, *carriers.cookies))
+    by_bearer = _found(ctx, task_id, (carriers.bearer,))
+    others = (carriers.allocation, *carriers.cookies)
+    signed_in, decisive = by_bearer or _found(ctx, task_id, others) or (None, "")
     to_keep = ""
     if task is not None:
         _refuse_page_of_another(ctx, task, carriers)
     if proxied is None or not _is_open(task, proxied):
         user = signed_in
-        is_opened = user is None and _is_opened(ctx, task, (carriers.in_address, carriers.kept))
         if user is None:
-            user = _first_of_task(ctx, task_id, (carriers.in_address, carriers.kept))
+            of_task = (carriers.in_address, carriers.kept)
+            opener = _opener(ctx, task, of_task)
+            user, decisive = _found_of_task(ctx, task_id, of_task) or (None, opener)
             to_keep = _to_keep(ctx, task_id, task, carriers.in_address)
-        if user is None and not is_opened:
+        if user is None and not decisive:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
             raise Missing(f"no running task has the proxied port '{service}'")
@@ -76,8 +79,18 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
         task_id, task.container_id, task.agent_id, int(proxied["port"]), bool(proxied["tcp"]),
         by_bearer is not None or carriers.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
         signed_in is not None and signed_in.id == task.owner_id,
-        None if signed_in is None else signed_in.session_id,
+        None if signed_in is None else signed_in.session_id, _only(carriers, decisive),
     )  # fmt: skip
+
+
+def _only(carriers: Carriers, token: str) -> Carriers:
+    """Return of what a request carries the token that opened a port; it opens it again, and the rest is the client's to make up."""
+    return Carriers(
+        bearer=token if token == carriers.bearer else "",
+        allocation=token if token == carriers.allocation else "",
+        cookies=(token,) if token and token in carriers.cookies else (),
+        kept=token if token in (carriers.in_address, carriers.kept) else "",
+    )
 
 
 def is_still_open(ctx: Context, service: str, carriers: Carriers, session_id: int | None) -> bool:
@@ -118,36 +131,47 @@ def _proxied(ports: Sequence[dict[str, Any]], port: int | None) -> dict[str, Any
 
 def _first(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | None:
     """Return the holder of the first token that is good."""
+    found = _found(ctx, task_id, tokens)
+    return None if found is None else found[0]
+
+
+def _found(ctx: Context, task_id: str, tokens: Iterable[str]) -> tuple[User, str] | None:
+    """Return the first token that is good, with its holder."""
     for token in tokens:
         if token and not token.startswith(authentication.AGENT_PREFIX):
             try:
-                return authentication.user_of(ctx, token, ("task", task_id))
+                return authentication.user_of(ctx, token, ("task", task_id)), token
             except NotSignedIn:
                 continue
     return None
 
 
-def _first_of_task(ctx: Context, task_id: str, tokens: Iterable[str]) -> User | None:
+def _found_of_task(ctx: Context, task_id: str, tokens: Iterable[str]) -> tuple[User, str] | None:
     """Find the port among tokens that the task may see, which are therefore its own."""
     for token in tokens:
-        found = _first(ctx, task_id, (token,))
-        if found is not None and found.task_id == task_id:
+        found = _found(ctx, task_id, (token,))
+        if found is not None and found[0].task_id == task_id:
             return found
     return None
 
 
-def _is_opened(ctx: Context, task: ProxiedTask | None, tokens: Iterable[str]) -> bool:
+def _opener(ctx: Context, task: ProxiedTask | None, tokens: Iterable[str]) -> str:
+    """Return the token that is that of the task's address; empty if none is."""
+    return next((token for token in tokens if _is_opened(ctx, task, token)), "")
+
+
+def _is_opened(ctx: Context, task: ProxiedTask | None, token: str) -> bool:
     """Return whether a token is that of the address which the task's owner was told."""
-    if task is None or not task.owner_is_active:
+    if task is None or not task.owner_is_active or not token:
         return False
-    return any(access.opens(ctx, task.task_id, task.access_key, token) for token in tokens if token)
+    return access.opens(ctx, task.task_id, task.access_key, token)
 
 
 def _to_keep(ctx: Context, task_id: str, task: ProxiedTask | None, token: str) -> str:
     """Return the token of an address if it opens the task by itself, and is nothing but a token."""
     if not _TOKEN.fullmatch(token):
         return ""
-    opens = _is_opened(ctx, task, (token,)) or _first_of_task(ctx, task_id, (token,))
+    opens = _is_opened(ctx, task, token) or _found_of_task(ctx, task_id, (token,))
     return token if opens else ""
 
 
