@@ -1,0 +1,83 @@
+"""The agent shows its token only to a relay whose certificate it trusts."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_agent.relay import RelayConnection
+from determined.common import certificates
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request
+
+from tests.support.certificates import write_certificate
+
+OTHERS = certificates.fingerprint(b"another certificate")
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    return write_certificate(tmp_path)
+
+
+def pin(certificate: tuple[Path, Path]) -> str:
+    return certificates.fingerprint_of_pem(certificate[0].read_text())
+
+
+async def dial(
+    certificate: tuple[Path, Path], trust: Mapping[str, Any], relay: str, heard: list[str]
+) -> None:
+    """Dial a server with this certificate once; it notes the tokens that it hears. Raises OSError."""
+
+    def note(_: ServerConnection, request: Request) -> None:
+        heard.append(request.headers["Authorization"])
+
+    async def take(websocket: ServerConnection) -> None:
+        await websocket.wait_closed()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    async with serve(take, "127.0.0.1", 0, ssl=context, process_request=note) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        agent = RelayConnection(f"https://127.0.0.1:{port}", trust, lambda: "t0ken", lambda *_: [])
+        async with agent._connected(relay.format(port=port)):
+            return
+
+
+def test_a_relay_with_the_pinned_certificate_hears_the_token(
+    certificate: tuple[Path, Path],
+) -> None:
+    heard: list[str] = []
+    asyncio.run(dial(certificate, {"fingerprint": pin(certificate)}, "/relay", heard))
+    assert heard == ["Bearer t0ken"]
+
+
+def test_a_relay_with_the_certificate_of_the_file_hears_the_token(
+    certificate: tuple[Path, Path],
+) -> None:
+    heard: list[str] = []
+    asyncio.run(dial(certificate, {"cert_file": str(certificate[0])}, "/relay", heard))
+    assert heard == ["Bearer t0ken"]
+
+
+def test_a_relay_with_another_certificate_than_the_pinned_hears_nothing(
+    certificate: tuple[Path, Path],
+) -> None:
+    heard: list[str] = []
+    with pytest.raises(certificates.UntrustedCertificate):
+        asyncio.run(dial(certificate, {"fingerprint": OTHERS}, "/relay", heard))
+    assert heard == []
+
+
+@pytest.mark.parametrize("relay", ["/relay", "https://localhost:{port}/relay"])
+def test_a_relay_that_no_authority_vouches_for_hears_nothing_unless_it_is_the_clusters_own(
+    certificate: tuple[Path, Path], relay: str
+) -> None:
+    """What is pinned is the control plane's certificate, not that of a relay beside it."""
+    trust = {} if relay == "/relay" else {"fingerprint": pin(certificate)}
+    heard: list[str] = []
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asyncio.run(dial(certificate, trust, relay, heard))
+    assert heard == []
