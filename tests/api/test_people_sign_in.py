@@ -21,10 +21,12 @@ from det_controlplane.adapters.issuer_tokens import IssuerTokens
 from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.entry.aws.events import respond
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.services.identity import authentication
 
 from tests.support.api import Api, Caller, Told
+from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.oidc_server import served
 from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
 
@@ -207,6 +209,22 @@ def test_a_code_is_good_once_and_for_whoever_began(door: Door) -> None:
 def test_codes_go_to_the_persons_own_machine_only(door: Door, uri: str) -> None:
     told = door.ask("begin", redirectUri=uri, codeChallenge="c" * 43, state="s" * 43)
     assert (told.status, "redirectUri must be" in told.error) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("abc.lambda-url.us-west-2.on.aws", 200), ("elsewhere.example", 400)]
+)
+def test_codes_go_to_the_page_of_a_function_that_is_not_told_its_own_address(
+    door: Door, host: str, status: int
+) -> None:
+    """The function cannot have it in its settings, and browsers were refused."""
+    asked = {
+        "redirectUri": f"https://{host}/det/sign-in", "codeChallenge": "c" * 43, "state": "s" * 43
+    }  # fmt: skip
+    event = function_url_event(Http("POST", f"{OIDC}/begin", json.dumps(asked).encode()))
+    assert door.api.ctx.public_url == ""
+    told = answered(respond(door.api.app, event))
+    assert told[0] == status, told
 
 
 def test_a_device_signs_in_once_the_code_was_typed(door: Door) -> None:

@@ -75,6 +75,26 @@ def test_only_the_distribution_that_proves_itself_tells_who_asks(
     assert not any("x-det-front" in r.headers for r in seen)
 
 
+def test_the_address_that_was_asked_is_of_the_distribution_that_proves_itself_or_of_the_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+
+    def handler(context: Context, request: Request) -> Answer:
+        seen.append(request.public_url)
+        return json_response({})
+
+    app = small_app(("/who", handler), may_wait_s=0)
+    said = (("x-forwarded-host", "d123.cloudfront.net"), ("x-det-front", "secret"))
+    event = function_url_event(Http("GET", "/who", headers=said))
+    respond(app, event)
+    monkeypatch.setenv("DET_FRONT_SECRET", "secret")
+    respond(app, event)
+    respond(app, function_url_event(Http("GET", "/who", headers=(said[0], ("x-det-front", "s")))))
+    own = f"https://{event['requestContext']['domainName']}"
+    assert seen == [own, "https://d123.cloudfront.net", own]
+
+
 @doors
 def test_a_request_may_be_bare(door: Door) -> None:
     app = small_app(("/", lambda c, r: json_response(r.body.decode())))

@@ -31,6 +31,7 @@ class Request:
     body: bytes = b""
     client: str = ""
     scheme: str = "http"  # of the connection to this host; a front end may have taken another
+    public_url: str = ""  # the address that the client asked, where the host proves it
     final: bool = True
     woken: bool = False
     params: Mapping[str, str] = field(default_factory=dict)

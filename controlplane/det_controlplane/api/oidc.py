@@ -16,14 +16,14 @@ def list_providers(ctx: Context, request: Request) -> Answer:
 def begin(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     challenge, state = body.text("codeChallenge"), body.text("state")
-    address = oidc.begin(ctx, body.text("redirectUri"), challenge, state)
+    address = oidc.begin(ctx, body.text("redirectUri"), challenge, state, request.public_url)
     return json_response({"authorizationUrl": address})
 
 
 def finish(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     code, verifier = body.text("code"), body.text("codeVerifier")
-    made = oidc.finish(ctx, code, verifier, body.text("redirectUri"))
+    made = oidc.finish(ctx, code, verifier, body.text("redirectUri"), request.public_url)
     answer = _signed_in(ctx, made)
     life_s = int((made.expires_at - ctx.now()).total_seconds())
     return Response(answer.body, headers=session_cookie(request, made.token, life_s))

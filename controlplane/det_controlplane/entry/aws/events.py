@@ -114,12 +114,17 @@ def _read_v1(event: Event) -> Request:
     )
 
 
-def _client(source: str, headers: dict[str, str]) -> str:
-    """Return where a request comes from: the distribution before this function tells, and proves that it is that."""
+def _client_and_host(context: Mapping[str, Any], headers: dict[str, str]) -> tuple[str, str]:
+    """Return where a request comes from and which host it asked.
+
+    The distribution before this function tells, and proves that it is that; without one AWS does. Terraform cannot: the
+    function's own address is made after the function."""
     viewer, proof = headers.pop("x-det-viewer", ""), headers.pop("x-det-front", "")
     secret = os.environ.get("DET_FRONT_SECRET", "")
-    proven = secret and hmac.compare_digest(proof.encode(), secret.encode())
-    return viewer if proven and viewer else source
+    source, host = context["http"].get("sourceIp", ""), context.get("domainName", "")
+    if not secret or not hmac.compare_digest(proof.encode(), secret.encode()):
+        return source, host
+    return viewer or source, headers.get("x-forwarded-host") or host
 
 
 def _read_v2(event: Event) -> Request:
@@ -130,12 +135,14 @@ def _read_v2(event: Event) -> Request:
     query: dict[str, list[str]] = {}
     for name, value in parse_qsl(event.get("rawQueryString", ""), keep_blank_values=True):
         query.setdefault(name, []).append(value)
+    client, host = _client_and_host(context, headers)
     return Request(
         method=context["http"]["method"],
         path=_without_stage(event["rawPath"], context.get("stage", "$default")),
         query=query,
         headers=headers,
-        client=_client(context["http"].get("sourceIp", ""), headers),
+        client=client,
+        public_url=f"https://{host}" if host else "",
     )
 
 

@@ -93,10 +93,12 @@ def providers(ctx: Context) -> list[dict[str, Any]]:
     return [] if found is None else [{"name": found.provider, "type": "OIDC"}]
 
 
-def begin(ctx: Context, redirect_uri: str, challenge: str, state: str) -> str:
-    """Return the address at which a person signs in; the provider sends the browser back to `redirect_uri`."""
+def begin(ctx: Context, redirect_uri: str, challenge: str, state: str, public_url: str = "") -> str:
+    """Return the address at which a person signs in; the provider sends the browser back to `redirect_uri`.
+
+    `public_url` is the address that the request came to, for clusters that are not told their own."""
     client = _client(ctx)
-    _check_redirect(ctx, redirect_uri)
+    _check_redirect(ctx.public_url or public_url, redirect_uri)
     if not _WORD.fullmatch(challenge) or not _WORD.fullmatch(state):
         raise Invalid("codeChallenge and state must have 43 to 128 letters and digits")
     asked = {
@@ -108,10 +110,12 @@ def begin(ctx: Context, redirect_uri: str, challenge: str, state: str) -> str:
     return f"{address}{'&' if '?' in address else '?'}{urlencode(asked)}"
 
 
-def finish(ctx: Context, code: str, verifier: str, redirect_uri: str) -> SignedIn:
+def finish(
+    ctx: Context, code: str, verifier: str, redirect_uri: str, public_url: str = ""
+) -> SignedIn:
     """Exchange the code that the browser brought."""
     client = _client(ctx)
-    _check_redirect(ctx, redirect_uri)
+    _check_redirect(ctx.public_url or public_url, redirect_uri)
     if not _WORD.fullmatch(verifier) or not 0 < len(code) <= _LONGEST_CODE:
         raise Invalid("code and codeVerifier are required, as the sign-in began with them")
     form = {
@@ -192,9 +196,9 @@ def _told(settings: SignInProvider, ask: Callable[[], T]) -> T:
         raise Unready(f"{settings.provider} does not answer as it should: {e}") from e
 
 
-def _check_redirect(ctx: Context, uri: str) -> None:
+def _check_redirect(public_url: str, uri: str) -> None:
     """Send codes to programs on the person's own machine, and to our own page, only."""
-    if ctx.public_url and uri == f"{ctx.public_url.rstrip('/')}{_SIGN_IN_PAGE}":
+    if public_url and uri == f"{public_url.rstrip('/')}{_SIGN_IN_PAGE}":
         return
     try:
         parts = urlsplit(uri)

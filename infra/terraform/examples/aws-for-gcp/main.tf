@@ -17,7 +17,7 @@ variable "cluster_id" {
 }
 
 variable "provision_account_id" {
-  description = "Unique id of the cluster's account that rents machines: `terraform output provision_account_id` of its stack."
+  description = "Unique id of the cluster's account that rents machines: `det deploy gcp status --json` tells it as provision_account_id."
   type        = string
 }
 
