@@ -31,7 +31,7 @@ TLS = (
 )
 RUNTIME = Arg("--container-runtime", metavar="KIND", help="auto, docker or process")
 DELETE_DB = Arg("--delete-db", action="store_true", help="forget all experiments first")
-WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into interactive tasks")
+WORK_DIR = Arg("--auto-work-dir", metavar="DIR", help="mount this directory into tasks, trials too")
 GPU = (
     Arg("--gpu", action="store_true", dest="gpu", default=True, help="use GPUs where found"),
     Arg("--no-gpu", action="store_false", dest="gpu", help="leave GPUs alone"),
