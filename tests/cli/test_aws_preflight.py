@@ -1,12 +1,13 @@
 """What `det deploy aws up` finds out before it makes anything: each time one sentence and the next command."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
 from det_cli.deployment import aws_preflight
-from det_cli.deployment.aws import Aws
+from det_cli.deployment.aws import Aws, AwsDeployment
+from det_cli.deployment.cluster import Wanted
 from det_cli.errors import CommandError
 
 Answer = Callable[..., Any]
@@ -168,3 +169,47 @@ def test_credentials_that_no_longer_hold_are_told_apart(
     monkeypatch.setattr(Aws, "client", lambda *_: account)
     with pytest.raises(CommandError, match=cause):
         _ = Aws("us-west-2").account
+
+
+class AccountWithCluster(Account):
+    """An account that has the cluster `box`, made with these variables."""
+
+    def __init__(self, kept: list[str]) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def clusters(self) -> list[str]:
+        return ["box"]
+
+    def options(self, cluster_id: str) -> dict[str, Any]:
+        return {"var": self.kept}
+
+
+def deployment(account: Account, **variables: Any) -> AwsDeployment:
+    made = AwsDeployment(Wanted("box", "us-west-2", {}, variables), lambda _: None)
+    made.account = cast(Aws, account)
+    return made
+
+
+@pytest.mark.parametrize("kept", [[], ["relay=false"]])
+def test_a_cluster_that_gets_a_relay_later_needs_the_rights_for_it(kept: list[str]) -> None:
+    """Terraform failed in the middle, as only new clusters were looked at."""
+    account = AccountWithCluster(kept)
+    denied = {"EvalActionName": "cloudfront:CreateDistribution", "EvalDecision": "implicitDeny"}
+    account.answers["simulate_principal_policy"] = {"EvaluationResults": [denied]}
+    with pytest.raises(CommandError, match="user/ada may not cloudfront:CreateDistribution"):
+        deployment(account, relay=True, runtime="python3.11").plan()
+
+
+@pytest.mark.parametrize("runtime", ["python3.10", "python3.15"])
+def test_a_relay_of_a_python_that_its_machine_cannot_install_is_refused(runtime: str) -> None:
+    """The machine asked its packages for it for ever, and stayed on."""
+    with pytest.raises(CommandError, match=f"no package of {runtime}") as refused:
+        deployment(Account(), relay=True, runtime=runtime).plan()
+    assert "python3.11, python3.12, python3.13, python3.14" in str(refused.value.hint)
+
+
+def test_a_budget_of_aws_that_tells_nobody_is_refused() -> None:
+    with pytest.raises(CommandError, match="tells nobody") as refused:
+        deployment(Account(), monthly_budget_usd=250).plan()
+    assert "--var 'budget_emails=[" in str(refused.value.hint)

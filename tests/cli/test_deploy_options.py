@@ -190,6 +190,19 @@ def test_a_profile_signs_in_the_command_and_terraform(
     assert (ran.code, "has no profile lob" in ran.err) == (2, True)
 
 
+def test_the_region_is_that_of_the_environment_in_both_of_its_names(
+    det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AWS_REGION, which the hint names, was not read."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    at = ("--cluster-id", "box", "--endpoint-url", account.url)
+    ran = det("deploy", "aws", "up", "--dry-run", *at)
+    assert ran.code == 0, ran.err
+    (plan,) = terraform.calls("plan")
+    assert plan["variables"]["region"] == "us-west-2"
+
+
 def test_options_for_google_become_disks_labels_and_processors(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:

@@ -79,7 +79,8 @@ def _region(args: argparse.Namespace) -> str:
             f"your AWS configuration has no profile {args.profile or os.environ.get('AWS_PROFILE')}",
             "`aws configure list-profiles` lists those it has",
         ) from e
-    region = args.region or session.region_name
+    # boto3 itself reads AWS_DEFAULT_REGION alone.
+    region = args.region or os.environ.get("AWS_REGION") or session.region_name
     if not region:
         raise UsageError("no region is named", "give --region, or set AWS_REGION")
     return str(region)

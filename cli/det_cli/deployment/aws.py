@@ -251,16 +251,22 @@ class AwsDeployment(Deployment):
     def _check(self) -> None:
         self._google_credentials()
         config = self._config()
-        if self._preflight and self._keypair:
+        aws_preflight.check_budget(self._wanted.variables)
+        if self._has_relay():
+            aws_preflight.check_python_of_a_relay(self._runtime())
+        if not self._preflight:
+            return
+        if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
-        if self._preflight and self._wanted.cluster_id not in self.account.clusters():
+        has_limits = not self._wanted.endpoint_url  # an AWS that is not Amazon's has none to tell
+        if self._wanted.cluster_id not in self.account.clusters():
             pools = config.get("resource_pools") or ()
             aws_preflight.check_place(self.account, self._wanted.cluster_id, pools)
-            if not self._wanted.endpoint_url:  # an AWS that is not Amazon's has no limits to tell
+            if has_limits:
                 most = int(self._wanted.variables.get("api_concurrency", _CONCURRENCY))
                 aws_preflight.check_limits(self.account, pools, most, self._say)
-                if self._has_relay():
-                    aws_preflight.check_rights(self.account, aws_preflight.ACTIONS_FOR_A_RELAY)
+        if has_limits and self._has_relay() and not self._had_relay():
+            aws_preflight.check_rights(self.account, aws_preflight.ACTIONS_FOR_A_RELAY)
 
     def plan(self) -> None:
         self._check()
@@ -276,11 +282,10 @@ class AwsDeployment(Deployment):
         return prices.month(prices.aws_idle(stack), self._config())
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         made = self._zip(folder) if build else _empty_zip(folder)
         variables = {
             "cluster_id": self._wanted.cluster_id, "region": self._wanted.region, "zip": str(made),
-            "keys_zip": str(made.with_name("keys.zip") if build else made), "runtime": version,
+            "keys_zip": str(made.with_name("keys.zip") if build else made), "runtime": self._runtime(),
             **self._wanted.variables,
         }  # fmt: skip
         projects = _google_projects(self._config())
@@ -317,6 +322,15 @@ class AwsDeployment(Deployment):
 
     def _has_relay(self) -> bool:
         return bool(self._wanted.variables.get("relay", False))
+
+    def _had_relay(self) -> bool:
+        kept = self.account.options(self._wanted.cluster_id).get("var") or ()
+        earlier = dict(str(pair).split("=", 1) for pair in kept)
+        return bool(yaml.safe_load(earlier.get("relay", "false")))
+
+    def _runtime(self) -> str:
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return str(self._wanted.variables.get("runtime") or version)
 
     def _google_credentials(self) -> bytes | None:
         """Return how functions sign in to Google Cloud, if a pool rents there. Raises UsageError."""

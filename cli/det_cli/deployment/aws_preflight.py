@@ -27,6 +27,9 @@ ACTIONS_FOR_A_RELAY = (
     "ssm:GetParameter",
 )  # fmt: skip
 
+# The newer Pythons that Amazon Linux 2023 has packages of.
+_PYTHONS_OF_A_RELAY = ("python3.11", "python3.12", "python3.13", "python3.14")
+
 
 class Looking(Protocol):
     """List the questions to the operator's account."""
@@ -113,6 +116,24 @@ def check_name(aws: Looking, cluster_id: str) -> None:
             f"the name {cluster_id} is taken: the account has a role {role}, of a cluster in another region"
             " or of one that was half removed",
             "give another --cluster-id, or find that cluster by `det deploy aws list --region …`",
+        )
+
+
+def check_python_of_a_relay(runtime: str) -> None:
+    """Check that the relay's machine can install the Python that its program is built for. Raises CommandError."""
+    if runtime not in _PYTHONS_OF_A_RELAY:
+        raise CommandError(
+            f"the relay's machine has no package of {runtime}, with which this command runs",
+            f"install det with one of {', '.join(_PYTHONS_OF_A_RELAY)}, or give --var relay=false",
+        )
+
+
+def check_budget(variables: Mapping[str, Any]) -> None:
+    """Check that the budget of AWS, where there is one, has readers. Raises CommandError."""
+    if variables.get("monthly_budget_usd") and not variables.get("budget_emails"):
+        raise CommandError(
+            "monthly_budget_usd makes a budget that tells nobody",
+            "name its readers, too: --var 'budget_emails=[ada@example.com]'",
         )
 
 

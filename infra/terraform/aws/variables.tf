@@ -189,6 +189,11 @@ variable "budget_emails" {
   description = "Who is told when the AWS budget is nearly spent."
   type        = list(string)
   default     = []
+
+  validation {
+    condition     = var.monthly_budget_usd <= 0 || length(var.budget_emails) > 0
+    error_message = "Give budget_emails: AWS takes no budget that tells nobody."
+  }
 }
 
 variable "endpoint_url" {
