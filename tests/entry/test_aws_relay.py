@@ -96,13 +96,37 @@ def test_the_machine_becomes_the_relay_and_ends_when_no_task_needs_it(
 
 def test_the_machine_s_script_is_one_that_bash_and_systemd_read() -> None:
     text = USER_DATA.read_text()
-    assert set(re.findall(r"\$\{(\w+)\}", text)) == {"python", "region", "function"}
-    filled = re.sub(r"\$\{\w+\}", "python3.11", text)
+    assert set(re.findall(r"\$\{(\w+)\}", text)) == {"region", "function"}
+    filled = re.sub(r"\$\{\w+\}", "lab", text)
     done = subprocess.run(["bash", "-n"], input=filled, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     # Its end is the machine's; what breaks off is started again.
     assert "SuccessAction=poweroff" in text
     assert "Restart=on-failure" in text
+    # What never stands is not started for ever: an hour of it would be one of the machine's.
+    assert "StartLimitAction=poweroff" in text
+
+
+def test_a_relay_takes_the_python_that_its_program_was_packed_for(tmp_path: Path) -> None:
+    found = re.search(
+        r"/determined-relay-python <<'END'\n(.*?)\nEND\n", USER_DATA.read_text(), re.DOTALL
+    )
+    assert found
+    text = found[1].replace("${function}", "det-lab-relay")
+    text = text.replace("/usr/local/bin/relay-python", str(tmp_path / "relay-python"))
+    (tmp_path / "aws").write_text("#!/bin/sh\necho python3.14\n")
+    # What is installed appears on the path.
+    installed = f'printf "#!/bin/sh\\n" > {tmp_path}/"$3"; chmod 755 {tmp_path}/"$3"'
+    (tmp_path / "dnf").write_text(f"#!/bin/sh\necho dnf $3\n{installed}\n")
+    for name in ("aws", "dnf"):
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    told = [
+        subprocess.run(["sh", "-c", text], env=path, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert [t.stdout for t in told] == ["dnf python3.14\n", ""]
+    assert (tmp_path / "relay-python").resolve() == tmp_path / "python3.14"
 
 
 @pytest.mark.slow

@@ -171,13 +171,6 @@ class _Doors:
 
 def _refusal(response: Any) -> Failure:
     """Return what an answer that opens no websocket says; a token is for the host that gave it, so none is followed."""
-    elsewhere = urlsplit(response.headers.get("Location", ""))
-    if elsewhere.netloc:
-        relay = f"{elsewhere.scheme}://{elsewhere.netloc}"
-        return Failure(
-            f"traffic to tasks of this cluster goes through {relay}",
-            f"det -m {relay} user login, and name it in this command: det -m {relay} …",
-        )
     try:
         return Failure(str(json.loads(bytes(response.body))["error"]["error"]))
     except (ValueError, KeyError, TypeError):

@@ -200,7 +200,6 @@ resource "aws_instance" "this" {
   instance_initiated_shutdown_behavior = "stop"
   user_data_replace_on_change          = false
   user_data = templatefile("${path.module}/user-data.sh", {
-    python   = var.runtime
     region   = data.aws_region.current.name
     function = local.function
   })

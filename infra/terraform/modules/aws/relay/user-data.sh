@@ -3,9 +3,18 @@
 # for a while the program ends, and the machine stops.
 set -eu
 # At the first start the network may still be made.
-until dnf install --assumeyes awscli-2 ${python}; do sleep 10; done
+until dnf install --assumeyes awscli-2; do sleep 10; done
 useradd --system --no-create-home --shell /sbin/nologin determined
 install --directory --owner determined /var/task
+# The program's libraries are built for one Python, which changes with that of whoever brings the cluster up to date.
+cat > /usr/local/bin/determined-relay-python <<'END'
+#!/bin/sh
+set -eu
+python=$(aws lambda get-function --function-name ${function} --query Configuration.Runtime --output text)
+command -v "$python" > /dev/null || dnf install --assumeyes "$python"
+ln -sfn "$(command -v "$python")" /usr/local/bin/relay-python
+END
+chmod 755 /usr/local/bin/determined-relay-python
 cat > /usr/local/bin/determined-relay <<'END'
 """Fetch the relay's program and settings from the function that keeps them, and become it."""
 import io, json, os, subprocess, sys, urllib.request, zipfile
@@ -24,13 +33,18 @@ cat > /etc/systemd/system/determined-relay.service <<'END'
 Description=Traffic to tasks of a Determined cluster
 Wants=network-online.target
 After=network-online.target
-StartLimitIntervalSec=0
+# What breaks off again and again must not keep the machine on.
+StartLimitIntervalSec=3600
+StartLimitBurst=120
+StartLimitAction=poweroff
 SuccessAction=poweroff
 
 [Service]
 User=determined
 Environment=AWS_USE_DUALSTACK_ENDPOINT=true AWS_DEFAULT_REGION=${region} HOME=/tmp
-ExecStart=/usr/bin/${python} /usr/local/bin/determined-relay
+ExecStartPre=+/usr/local/bin/determined-relay-python
+ExecStart=/usr/local/bin/relay-python /usr/local/bin/determined-relay
+TimeoutStartSec=600
 Restart=on-failure
 RestartSec=5
 LimitNOFILE=65536
