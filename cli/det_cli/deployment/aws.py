@@ -21,6 +21,9 @@ TAG = "determined-cluster"
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 _MIGRATION_S = 900
 GOOGLE_FILE = "gcp-credentials.json"
+_RELAY = "module.relay"
+# CloudFront makes it in a network with its first VPC origin there, and leaves it; no network goes before it.
+_ORIGIN_GROUP = "CloudFront-VPCOrigins-Service-SG"
 _LIVE = "live"  # the alias of what requests and schedules reach
 _NEWEST_VERSIONS = 3  # of each function, which an upgrade leaves
 _CONCURRENCY = 50  # of the API, unless a variable of the stack says otherwise
@@ -154,6 +157,19 @@ class Aws:
         for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=ours):
             for template in page["LaunchTemplates"]:
                 ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+
+    def origin_groups(self, cluster_id: str) -> list[str]:
+        """Return the security groups that CloudFront made in the cluster's network."""
+        ec2 = self.client("ec2")
+        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        networks = [vpc["VpcId"] for vpc in ec2.describe_vpcs(Filters=ours)["Vpcs"]]
+        if not networks:
+            return []
+        made = [
+            {"Name": "group-name", "Values": [_ORIGIN_GROUP]},
+            {"Name": "vpc-id", "Values": networks},
+        ]
+        return [g["GroupId"] for g in ec2.describe_security_groups(Filters=made)["SecurityGroups"]]
 
     def backend(self, cluster_id: str) -> Backend:
         """Return where Terraform keeps the state of a cluster, and locks it."""
@@ -418,8 +434,33 @@ class AwsDeployment(Deployment):
         if name:
             self.account.stop_function(name)
 
-    def _before_the_rest(self, stack: Stack, variables: dict[str, Any]) -> None:
-        """Do nothing: Terraform's own order is right."""
+    def _before_the_rest(
+        self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
+    ) -> None:
+        """Remove the relay, and then what CloudFront leaves of it in the network, also of an earlier one."""
+        from botocore.exceptions import ClientError
+
+        if any(name.startswith(_RELAY) for name in made):
+            stack.terraform.destroy(variables, self._say, only=[_RELAY])
+        for group in self.account.origin_groups(self._wanted.cluster_id):
+            try:
+                self.account.client("ec2").delete_security_group(GroupId=group)
+            except ClientError as e:
+                self._say(f"warning: {group}, which CloudFront made, stays for now: {e}")
+
+    def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
+        try:
+            super()._remove(stack, variables, keep_data)
+        except CommandError as e:
+            if "DependencyViolation" not in e.cause:
+                raise
+            groups = self.account.origin_groups(self._wanted.cluster_id)
+            if not groups:
+                raise
+            raise CommandError(
+                f"the network stays, as CloudFront has not let go of its security group {', '.join(groups)}",
+                "run the same command again in some minutes: it removes the group and the network",
+            ) from e
 
     def _clean_up(self) -> None:
         self.account.remove_launch_templates(self._wanted.cluster_id)

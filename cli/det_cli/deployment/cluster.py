@@ -172,8 +172,10 @@ class Deployment(ABC):
         """Let nothing rent another machine."""
 
     @abstractmethod
-    def _before_the_rest(self, stack: "Stack", variables: dict[str, Any]) -> None:
-        """Remove what must go before the rest of the stack."""
+    def _before_the_rest(
+        self, stack: "Stack", variables: dict[str, Any], made: Sequence[str]
+    ) -> None:
+        """Remove what must go before the rest of what was made."""
 
     def _prepare(self, stack: "Stack", variables: dict[str, Any]) -> dict[str, Any]:
         """Make what the stack needs first; returns more variables."""
@@ -290,7 +292,7 @@ class Deployment(ABC):
             stack.terraform.apply(variables, self._say, only=decided)
         if keep_data:
             stack.terraform.forget([name for name in made if name.startswith("module.storage.")])
-        self._before_the_rest(stack, variables)
+        self._before_the_rest(stack, variables, made)
         stack.terraform.destroy(variables, self._say)
 
     def _take_over_bucket(self, terraform: Terraform, variables: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """A cluster on Google Cloud: services of Cloud Run over Cloud SQL."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,9 @@ class GcpDeployment(Deployment):
         if _SERVICES in stack.terraform.resources():
             stack.terraform.destroy(variables, self._say, only=[_SERVICES])
 
-    def _before_the_rest(self, stack: Stack, variables: dict[str, Any]) -> None:
+    def _before_the_rest(
+        self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
+    ) -> None:
         """Remove the database, and what ties the network to Google's own."""
         stack.terraform.destroy(variables, self._say, only=[_DATABASE])
         self.account.remove_peering(f"det-{self._wanted.cluster_id}")

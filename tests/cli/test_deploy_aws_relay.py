@@ -1,0 +1,101 @@
+"""The removal of a cluster with a relay: CloudFront leaves a security group in the network, which holds it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from moto.ec2.exceptions import DependencyViolationError
+from moto.ec2.models import EC2Backend
+
+from tests.cli.conftest import Det
+from tests.support.aws_account import MADE, Account
+from tests.support.fake_terraform import FakeTerraform, error_event
+
+RELAY = {
+    "mode": "managed", "module": "module.relay[0]", "type": "aws_cloudfront_vpc_origin",
+    "name": "this", "instances": [{}],
+}  # fmt: skip
+WITH_RELAY = {"out": json.dumps({"resources": [*MADE["resources"], RELAY]})}
+WITHOUT = {"out": json.dumps(MADE)}
+NETWORK_HELD = error_event(
+    "deleting EC2 VPC (vpc-1)", "api error DependencyViolation: has dependencies"
+)
+
+MakeGroup = Callable[[str], str]
+
+
+@pytest.fixture
+def make_group(account: Account) -> MakeGroup:
+    """Make CloudFront's security group in the network of a cluster; return its id."""
+
+    def make(cluster: str) -> str:
+        tags = [{"Key": "determined-cluster", "Value": cluster}]
+        ec2 = account.client("ec2")
+        network = ec2.create_vpc(
+            CidrBlock="10.60.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
+        )["Vpc"]["VpcId"]
+        name = "CloudFront-VPCOrigins-Service-SG"
+        made = ec2.create_security_group(GroupName=name, Description="its own", VpcId=network)
+        return str(made["GroupId"])
+
+    return make
+
+
+def groups(account: Account) -> set[str]:
+    found = account.client("ec2").describe_security_groups()["SecurityGroups"]
+    return {group["GroupId"] for group in found}
+
+
+@pytest.mark.parametrize(("state", "destroyed"), [(WITH_RELAY, 2), (WITHOUT, 1)])
+def test_the_group_that_cloudfront_made_goes_before_the_network(
+    det: Det,
+    account: Account,
+    terraform: FakeTerraform,
+    make_group: MakeGroup,
+    state: dict[str, Any],
+    destroyed: int,
+) -> None:
+    """Also where the relay was switched off before; those of other clusters stay."""
+    account.has_cluster()
+    ours, others = make_group("box"), make_group("other")
+    terraform.answers(output={"out": "{}"}, state_pull=state)
+    ran = det("deploy", "aws", "down", "--yes", *account.where)
+    assert ran.code == 0, ran.err
+    assert groups(account) & {ours, others} == {others}
+    calls = terraform.calls("destroy")
+    assert ["-target=module.relay" in call["words"] for call in calls] == [True, False][-destroyed:]
+
+
+def test_a_group_that_cloudfront_still_uses_is_told_with_the_next_command(
+    det: Det,
+    account: Account,
+    terraform: FakeTerraform,
+    make_group: MakeGroup,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account.has_cluster()
+    group = make_group("box")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise DependencyViolationError(f"resource {group} has a dependent object")
+
+    monkeypatch.setattr(EC2Backend, "delete_security_group", refuse)
+    held = {"out": NETWORK_HELD, "code": 1}
+    terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=held)
+    ran = det("deploy", "aws", "down", "--yes", *account.where)
+    assert ran.code == 1
+    assert f"CloudFront has not let go of its security group {group}" in ran.err
+    assert "run the same command again in some minutes" in ran.err
+    assert det("deploy", "aws", "list", *account.where[2:]).out.split() == ["box"]
+
+
+def test_a_network_that_something_else_holds_is_told_in_the_words_of_aws(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster()
+    held = {"out": NETWORK_HELD, "code": 1}
+    terraform.answers(output={"out": "{}"}, state_pull=WITHOUT, destroy=held)
+    ran = det("deploy", "aws", "down", "--yes", *account.where)
+    assert (ran.code, "deleting EC2 VPC (vpc-1)" in ran.err) == (1, True)
+    assert "CloudFront" not in ran.err
