@@ -126,12 +126,31 @@ def test_reports_of_several_experiments_share_one_transaction(database: Database
     assert database.read(_TRANSACTIONS)[0][0] == 1
 
 
-def test_a_malformed_report_fails_alone(database: Database) -> None:
+def in_group(trial: int, group: str) -> MetricsReport:
+    return MetricsReport(trial, 1, group, 1, {"loss": 0.5})
+
+
+MALFORMED: list[tuple[Callable[[int], MetricsReport], str]] = [
+    (lambda trial: report(trial, loss="\0"), "Unstorable"),
+    (lambda trial: report(trial, loss="\ud800"), "Unstorable"),
+    (lambda trial: report(trial, loss=10**400), "Invalid"),
+    (lambda trial: in_group(trial, "a\0b"), "Unstorable"),
+    (lambda trial: in_group(trial, "half \ud800"), "Invalid"),
+]
+
+
+@pytest.mark.parametrize(
+    ("malformed", "refusal"), MALFORMED, ids=["nul", "surrogate", "integer", "group-nul", "group"]
+)
+def test_a_malformed_report_fails_alone(
+    database: Database, malformed: Callable[[int], MetricsReport], refusal: str
+) -> None:
     ctx = context(database)
     trials = running(ctx, ASHA.format(trials=3)).trials
-    told = sent_together(ctx, [report(trials[0]), report(trials[1], loss="\0"), report(trials[2])])
-    assert told == ["stored", "Unstorable", "stored"]
+    told = sent_together(ctx, [report(trials[0]), malformed(trials[1]), report(trials[2])])
+    assert told == ["stored", refusal, "stored"]
     assert [row.trial_id for row in database.read(_REPORTS)] == [trials[0], trials[2]]
+    assert sent(ctx, malformed(trials[1])) == refusal
 
 
 def test_a_trial_that_is_locked_holds_up_no_report_of_others(database: Database) -> None:

@@ -14,12 +14,13 @@ def all_at_once(
     held: AbstractContextManager[object],
     actions: Sequence[Callable[[], object]],
 ) -> None:
-    """Begin actions while the gathering's turn is held, each when the one before it waits; then let them go on."""
+    """Begin actions while the gathering's turn is held, each when the one before it waits or ended; then let go."""
     threads = [threading.Thread(target=action) for action in actions]
     with held:
-        for number, thread in enumerate(threads, 1):
+        for thread in threads:
+            waiting = gathering.waiting(about)
             thread.start()
-            while gathering.waiting(about) < number:
+            while gathering.waiting(about) == waiting and thread.is_alive():
                 pass
     for thread in threads:
         thread.join()

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
+from det_controlplane.db.engine import DatabaseDown, QueryFailed
 from det_controlplane.services import gathering
 from det_controlplane.services.gathering import Gathering, NotAll, Ticket, together_or_each
 
@@ -105,6 +106,42 @@ def test_what_cannot_be_stored_is_found_by_storing_each_alone() -> None:
     together_or_each(tickets, refusing(lambda n: n % 2 == 1, calls))
     assert calls == [[2, 3, 4], [2], [3], [4]]
     assert [t.result for t in tickets] == [True, False, True]
+
+
+def failing(error: Exception, calls: list[list[int]]) -> Callable[..., None]:
+    """Return what stores tickets, and fails with those that have an odd one among them."""
+
+    def store(tickets: Sequence[Ticket[int, bool]]) -> None:
+        calls.append([t.item for t in tickets])
+        if any(t.item % 2 for t in tickets):
+            raise error
+        for ticket in tickets:
+            ticket.answer(True)
+
+    return store
+
+
+@pytest.mark.parametrize(
+    "error", [OverflowError(), UnicodeEncodeError("utf-8", "a", 0, 1, ""), QueryFailed("54000", "")]
+)
+def test_a_failure_that_nobody_expected_is_told_to_the_one_that_has_it(error: Exception) -> None:
+    tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 3, 4)]
+    calls: list[list[int]] = []
+    together_or_each(tickets, failing(error, calls))
+    assert calls == [[2, 3, 4], [2], [3], [4]]
+    assert [(t.result, t.error) for t in tickets] == [(True, None), (None, error), (True, None)]
+
+
+@pytest.mark.parametrize(
+    "error", [DatabaseDown(), QueryFailed("55P03", ""), QueryFailed("57014", "")]
+)
+def test_a_failure_of_the_database_is_not_met_once_for_each(error: Exception) -> None:
+    tickets: list[Ticket[int, bool]] = [Ticket(n) for n in (2, 3, 4)]
+    calls: list[list[int]] = []
+    with pytest.raises(type(error)):
+        together_or_each(tickets, failing(error, calls))
+    assert calls == [[2, 3, 4]]
+    assert not any(t.answered for t in tickets)
 
 
 def test_what_can_be_stored_together_is_stored_once() -> None:

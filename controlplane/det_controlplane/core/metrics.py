@@ -65,6 +65,21 @@ def number(value: Any) -> float | None:
     return _NOT_FINITE.get(value) if isinstance(value, str) else None
 
 
+def beyond_range(metrics: Metrics) -> str | None:
+    """Return the name of a metric that is an integer beyond the range of a float, which no summary can have."""
+    return next((name for name, value in metrics.items() if _is_beyond_range(value)), None)
+
+
+def _is_beyond_range(value: Any) -> bool:
+    if not isinstance(value, int):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return True
+    return False
+
+
 def merged(present: Metrics, added: Metrics, what: str) -> dict[str, Any]:
     """Merge both reports of a step; a metric that both have must be the same in both."""
     for name in present.keys() & added.keys():

@@ -39,6 +39,7 @@ _RETRYABLE = ("40P01", "40001", "0A000")
 _VIOLATION = "23"
 _GOING_DOWN = ("57P", "53", "08")
 _UNFIT, _DIVISION_BY_ZERO = "22", "22012"
+_TIMED_OUT = ("55P03", "57014")  # lock_timeout, statement_timeout
 
 
 class BadUrl(ValueError):
@@ -75,6 +76,11 @@ class QueryFailed(Exception):
     def __init__(self, sqlstate: str, cause: str) -> None:
         super().__init__(f"{cause} ({sqlstate})")
         self.sqlstate = sqlstate
+
+    @property
+    def is_of_time(self) -> bool:
+        """Return whether the transaction waited or worked for longer than it may."""
+        return self.sqlstate in _TIMED_OUT
 
 
 class Companion(Protocol):

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from det_controlplane.db.engine import TryAgain, Unstorable, Violated
+from det_controlplane.db.engine import DatabaseDown, QueryFailed, TryAgain, Unstorable, Violated
 
 _PATIENCE_S = 0.1  # with a thread that works: what comes later does not wait for it
 T = TypeVar("T")
@@ -16,6 +16,9 @@ R = TypeVar("R")
 
 class NotAll(Exception):
     """Not all of some items can be stored together."""
+
+
+_NOT_TOGETHER = (NotAll, Unstorable, Violated, TryAgain)
 
 
 def _locked() -> threading.Lock:
@@ -134,12 +137,29 @@ class Gathering(Generic[T, R]):
 def together_or_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -> None:
     """Store tickets in one transaction or, where one of them stands in its way, each in its own.
 
-    Those that cannot be stored alone either are answered so."""
+    Those that cannot be stored alone either are answered so; any other failure of one is told to it alone."""
     try:
         store(tickets)
-    except (NotAll, Unstorable, Violated, TryAgain):
-        for ticket in tickets:
-            try:
-                store([ticket])
-            except (NotAll, Unstorable, Violated, TryAgain):
-                ticket.answer(False)
+    except _NOT_TOGETHER:
+        _store_each(tickets, store)
+    except Exception as e:
+        if len(tickets) == 1 or _is_of_database(e):
+            raise
+        _store_each(tickets, store)
+
+
+def _store_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -> None:
+    for ticket in tickets:
+        try:
+            store([ticket])
+        except _NOT_TOGETHER:
+            ticket.answer(False)
+        except Exception as e:
+            if _is_of_database(e):
+                raise  # the others would only wait as long for the same
+            ticket.fail(e)
+
+
+def _is_of_database(e: Exception) -> bool:
+    """Return whether a failure is the database's, whatever the tickets are."""
+    return isinstance(e, DatabaseDown) or (isinstance(e, QueryFailed) and e.is_of_time)

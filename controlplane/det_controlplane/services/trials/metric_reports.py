@@ -1,5 +1,6 @@
 """Take reports of metrics: stored once, merged, summarised; validations go to the searcher in the same transaction."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -19,11 +20,12 @@ from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.trials import shared_commits, validations
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def take(ctx: Context, report: MetricsReport) -> None:
     """Store a report. Repeating it changes nothing."""
-    if "." in report.group or not report.group:
-        raise Invalid(f"metric group {report.group!r} must be a name without '.'")
+    _refuse_unfit(report)
     if report.group == VALIDATION:
         experiment_id = _experiment_of(ctx, report.trial_id)
         if not validations.take(ctx, experiment_id, report):
@@ -31,6 +33,19 @@ def take(ctx: Context, report: MetricsReport) -> None:
                 _report_validation(experiment, report)
     elif not shared_commits.take(ctx, report):
         _report_alone(ctx, report)
+
+
+def _refuse_unfit(report: MetricsReport) -> None:
+    """Refuse what could not be stored before it shares a transaction with other reports."""
+    if "." in report.group or not report.group:
+        raise Invalid(f"metric group {report.group!r} must be a name without '.'")
+    if _SURROGATE.search(report.group):
+        raise Invalid(f"metric group {report.group!r} must not contain half of a surrogate pair")
+    name = core_metrics.beyond_range(report.metrics)
+    if name is not None:
+        raise Invalid(
+            f"metric {name!r} is an integer beyond the range of a float (about 1.8e308): report it as a float or a text"
+        )
 
 
 def _report_alone(ctx: Context, report: MetricsReport) -> None:
