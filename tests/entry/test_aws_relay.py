@@ -17,9 +17,11 @@ import boto3
 import pytest
 from det_controlplane.adapters import ec2_relay
 from det_controlplane.db.engine import Database
+from det_controlplane.entry import turns
 from det_controlplane.entry.container.idle import ending_when_idle
 from det_controlplane.entry.turns import Clock, provisioning
 from det_controlplane.services.context import Context
+from det_controlplane.services.machines import calling
 from det_controlplane.services.tasks import proxying
 
 from tests.support.api import api_over
@@ -163,6 +165,28 @@ def test_the_relay_is_started_while_a_task_needs_it(database: Database, tmp_path
         user.post(f"/api/v1/shells/{shell}/kill")
         turn(Clock(lambda: 0.0))
         assert started == [1]
+
+
+def test_the_relay_is_started_for_a_task_that_comes_while_machines_end(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    with api_over(database, tmp_path) as api:
+        user = api.signed_in("determined")
+        passes = iter([5.0, 5.0, None])
+
+        def one_pass(*_: object) -> float | None:
+            started.append(0)
+            return next(passes)
+
+        def wait(_: float) -> None:
+            if started == [0]:
+                user.post("/api/v1/shells", {})
+
+        monkeypatch.setattr(turns, "clouds_of", lambda _: {"aws": object()})
+        monkeypatch.setattr(calling, "run", one_pass)
+        provisioning(api.ctx, lambda: started.append(1))(Clock(lambda: 100.0, wait))
+    assert started == [0, 1, 0, 1, 0]
 
 
 def test_a_database_that_fails_once_does_not_keep_the_relay_for_ever(

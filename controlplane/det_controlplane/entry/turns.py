@@ -55,17 +55,20 @@ def _tick(ctx: Context) -> float | None:
 def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) -> Turn:
     """Call the clouds: the only turn that may start and end machines.
 
-    The relay's machine stops by itself; it is started by each turn while a task needs it, which does nothing to one
-    that runs."""
+    The relay's machine stops by itself; it is started by each pass while a task needs it, which does nothing to one
+    that runs. A turn that waits for machines to end takes minutes: its beginning alone would be too seldom."""
     clouds, markets = clouds_of(ctx.config), markets_of(ctx.config)
 
-    def turn(clock: Clock) -> float | None:
+    def one_pass() -> float | None:
         from det_controlplane.services.machines import calling
         from det_controlplane.services.tasks import proxying
 
         if start_relay is not None and proxying.any_wanted(ctx):
             start_relay()
-        due_s = while_due(lambda: calling.run(ctx, clouds, markets), clock) if clouds else None
+        return calling.run(ctx, clouds, markets) if clouds else None
+
+    def turn(clock: Clock) -> float | None:
+        due_s = while_due(one_pass, clock)
         _rest(ctx, due_s)
         return due_s
 
