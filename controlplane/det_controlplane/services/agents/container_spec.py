@@ -77,10 +77,11 @@ def _token(ctx: Context, row: StartedContainer) -> str:
     """Return the same token for every poll that asks for this container: its session is made once.
 
     Known to nobody without the cluster's secret, though the database has the rest."""
-    key = f"{ctx.bootstrap_token}{row.peer_key}".encode()
-    digest = hmac.digest(
-        key, f"session of container {row.id}, epoch {row.epoch}".encode(), "sha256"
-    )
+    what = f"session of container {row.id}, epoch {row.epoch}".encode()
+    # A cluster in a cloud has a key for secrets, and no token that is common to its agents.
+    secret = ctx.cipher.fingerprint(what) if ctx.cipher else ""
+    key = f"{ctx.bootstrap_token}{secret}{row.peer_key}".encode()
+    digest = hmac.digest(key, what, "sha256")
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 

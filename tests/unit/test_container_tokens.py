@@ -1,0 +1,22 @@
+"""Session tokens of containers: made again for each poll, by nobody who has the database alone."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from det_controlplane.adapters.aes_cipher import AesCipher
+from det_controlplane.services.agents.container_spec import _token
+
+ROW = SimpleNamespace(id="c-1", epoch=2, peer_key="told by the database")
+
+
+def token(bootstrap_token: str, cipher: AesCipher | None) -> str:
+    ctx = SimpleNamespace(bootstrap_token=bootstrap_token, cipher=cipher)
+    return _token(cast(Any, ctx), cast(Any, ROW))
+
+
+def test_a_token_is_the_same_for_each_poll() -> None:
+    assert token("", AesCipher(["key"])) == token("", AesCipher(["key"]))
+
+
+def test_a_cluster_without_a_bootstrap_token_makes_them_with_its_key() -> None:
+    assert len({token("", None), token("", AesCipher(["a"])), token("", AesCipher(["b"]))}) == 3
