@@ -229,3 +229,121 @@ def test_the_configuration_to_begin_with_is_one_that_clusters_take(det: Det, clo
     assert ran.code == 0, ran.err
     pools = load_cluster(yaml.safe_load(ran.out)).resource_pools
     assert [pool.pool_name for pool in pools] == ["compute-pool", "aux-pool"]
+
+
+def applied(terraform: FakeTerraform) -> dict[str, Any]:
+    """Return the configuration of the last apply for Google Cloud."""
+    config: dict[str, Any] = yaml.safe_load(
+        terraform.calls("apply")[-1]["variables"]["cluster_config"]
+    )
+    return config
+
+
+@pytest.fixture
+def google_up(project: Project, terraform: FakeTerraform, cluster: FakeCluster) -> Det:
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE_BY_GOOGLE[0]))
+    return lambda *given: project.up("--image", "img", "--no-preflight-checks", *given)
+
+
+def test_a_zero_that_is_given_replaces_the_number_of_the_last_time(
+    google_up: Det, terraform: FakeTerraform
+) -> None:
+    """It counted as not given, and machines with GPUs went on."""
+    numbers = ("--min-dynamic-agents", "--gpu-num", "--max-aux-containers-per-agent")
+    assert google_up(*(word for name in numbers for word in (name, "2"))).code == 0
+    ran = google_up(*(word for name in numbers for word in (name, "0")))
+    assert (ran.code, "As the last time" in ran.err) == (0, False), ran.err
+    compute, aux = applied(terraform)["resource_pools"]
+    assert compute["provider"]["min_instances"] == 0
+    assert compute["provider"]["instance_type"]["gpu_num"] == 0
+    assert aux["max_aux_containers_per_agent"] == 0
+
+
+def test_a_zero_of_the_last_time_stays(google_up: Det, terraform: FakeTerraform) -> None:
+    assert google_up("--max-dynamic-agents", "0", "--gpu-num", "0").code == 0
+    ran = google_up()
+    assert "As the last time: --max-dynamic-agents, --gpu-num (" in ran.err
+    provider = applied(terraform)["resource_pools"][0]["provider"]
+    assert (provider["max_instances"], provider["instance_type"]["gpu_num"]) == (0, 0)
+
+
+def test_a_notebook_timeout_of_zero_ends_that_of_the_last_time_and_of_the_configuration(
+    det: Det,
+    account: Account,
+    terraform: FakeTerraform,
+    built: list[dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "master.yaml"
+    config.write_text("notebook_timeout: 300\n")
+    terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
+    up = ("deploy", "aws", "up", "--yes", *account.where)
+    det(*up, "--config", config, "--notebook-timeout", "600")
+    det(*up, "--notebook-timeout", "0")
+    assert [config.get("notebook_timeout") for config in built] == [600, None]
+
+
+def test_machines_beside_a_configuration_of_the_last_time_with_pools_are_refused(
+    google_up: Det, terraform: FakeTerraform, tmp_path: Path
+) -> None:
+    config = tmp_path / "master.yaml"
+    machines = {"type": "gcp", "instance_type": {"machine_type": "n1-standard-8"}}
+    pool = {"pool_name": "gpus", "provider": machines}
+    manager = {"default_compute_resource_pool": "gpus", "default_aux_resource_pool": "gpus"}
+    config.write_text(yaml.safe_dump({"resource_pools": [pool], "resource_manager": manager}))
+    assert google_up("--config", config).code == 0
+    ran = google_up("--spot", "--max-dynamic-agents", "20")
+    assert ran.code == 2
+    told = "the configuration of the last time has pools of its own: --spot, --max-dynamic-agents cannot change them"
+    assert told in ran.err
+    config.write_text("cluster_name: lab\n")
+    assert google_up("--spot", "--config", config).code == 0
+    assert applied(terraform)["resource_pools"][0]["provider"]["spot"] is True
+
+
+@pytest.mark.parametrize(
+    ("written", "scheduler"),
+    [
+        ({"preemption": True, "default_priority": 7}, {"default_priority": 7}),
+        ({"scheduler": {"type": "fair_share", "preemption": True}}, {"type": "fair_share"}),
+        (
+            {"resource_manager": {"scheduler": {"type": "priority", "preemption": True}}},
+            {"type": "priority"},
+        ),
+    ],
+)
+def test_preemption_can_be_switched_off_over_a_configuration(
+    google_up: Det,
+    terraform: FakeTerraform,
+    tmp_path: Path,
+    written: dict[str, Any],
+    scheduler: dict[str, Any],
+) -> None:
+    config = tmp_path / "master.yaml"
+    config.write_text(yaml.safe_dump(written))
+    assert google_up("--config", config, "--preemption-enabled", "false").code == 0
+    found = applied(terraform)
+    assert found["resource_manager"]["scheduler"] == {**scheduler, "preemption": False}
+    assert load_cluster(found).scheduler.preemption is False
+
+
+@pytest.mark.parametrize(
+    ("first", "now"),
+    [
+        (("--preemption-enabled", "true"), ("--scheduler-type", "fair_share")),
+        (("--spot",), ("--preemptible", "false")),
+        (
+            ("--gpu-type", "nvidia-tesla-v100", "--gpu-num", "2"),
+            ("--compute-agent-instance-type", "a2-highgpu-1g"),
+        ),
+    ],
+)
+def test_an_option_that_is_given_goes_before_another_of_the_last_time(
+    google_up: Det, terraform: FakeTerraform, first: tuple[str, ...], now: tuple[str, ...]
+) -> None:
+    assert google_up(*first).code == 0
+    ran = google_up(*now)
+    assert (ran.code, "As the last time" in ran.err) == (0, False), ran.err
+    after = applied(terraform)
+    assert google_up("--forget-options", *now).code == 0
+    assert after == applied(terraform)

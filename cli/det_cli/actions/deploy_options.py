@@ -32,11 +32,14 @@ def as_last_time(
     of_pools = (*_POOLS, *pools)
     rest = (*_OVER_CONFIG, *more, "config")
     kept = {} if args.forget_options else account.options(args.cluster_id)
-    if (given.config or {}).get("resource_pools"):
+    config_now = kept.get("config") if given.config is None else given.config
+    without = _replaced_now(given)
+    if (config_now or {}).get("resource_pools"):
         _refuse_beside_pools(given, of_pools)
-        kept = {name: value for name, value in kept.items() if name not in of_pools}
+        without.update(of_pools)
+    kept = {name: value for name, value in kept.items() if name not in without}
     names = [
-        n for n in (*of_pools, *rest) if _missing(given, n) and kept.get(n) not in (None, False, [])
+        n for n in (*of_pools, *rest) if not _is_given(getattr(given, n)) and _is_given(kept.get(n))
     ]
     for name in names:
         setattr(given, name, kept[name])
@@ -60,17 +63,38 @@ def of_last_time(
     return argparse.Namespace(**{**vars(args), **found})
 
 
-def _missing(args: argparse.Namespace, name: str) -> bool:
-    return getattr(args, name) in (None, False)
+def _is_given(value: Any) -> bool:
+    """Return whether an option has a value; 0 is one, and equal to False."""
+    return value is not None and value is not False and value != []
+
+
+def _replaced_now(given: argparse.Namespace) -> set[str]:
+    """Return the options of the last time that mean nothing beside one that is given now."""
+    found: set[str] = set()
+    if given.scheduler_type not in (None, "priority"):
+        found.add("preemption_enabled")
+    if _is_given(getattr(given, "preemptible", None)):
+        found.add("spot")
+    machine_type = given.compute_agent_instance_type
+    if machine_type and not machine_type.startswith("n1-"):
+        found.update(("gpu_type", "gpu_num"))
+    return found
 
 
 def _refuse_beside_pools(args: argparse.Namespace, of_pools: Sequence[str]) -> None:
-    given = [f"--{name.replace('_', '-')}" for name in of_pools if not _missing(args, name)]
-    if given:
+    given = [f"--{name.replace('_', '-')}" for name in of_pools if _is_given(getattr(args, name))]
+    if not given:
+        return
+    options = ", ".join(given)
+    if args.config is None:
         raise UsageError(
-            f"the configuration {args.master_config_path} has pools of its own: {', '.join(given)} cannot change them",
-            "leave the options out and write it into resource_pools, or leave resource_pools out",
+            f"the configuration of the last time has pools of its own: {options} cannot change them",
+            "leave the options out, give --config with other resource_pools or none, or --forget-options",
         )
+    raise UsageError(
+        f"the configuration {args.master_config_path} has pools of its own: {options} cannot change them",
+        "leave the options out and write it into resource_pools, or leave resource_pools out",
+    )
 
 
 def variables(args: argparse.Namespace) -> dict[str, Any]:
@@ -99,15 +123,25 @@ def config(args: argparse.Namespace, pools: list[dict[str, Any]]) -> dict[str, A
         found["resource_manager"] = manager
     scheduler = _scheduler(args)
     if scheduler:
-        manager["scheduler"] = {**(manager.get("scheduler") or {}), **scheduler}
+        manager["scheduler"] = {**_scheduler_of(found, manager), **scheduler}
         found["resource_manager"] = manager
     images = _images(args)
     if images:
         defaults = dict(found.get("task_container_defaults") or {})
         found["task_container_defaults"] = {**defaults, "image": images}
-    if getattr(args, "notebook_timeout", None):
-        found["notebook_timeout"] = args.notebook_timeout
+    timeout_s = getattr(args, "notebook_timeout", None)
+    if timeout_s == 0:
+        found.pop("notebook_timeout", None)
+    elif timeout_s is not None:
+        found["notebook_timeout"] = timeout_s
     return found
+
+
+def _scheduler_of(config: dict[str, Any], manager: dict[str, Any]) -> dict[str, Any]:
+    """Take the scheduler out of a configuration, also where it stands at the top or in its short form."""
+    at_top = config.pop("scheduler", None) or {}
+    short = {name: config[name] for name in ("preemption", "default_priority") if name in config}
+    return dict(manager.get("scheduler") or at_top or short)
 
 
 def _scheduler(args: argparse.Namespace) -> dict[str, Any]:
@@ -122,7 +156,8 @@ def _scheduler(args: argparse.Namespace) -> dict[str, Any]:
         )
     if preempts == "true":
         return {"type": "priority", "preemption": True}
-    return {"type": kind} if kind else {}
+    found = {"type": kind} if kind else {}
+    return {**found, "preemption": False} if preempts == "false" else found
 
 
 def _images(args: argparse.Namespace) -> dict[str, str]:
@@ -148,8 +183,9 @@ def pools(
         },
         {
             "pool_name": "aux-pool",
-            "max_aux_containers_per_agent": getattr(args, "max_aux_containers_per_agent", None)
-            or 16,
+            "max_aux_containers_per_agent": _or(
+                getattr(args, "max_aux_containers_per_agent", None), 16
+            ),
             "provider": {**aux, **limits},
         },
     ]

@@ -103,7 +103,7 @@ AWS = Group(
         Arg("--spot-max-price", metavar="DOLLARS", help="what a spot machine may cost an hour (the price on demand)"),
         *common.POOLS,
         *common.WORK,
-        Arg("--notebook-timeout", type=int, metavar="SECONDS", help="after which idle notebooks end (never)"),
+        Arg("--notebook-timeout", type=int, metavar="SECONDS", help="after which idle notebooks end (0: never)"),
         Arg("--keypair", metavar="NAME",
             help="EC2 key pair that machines trust; their security group lets nobody in until you add a rule"),
         Arg("--agent-subnet-id", metavar="SUBNET",
