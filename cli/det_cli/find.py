@@ -47,8 +47,12 @@ def find(words: list[str]) -> Found:
         options += taken
         if not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help")):
             chosen = node.member(node.default) if node.default else None
+            if chosen is None and rest:
+                where = f"det {' '.join(path)}"
+                hint = f"`{where} --help` lists the commands"
+                raise UsageError(f"{where} has no option '{rest[0]}'", hint)
             if chosen is None:
-                return Found(path, node, rest if rest else ["-h"], options)
+                return Found(path, node, ["-h"], options)
             rest = [node.default, *rest]
         if rest[0] in ("-h", "--help", "help"):
             return Found(path, node, ["-h"], options)
@@ -64,9 +68,17 @@ def find(words: list[str]) -> Found:
 def _own_options(group: "Group", words: list[str]) -> "tuple[list[Arg], list[str]]":
     """Split off the options that stand before the member's name (`det deploy --x local …`)."""
     taken: list[Arg] = []
-    while words and (arg := next((a for a in group.args if words[0] in a.names), None)):
-        count = 1 if arg.options.get("action") else 2
-        taken, words = [*taken, arg], words[count:]
+    while words:
+        name, equals, _ = words[0].partition("=")
+        arg = next((a for a in group.args if name in a.names), None)
+        if arg is None:
+            break
+        takes_value = not arg.options.get("action")
+        if equals and not takes_value:
+            raise UsageError(f"option {name} takes no value")
+        if takes_value and not equals and len(words) == 1:
+            raise UsageError(f"option {name} needs a value")
+        taken, words = [*taken, arg], words[2 if takes_value and not equals else 1 :]
     return taken, words
 
 

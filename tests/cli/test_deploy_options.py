@@ -347,3 +347,28 @@ def test_an_option_that_is_given_goes_before_another_of_the_last_time(
     after = applied(terraform)
     assert google_up("--forget-options", *now).code == 0
     assert after == applied(terraform)
+
+
+def test_an_option_of_the_group_may_have_its_value_behind_an_equals_sign(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    """Such a command did nothing, and ended as if it had."""
+    ran = det("deploy", "--image-repo-prefix=ours", "aws", "status", *account.where)
+    assert (ran.code, "commands:" in ran.out) != (0, True)
+    assert "--image-repo-prefix is not needed" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--x=1", "aws", "list"), "det deploy has no option '--x=1'"),
+        (("aws", "--x", "list"), "det deploy aws has no option '--x'"),
+        (("--no-preflight-checks=1", "aws", "list"), "--no-preflight-checks takes no value"),
+        (("--image-repo-prefix",), "option --image-repo-prefix needs a value"),
+    ],
+)
+def test_a_bad_option_before_a_command_is_refused(
+    det: Det, home: Path, words: tuple[str, ...], told: str
+) -> None:
+    ran = det("deploy", *words)
+    assert (ran.code, told in ran.err) == (2, True), ran.err
