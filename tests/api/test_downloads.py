@@ -113,6 +113,19 @@ def test_what_is_exchanged_for_a_link_while_it_is_read_is_refused(
             list(api.ctx.checkpoint_files.read(storage, stored, path))
 
 
+@pytest.mark.parametrize("place", ["", "loop"])
+def test_links_in_a_circle_are_no_error_of_the_api(
+    api: Api, user: Caller, stored: str, place: str
+) -> None:
+    """In place of the storage, or within the checkpoint."""
+    if not place:
+        api.checkpoints.rename(api.checkpoints.parent / "moved")
+        api.checkpoints.symlink_to(api.checkpoints)
+    else:
+        (api.checkpoints / stored / place).symlink_to(place)
+    assert user.ask("GET", f"/checkpoints/{stored}").status == 400
+
+
 def test_a_deleted_checkpoint_is_not_there(user: Caller, stored: str) -> None:
     left = {"checkpoints": [{"uuid": stored, "resources": {"resources": {}}}]}
     user.done("PATCH", "/api/v1/checkpoints", left)

@@ -1,6 +1,6 @@
 """Reading checkpoints where the control plane can: directories of this machine, S3, Google Cloud Storage."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -8,12 +8,14 @@ from typing import Any, Protocol
 from det_controlplane.adapters.checkpoint_folder import PIECE, CheckpointFolder
 from det_controlplane.ports.checkpoint_files import StorageUnreachable, StoredFile
 
-# A storage that does not answer must not hold up a tick.
-CONNECT_S, READ_S = 5, 30
-_TRIES = {"max_attempts": 2, "mode": "standard"}
+CONNECT_S, READ_S, RETRIES = 5, 30, 2
+# A storage that does not answer must not hold up a tick: no second try either.
+LOOK_S = 3
 
 
 class _Reader(Protocol):
+    def exists(self, checkpoint: str) -> bool: ...
+
     def files(self, checkpoint: str) -> list[StoredFile]: ...
 
     def read(self, checkpoint: str, path: str) -> Iterator[bytes]: ...
@@ -24,6 +26,11 @@ class ReachableCheckpoints:
 
     def files(self, storage: Mapping[str, Any], checkpoint: str) -> Sequence[StoredFile]:
         return sorted(_reader(storage).files(checkpoint), key=lambda f: f.path)
+
+    def finder(self, storage: Mapping[str, Any]) -> Callable[[str], bool]:
+        if storage.get("type") == "s3":
+            return _S3(storage, LOOK_S, LOOK_S, retries=0).exists
+        return _reader(storage).exists
 
     def read(self, storage: Mapping[str, Any], checkpoint: str, path: str) -> Iterator[bytes]:
         return _reader(storage).read(checkpoint, path)
@@ -51,7 +58,13 @@ def _told(storage: Mapping[str, Any], key: str) -> str:
 
 
 class _S3:
-    def __init__(self, storage: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        storage: Mapping[str, Any],
+        connect_s: float = CONNECT_S,
+        read_s: float = READ_S,
+        retries: int = RETRIES,
+    ) -> None:
         self._bucket = _told(storage, "bucket")
         self._prefix = _prefix(storage)
         try:
@@ -63,7 +76,11 @@ class _S3:
                 aws_access_key_id=storage.get("access_key"),
                 aws_secret_access_key=storage.get("secret_key"),
                 endpoint_url=storage.get("endpoint_url"),
-                config=Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=_TRIES),
+                config=Config(
+                    connect_timeout=connect_s,
+                    read_timeout=read_s,
+                    retries={"max_attempts": retries, "mode": "standard"},
+                ),
             )
         except ImportError as e:
             raise StorageUnreachable(
@@ -71,6 +88,13 @@ class _S3:
             ) from e
         except ValueError as e:
             raise StorageUnreachable(f"bucket {self._bucket}: {e}") from e
+
+    def exists(self, checkpoint: str) -> bool:
+        with self._errors():
+            answer = self._client.list_objects_v2(
+                Bucket=self._bucket, Prefix=f"{self._prefix}{checkpoint}/", MaxKeys=1
+            )
+        return bool(answer.get("Contents"))
 
     def files(self, checkpoint: str) -> list[StoredFile]:
         start = f"{self._prefix}{checkpoint}/"
@@ -88,12 +112,17 @@ class _S3:
         yield from body.iter_chunks(PIECE)
 
     def _asked(self, operation: str, **arguments: str) -> Iterator[Any]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with self._errors():
             yield from self._client.get_paginator(operation).paginate(
                 Bucket=self._bucket, **arguments
             )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
         except (BotoCoreError, ClientError) as e:
             raise StorageUnreachable(f"bucket {self._bucket}: {e}") from e
 
@@ -110,6 +139,12 @@ class _Gcs:
             self._bucket = cloud_storage.Client().bucket(_told(storage, "bucket"))
         self._storage = storage
         self._prefix = _prefix(storage)
+
+    def exists(self, checkpoint: str) -> bool:
+        start = f"{self._prefix}{checkpoint}/"
+        with _google_errors(self._storage):
+            found = self._bucket.list_blobs(prefix=start, max_results=1, timeout=LOOK_S, retry=None)
+            return any(True for _ in found)
 
     def files(self, checkpoint: str) -> list[StoredFile]:
         start = f"{self._prefix}{checkpoint}/"

@@ -16,7 +16,23 @@ class CheckpointFolder:
     def __init__(self, base: Path) -> None:
         self._base = base
 
+    def exists(self, checkpoint: str) -> bool:
+        """Say no only where nothing has the checkpoint's name: all else that fails says nothing about it."""
+        try:
+            os.lstat(self._base / checkpoint)
+        except FileNotFoundError:
+            return False
+        except (OSError, RuntimeError) as e:
+            raise StorageUnreachable(f"{self._base} cannot be read: {e}") from e
+        return True
+
     def files(self, checkpoint: str) -> list[StoredFile]:
+        try:
+            return self._files(checkpoint)
+        except (OSError, RuntimeError) as e:  # before Python 3.13, links in a circle are the latter
+            raise StorageUnreachable(f"{self._base} cannot be read: {e}") from e
+
+    def _files(self, checkpoint: str) -> list[StoredFile]:
         if not self._base.is_dir():
             raise StorageUnreachable(
                 f"{self._base} is not a directory of the machine that runs the API"
@@ -34,12 +50,12 @@ class CheckpointFolder:
         return found
 
     def read(self, checkpoint: str, path: str) -> Iterator[bytes]:
-        parts = self._inside(checkpoint, self._base / checkpoint / path)
         try:
+            parts = self._inside(checkpoint, self._base / checkpoint / path)
             if not parts:
                 raise FileNotFoundError(path)
             file = _opened(self._base, (checkpoint, *parts))
-        except OSError as e:
+        except (OSError, RuntimeError) as e:
             raise StorageUnreachable(f"{path} is not a file of checkpoint {checkpoint}") from e
         with file:
             while piece := file.read(PIECE):

@@ -1,47 +1,40 @@
 """Which checkpoints were looked for in their storage, and how often in a row nothing was there."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, literal, select, text, update
 
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.schema import checkpoints
 from det_controlplane.db.views import LOOKS_WITHOUT_FILES
 
 _c = checkpoints.c
-# Empty directories are not told apart from none by every storage.
-_DUE = text("""
-    SELECT * FROM (
-        SELECT c.uuid, c.experiment_id, c.storage_id, s.config AS storage, s.sealed,
-               e.config->'checkpoint_storage' AS of_experiment, e.sealed AS experiment_sealed
-        FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id LEFT JOIN storages s ON s.id = c.storage_id
-        WHERE c.state IN ('COMPLETED', 'PARTIALLY_DELETED') AND c.size > 0 AND e.state <> 'DELETING'
-          AND c.reported_at < :before AND (c.files_looked_at IS NULL OR c.files_looked_at < :before)
-        ORDER BY c.files_looked_at NULLS FIRST, c.uuid LIMIT :most) AS oldest
-    ORDER BY storage_id, experiment_id, uuid
+# What says where a storage is; with which keys it is read does not matter.
+_PLACE = (
+    "type", "bucket", "prefix", "endpoint_url", "host_path", "storage_path", "container_path"
+)  # fmt: skip
+# Escapes may stand for characters that jsonb refuses. Empty directories are not told apart from none by every storage.
+_DUE = text(f"""
+    SELECT c.uuid
+    FROM checkpoints c JOIN experiments e ON e.id = c.experiment_id LEFT JOIN storages s ON s.id = c.storage_id,
+         LATERAL (SELECT coalesce(cast(s.config AS text), cast(e.config->'checkpoint_storage' AS text)) AS stored) AS of,
+         LATERAL (SELECT CASE WHEN position('\\u' IN of.stored) = 0 THEN cast(of.stored AS jsonb) END AS place) AS own
+    WHERE c.state IN ('COMPLETED', 'PARTIALLY_DELETED') AND c.size > 0 AND e.state <> 'DELETING'
+      AND c.reported_at < :before AND (c.files_looked_at IS NULL OR c.files_looked_at < :before)
+      AND jsonb_strip_nulls(jsonb_build_object({", ".join(f"'{k}', own.place->'{k}'" for k in _PLACE)}))
+          = cast(:place AS jsonb)
+    ORDER BY c.files_looked_at NULLS FIRST, c.uuid LIMIT :most
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """Hold a checkpoint that is to be looked for, and its storage: its own, or else that of its experiment."""
-
-    uuid: UUID
-    experiment_id: int
-    storage_id: int | None
-    storage: dict[str, Any] | None
-    sealed: str | None
-    of_experiment: dict[str, Any] | None
-    experiment_sealed: str | None
-
-
-def due(tx: Tx, before: datetime, most: int) -> list[Due]:
-    """Return complete checkpoints that were reported and last looked for before a time."""
-    return [Due(*row) for row in tx.execute(_DUE, {"before": before, "most": most})]
+def due(tx: Tx, storage: Mapping[str, Any], before: datetime, most: int) -> list[UUID]:
+    """Return complete checkpoints in a storage that were reported and last looked for before a time."""
+    place = {key: storage[key] for key in _PLACE if storage.get(key) is not None}
+    told = {"place": as_json(place), "before": before, "most": most}
+    return list(tx.execute(_DUE, told).scalars())
 
 
 def seen(tx: Tx, uuids: Sequence[UUID], now: datetime) -> None:

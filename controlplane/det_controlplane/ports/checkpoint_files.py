@@ -1,6 +1,6 @@
 """The files of checkpoints, wherever experiments keep them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +18,10 @@ class StorageUnreachable(Exception):
 class CheckpointFiles(Protocol):
     def files(self, storage: Mapping[str, Any], checkpoint: str) -> Sequence[StoredFile]:
         """What is there of a checkpoint, by path. `storage` is an experiment's `checkpoint_storage`."""
+        ...
+
+    def finder(self, storage: Mapping[str, Any]) -> Callable[[str], bool]:
+        """Return what says whether anything is there of a checkpoint, or soon that the storage is unreachable."""
         ...
 
     def read(self, storage: Mapping[str, Any], checkpoint: str, path: str) -> Iterator[bytes]:
