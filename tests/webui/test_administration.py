@@ -107,6 +107,23 @@ def test_an_account_is_made_renamed_and_deactivated(tab: Tab, house: House) -> N
     assert user_named(house, "grace")["active"] is True
 
 
+def test_what_becomes_of_the_work_of_a_deactivated_account_is_told(tab: Tab, house: House) -> None:
+    alan = house.person("alan", "Editor")
+    generic = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
+    alan.post("/api/v1/generic-tasks", generic)
+    shell = alan.post("/api/v1/shells", {"config": {"description": "mine"}})["shell"]["id"]
+    tab.open(f"/admin/people/{user_named(house, 'alan')['id']}")
+    press(tab, "More actions", "Deactivate", "Deactivate")
+    toasts = tab.page.get_by_role("status")
+    toasts.get_by_text(re.compile("deactivated. Goes on: .*Shell mine")).wait_for()
+    press(tab, "Activate", "More actions", "Deactivate")
+    tick = "Pause its experiments and generic tasks, end its other tasks"
+    tab.page.get_by_label(re.compile(f"^{tick}")).check()
+    press(tab, "Deactivate")
+    toasts.get_by_text(re.compile("Paused: Task .*Ended: Shell mine")).wait_for()
+    assert house.admin.get(f"/api/v1/shells/{shell}")["shell"]["state"] == "STATE_TERMINATED"
+
+
 def test_a_new_password_ends_what_the_old_one_began(tab: Tab, house: House) -> None:
     caller = house.person("linus")
     tab.open("/admin/people?q=linus")
@@ -194,6 +211,43 @@ def test_a_group_gets_a_member_and_a_role(tab: Tab, house: House) -> None:
     press(tab, "Take away Viewer from vision", "Undo")
     tab.page.get_by_role("button", name="Take away Viewer from vision").wait_for()
     assert len(ada.get("/api/v1/workspaces")["workspaces"]) == 1
+
+
+@pytest.fixture
+def crowd(house: House) -> Iterator[int]:
+    """The last by name of more workspaces than a listing gives at once."""
+    made = [house.workspace(f"z-{n:03}") for n in range(100)]
+    yield made[-1]
+    for id in made:
+        house.admin.done("DELETE", f"/api/v1/workspaces/{id}")
+
+
+def test_roles_and_policies_are_given_in_each_of_many_workspaces(tab: Tab, crowd: int) -> None:
+    tab.open(f"/admin/roles?in={crowd}")
+    press(tab, "Give a role")
+    tab.page.get_by_role("heading", name="Give a role in z-099").wait_for()
+    tab.open(f"/admin/policies?in={crowd}")
+    tab.page.locator(f"option[value='{crowd}']:checked").wait_for(state="attached")
+
+
+@pytest.mark.parametrize("part", ["roles", "policies"])
+def test_a_workspace_that_is_unknown_is_no_other_place(tab: Tab, part: str) -> None:
+    tab.open(f"/admin/{part}?in=999999")
+    tab.page.get_by_role("heading", name="There is no such workspace").wait_for()
+    assert tab.page.get_by_role("button", name="Give a role").count() == 0
+    tab.page.get_by_role("link", name="Choose another").click()
+    tab.page.get_by_label("Place").wait_for()
+
+
+def test_a_task_in_a_tree_of_many_has_a_page(tab: Tab, house: House) -> None:
+    new = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
+    ids = [house.admin.post("/api/v1/generic-tasks", new)["taskId"]]
+    for _ in range(100):
+        ids.append(house.admin.post("/api/v1/generic-tasks", new | {"parentId": ids[0]})["taskId"])
+    for id in (ids[0], ids[-1]):
+        tab.open(f"/tasks/generic/{id}")
+        tab.page.get_by_text("Task of admin").wait_for()
+    house.admin.post(f"/api/v1/tasks/{ids[0]}/kill", {"taskId": ids[0], "killFromRoot": True})
 
 
 def test_a_token_of_somebody_else_is_described_and_revoked(tab: Tab, house: House) -> None:
@@ -327,8 +381,14 @@ def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
     tab.page.get_by_role("heading", name="Audit log").wait_for()
     tab.page.get_by_text("1 entry").wait_for()
     assert "audited" in rows.last.inner_text()
+    tab.open(f"/admin/audit?since=1h&object=group+{made}")
+    tab.page.get_by_text("1 entry").wait_for()
+    asked: list[str] = []
+    tab.page.on("request", lambda r: asked.append(r.url))
     with tab.page.expect_download() as saved:
         press(tab, "Export")
+    (part,) = (url for url in asked if "limit=1000" in url)
+    assert re.search(r"since=\d{4}-", part), "a moment, the same for every part"
     (line,) = Path(saved.value.path()).read_text("utf-8").splitlines()
     assert json.loads(line)["object"] == f"group {made}"
 

@@ -1,5 +1,5 @@
 // Notebooks, shells, commands, TensorBoards and generic tasks alike.
-import { get, post } from "./api.js";
+import { ApiError, get, post } from "./api.js";
 
 /** @type {Record<string, string>} */
 export const KINDS = { notebook: "Notebook", shell: "Shell", command: "Command", tensorboard: "TensorBoard", generic: "Task" };
@@ -19,8 +19,10 @@ export async function listed(kind, limit, signal) {
 /** One task, of a generic one with its tree. @param {string} kind @param {string} id @param {AbortSignal} signal */
 export async function one(kind, id, signal) {
   if (kind !== "generic") return { ...(await get(`${pathOf(kind)}/${encodeURIComponent(id)}`, {}, { signal }))[kind], kind, tree: [] };
-  const found = (await get(pathOf(kind), { treeOf: id }, { signal })).tasks.map((/** @type {any} */ task) => ({ ...task, kind }));
-  return { ...found.find((/** @type {any} */ task) => task.id === id), tree: inTrees(found) };
+  const found = (await get(pathOf(kind), { treeOf: id, limit: -1 }, { signal })).tasks.map((/** @type {any} */ task) => ({ ...task, kind }));
+  const task = found.find((/** @type {any} */ t) => t.id === id);
+  if (!task) throw new ApiError(404, `There is no generic task ${id}, or it is in a workspace that you do not see.`);
+  return { ...task, tree: inTrees(found) };
 }
 
 /** End a task; a generic one with all below it. @param {any} task */

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 
 /** @param {AbortSignal} [signal] @returns {Promise<{ id: number, name: string }[]>} those that are not archived, by name */
-export const workspaces = async (signal) => (await get("/api/v1/workspaces", { archived: false, sortBy: "SORT_BY_NAME" }, { signal })).workspaces;
+export const workspaces = async (signal) => (await get("/api/v1/workspaces", { limit: -1, archived: false, sortBy: "SORT_BY_NAME" }, { signal })).workspaces;
 
 const BUILT_IN = 1;
 

@@ -19,7 +19,7 @@ const PERIODS = [["month", "each month"], ["total", "in all"]];
 const STATES = { WITHIN: ["green", "Within"], WARNED: ["amber", "Nearly spent"], DRAINING: ["red", "Spent"], STOPPED: ["red", "Exceeded"] };
 
 export function Page() {
-  const found = useLive(async (signal) => (await get("/api/v1/budgets", {}, { signal })).budgets, [], LIVE_MS);
+  const found = useLive(async (signal) => (await get("/api/v1/budgets", { limit: -1 }, { signal })).budgets, [], LIVE_MS);
   const [open, setOpen] = useState(/** @type {any} */ (null));
   const close = () => setOpen(null);
   return html`

@@ -16,7 +16,7 @@ const ALL = "0";
 
 /** @param {AbortSignal} signal */
 async function everything(signal) {
-  const [{ webhooks }, places] = await Promise.all([get("/api/v1/webhooks", {}, { signal }), workspaces(signal)]);
+  const [{ webhooks }, places] = await Promise.all([get("/api/v1/webhooks", { limit: -1 }, { signal }), workspaces(signal)]);
   return { webhooks, places };
 }
 
@@ -27,7 +27,7 @@ export function Page() {
   const own = (found.data?.places ?? []).filter((w) => may("EDIT_WEBHOOKS", w.id));
   return html`
     <${Head} title="Webhooks" text="Other systems are told when experiments end, lines of logs match, and code raises alerts">
-      ${maySomewhere("EDIT_WEBHOOKS") && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen({ what: "new" })}>New webhook<//>`}
+      ${maySomewhere("EDIT_WEBHOOKS") && html`<${Button} kind="primary" icon="plus" disabled=${!found.data} onClick=${() => setOpen({ what: "new" })}>New webhook<//>`}
     <//>
     <${Panel} flush>
       <${Loaded} of=${found}>

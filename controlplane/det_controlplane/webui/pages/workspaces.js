@@ -11,9 +11,9 @@ import { Table } from "../parts/table.js";
 
 /** @param {AbortSignal} signal */
 async function every(signal) {
-  const { workspaces } = await get("/api/v1/workspaces", { limit: 200, archived: false, sortBy: "SORT_BY_NAME" }, { signal });
+  const { workspaces } = await get("/api/v1/workspaces", { limit: -1, archived: false, sortBy: "SORT_BY_NAME" }, { signal });
   return Promise.all(
-    workspaces.map(async (/** @type {any} */ w) => ({ ...w, projects: (await get(`/api/v1/workspaces/${w.id}/projects`, { limit: 500, archived: false }, { signal })).projects })),
+    workspaces.map(async (/** @type {any} */ w) => ({ ...w, projects: (await get(`/api/v1/workspaces/${w.id}/projects`, { limit: -1, archived: false }, { signal })).projects })),
   );
 }
 

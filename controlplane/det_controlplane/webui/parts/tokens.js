@@ -21,7 +21,7 @@ export function AccessTokens({ of, ended }) {
   const found = useLive(async (signal) => {
     const { tokenInfo } = await get("/api/v1/tokens", query, { signal });
     if (of) return tokenInfo;
-    const { users } = await get("/api/v1/users", {}, { signal });
+    const { users } = await get("/api/v1/users", { limit: -1 }, { signal });
     const names = new Map(users.map((/** @type {any} */ u) => [u.id, u.username]));
     return tokenInfo.map((/** @type {any} */ t) => ({ ...t, username: names.get(t.userId) ?? `user ${t.userId}` }));
   }, [of?.id, ended]);

@@ -15,6 +15,16 @@ export function Area({ at, title, text, actions, beside, children }) {
   `;
 }
 
+/** @param {{ at: string }} props where to choose another place */
+export const NoPlace = ({ at }) => html`
+  <div class="panel">
+    <${Empty} title="There is no such workspace">
+      <p>It was deleted or archived, or your roles do not reach there.</p>
+      <${Button} href=${link(at)}>Choose another<//>
+    <//>
+  </div>
+`;
+
 export const NotForYou = () => html`
   <${Head} title="Administration" />
   <div class="panel">

@@ -72,11 +72,15 @@ function text(value) {
   return value && typeof value === "object" ? Object.entries(value).map(([name, inner]) => `${name}=${text(inner)}`).join(" ") : String(value);
 }
 
+/** Return the moment that a span such as "24h" begins at: it stays the same from one part to the next. @param {string} span */
+const beginOf = (span) => (/^\d+h$/.test(span) ? new Date(Date.now() - parseInt(span) * 3_600_000).toISOString() : span);
+
 /** Save everything that fits, oldest first, one object a line. @param {Record<string, string>} asked */
 async function download(asked) {
   const parts = [];
+  const fixed = { ...asked, since: beginOf(asked.since) };
   for (let offset = 0; ; offset += EXPORTED) {
-    const { entries } = await get("/api/v1/audit", { ...asked, offset, limit: EXPORTED });
+    const { entries } = await get("/api/v1/audit", { ...fixed, offset, limit: EXPORTED });
     parts.push(...entries.map((/** @type {any} */ e) => `${JSON.stringify(e)}\n`));
     if (entries.length < EXPORTED) break;
   }

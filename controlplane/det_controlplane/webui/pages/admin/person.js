@@ -1,10 +1,11 @@
 // One account: who it is, what it may do, and by which tokens it comes in.
 import { get, post, send } from "../../lib/api.js";
-import { ago, counted, moment } from "../../lib/format.js";
+import { ago, moment } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { providers } from "../../lib/oidc.js";
 import { link } from "../../lib/router.js";
 import { shownName, user } from "../../lib/session.js";
+import { KINDS } from "../../lib/tasks.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Loaded, Pairs, Panel } from "../../parts/basic.js";
 import { Line, Tick } from "../../parts/fields.js";
@@ -19,7 +20,7 @@ export function Page({ id }) {
       const [told, roles, groups] = await Promise.all([
         get(`/api/v1/users/${encodeURIComponent(id)}`, {}, { signal }),
         get(`/api/v1/roles/search/by-user/${encodeURIComponent(id)}`, {}, { signal }),
-        post("/api/v1/groups/search", { userId: Number(id), limit: 100 }, { signal }),
+        post("/api/v1/groups/search", { userId: Number(id), limit: -1 }, { signal }),
       ]);
       return { person: told.user, roles: roles.roles, groups: groups.groups.map((/** @type {any} */ g) => g.group) };
     },
@@ -72,7 +73,7 @@ function Person({ person, roles, groups, reload }) {
 /** @param {{ of: any[] }} props */
 function Roles({ of }) {
   const { data: names } = useLive(async (signal) => {
-    const { workspaces } = await get("/api/v1/workspaces", {}, { signal });
+    const { workspaces } = await get("/api/v1/workspaces", { limit: -1 }, { signal });
     return Object.fromEntries(workspaces.map((/** @type {any} */ w) => [w.id, w.name]));
   }, []);
   /** @param {any} a */
@@ -137,19 +138,29 @@ const SignOut = ({ person, path, onClose, onDone }) => html`
   <//>
 `;
 
+/** Return a sentence for each thing that came of the account's work. @param {any} told */
+function outcomes(told) {
+  const experiments = (/** @type {number[]} */ ids) => ids.map((id) => `experiment ${id}`);
+  const tasks = (/** @type {any[]} */ of) => of.map((t) => `${KINDS[t.kind]} ${t.name || t.taskId}`);
+  return Object.entries({
+    Paused: [...experiments(told.pausedExperiments), ...tasks(told.pausedTasks)],
+    Ended: tasks(told.endedTasks),
+    "Goes on": [...experiments(told.runningExperiments), ...tasks(told.runningTasks)],
+  }).flatMap(([what, names]) => (names.length ? `${what}: ${names.join(", ")}.` : []));
+}
+
 /** @param {Props} props */
 function Deactivate({ person, path, onClose, onDone }) {
   const [pauseWork, setPauseWork] = useState(false);
   const act = async () => {
     const told = await send("PATCH", path, { active: false, pauseWork });
-    const left = told.runningExperiments?.length ?? 0;
-    tell(`${shownName(person)} is deactivated${left ? `; ${counted(left, "experiment runs", "experiments run")} on` : ""}`);
+    tell([`${shownName(person)} is deactivated.`, ...outcomes(told)].join(" "));
     await onDone();
   };
   return html`
     <${Ask} title=${`Deactivate ${shownName(person)}?`} act="Deactivate" danger onAct=${act} onClose=${onClose}>
       <p class="soft">Nobody signs in by this account any more, and its sessions and access tokens end. What it made stays. It can be activated again.</p>
-      <${Tick} label="Pause its experiments" hint="They save checkpoints, and others may resume them." value=${pauseWork} set=${setPauseWork} />
+      <${Tick} label="Pause its experiments and generic tasks, end its other tasks" hint="What is paused others may resume. Notebooks, shells, commands and TensorBoards end." value=${pauseWork} set=${setPauseWork} />
     <//>
   `;
 }

@@ -10,7 +10,7 @@ import { Button, Loaded, Panel } from "../../parts/basic.js";
 import { useChecked, Verdict } from "../../parts/checked.js";
 import { Code } from "../../parts/fields.js";
 import { Ask, attempt } from "../../parts/overlay.js";
-import { Area } from "./area.js";
+import { Area, NoPlace } from "./area.js";
 
 const CLUSTER = "0";
 /** @type {[string, string, string, string][]} workload, title, what may be written, an example */
@@ -33,7 +33,8 @@ function Places({ of }) {
   const own = of.filter((w) => may("MODIFY_WORKSPACE_CONFIG_POLICIES", w.id));
   const places = /** @type {[string, string][]} */ ([...(may("MODIFY_GLOBAL_CONFIG_POLICIES") ? [[CLUSTER, "The whole cluster"]] : []), ...own.map((w) => [String(w.id), w.name])]);
   const asked = place.value.query.get("in") ?? "";
-  const at = (places.find(([id]) => id === asked) ?? places[0] ?? [CLUSTER])[0];
+  const at = (asked ? places.find(([id]) => id === asked) : places[0])?.[0];
+  if (at === undefined) return html`<${NoPlace} at="/admin/policies" />`;
   const path = at === CLUSTER ? "/api/v1/config-policies/global" : `/api/v1/config-policies/workspaces/${at}`;
   return html`
     <div>

@@ -11,7 +11,7 @@ import { Choice } from "../../parts/fields.js";
 import { Ask, attempt } from "../../parts/overlay.js";
 import { Person, personNamed } from "../../parts/person.js";
 import { Table } from "../../parts/table.js";
-import { Area } from "./area.js";
+import { Area, NoPlace } from "./area.js";
 
 /** @typedef {{ role: any, kind: "user" | "group", id: number, name: string, place: number }} Given */
 
@@ -22,8 +22,8 @@ async function everything(signal) {
   const [{ roles }, found, { users }, { groups }] = await Promise.all([
     post("/api/v1/roles/search", {}, { signal }),
     workspaces(signal),
-    get("/api/v1/users", {}, { signal }),
-    post("/api/v1/groups/search", {}, { signal }),
+    get("/api/v1/users", { limit: -1 }, { signal }),
+    post("/api/v1/groups/search", { limit: -1 }, { signal }),
   ]);
   const told = await post("/api/v1/roles/search/by-ids", { roleIds: roles.map((/** @type {any} */ r) => r.roleId) }, { signal });
   const names = {
@@ -61,8 +61,9 @@ function Places({ roles, workspaces, groups, given, reload }) {
   const own = workspaces.filter((w) => may("ASSIGN_ROLES", w.id));
   const places = /** @type {[string, string][]} */ ([...(isAdmin() ? [["0", "The whole cluster"]] : []), ...own.map((w) => [String(w.id), w.name])]);
   const asked = place.value.query.get("in") ?? "";
-  const at = Number((places.find(([id]) => id === asked) ?? places[0] ?? ["0"])[0]);
-  const name = places.find(([id]) => id === String(at))?.[1] ?? "";
+  const chosen = asked ? places.find(([id]) => id === asked) : places[0];
+  if (!chosen) return html`<${NoPlace} at="/admin/roles" />`;
+  const [at, name] = [Number(chosen[0]), chosen[1]];
   const rows = given.filter((g) => g.place === at);
   const fitting = roles.filter((r) => at === CLUSTER || r.scopeTypeMask.workspace);
   const take = async (/** @type {Given} */ g) => {

@@ -76,8 +76,8 @@ export function Edit({ experiment, onClose, onDone }) {
 
 /** @param {AbortSignal} signal */
 async function everyProject(signal) {
-  const { workspaces } = await get("/api/v1/workspaces", { limit: 200, archived: false }, { signal });
-  const told = await Promise.all(workspaces.map((/** @type {any} */ w) => get(`/api/v1/workspaces/${w.id}/projects`, { limit: 200, archived: false }, { signal })));
+  const { workspaces } = await get("/api/v1/workspaces", { limit: -1, archived: false }, { signal });
+  const told = await Promise.all(workspaces.map((/** @type {any} */ w) => get(`/api/v1/workspaces/${w.id}/projects`, { limit: -1, archived: false }, { signal })));
   return told.flatMap((t) => t.projects);
 }
 

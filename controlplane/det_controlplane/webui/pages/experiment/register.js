@@ -9,7 +9,7 @@ import { Ask, tell } from "../../parts/overlay.js";
 const NEW = "";
 
 /** @param {AbortSignal} signal */
-const models = async (signal) => (await get("/api/v1/models", { limit: 500, archived: false, sortBy: "SORT_BY_NAME" }, { signal })).models;
+const models = async (signal) => (await get("/api/v1/models", { limit: -1, archived: false, sortBy: "SORT_BY_NAME" }, { signal })).models;
 
 /** @param {{ checkpoint: any, onClose: () => void }} props */
 export function Register({ checkpoint, onClose }) {
