@@ -85,11 +85,11 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
             box.images[box.image_id(number)] = image
             own = {"agent_config_file_contents": REAL_SLOTS} if name.startswith("no-") else {}
             section = on_aws(box, "a", image=number, **own)
-            pools.append(pool(name, section, max_agent_starting_period="4s"))
+            pools.append(pool(name, section, max_agent_starting_period="9s"))
         strangers = [on_aws(box, "b"), on_google(box, "b")]
         for section in strangers:
             name = f"strange-{section['type']}"
-            pools.append(pool(name, section, max_agent_starting_period="4s"))
+            pools.append(pool(name, section, max_agent_starting_period="9s"))
         with boxed_cluster(box, folder / "cluster", *pools) as cluster:
             yield Failing(box, cluster, folder)
 

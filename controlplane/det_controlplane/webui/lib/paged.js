@@ -50,10 +50,11 @@ export function usePaged(fetched, keys) {
     signal.current = new AbortController();
     asked.current = new Set();
     let first = true;
-    sight.current = [0, 1];
     // What was there stays until the answer is, so that typing does not flicker.
     load(0).then(() => {
-      if (first) for (const part of [...parts.current.keys()]) if (part) parts.current.delete(part);
+      if (!first) return;
+      for (const part of [...parts.current.keys()]) if (part) parts.current.delete(part);
+      for (const part of inSight()) if (part) load(part);
       redraw((n) => n + 1);
     });
     const timer = setInterval(() => document.hidden || reload(), FRESH_MS);

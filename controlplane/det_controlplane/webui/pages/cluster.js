@@ -2,6 +2,7 @@
 import { get, post } from "../lib/api.js";
 import { ago, counted, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { cluster } from "../lib/session.js";
 import { html, useState } from "../lib/view.js";
@@ -59,7 +60,7 @@ function Pool({ pool, agents, rented, instances, work, reload }) {
   const resume = () => attempt(() => post(`${path}/resume`), `${pool.name} rents again`).then(reload);
   const actions = html`
     <a class="button" href=${link(`/queue/${encodeURIComponent(pool.name)}`)}>Queue</a>
-    ${rented && (rented.hold ? html`<${Button} icon="play" onClick=${resume}>Resume<//>` : html`<${Button} icon="pause" onClick=${() => setHolding(true)}>Hold<//>`)}
+    ${rented && may("UPDATE_AGENTS") && (rented.hold ? html`<${Button} icon="play" onClick=${resume}>Resume<//>` : html`<${Button} icon="pause" onClick=${() => setHolding(true)}>Hold<//>`)}
   `;
   return html`
     <${Panel} title=${pool.name} actions=${actions} flush>
@@ -113,7 +114,7 @@ function Agents({ agents, reload }) {
     { name: "Containers", right: true, cell: (/** @type {any} */ a) => Object.keys(a.containers).length },
     { name: "Address", cell: (/** @type {any} */ a) => a.addresses.join(", ") },
     { name: "Joined", right: true, cell: (/** @type {any} */ a) => ago(a.registeredTime) },
-    {
+    may("UPDATE_AGENTS") && {
       name: "", right: true,
       cell: (/** @type {any} */ a) => html`
         <${Menu} label=${`Actions on ${a.id}`} kind="plain" items=${[
@@ -124,7 +125,7 @@ function Agents({ agents, reload }) {
       `,
     },
   ];
-  return html`<${Table} label="Agents" columns=${columns} total=${agents.length} row=${(/** @type {number} */ i) => agents[i]} />`;
+  return html`<${Table} label="Agents" columns=${columns.filter(Boolean)} total=${agents.length} row=${(/** @type {number} */ i) => agents[i]} />`;
 }
 
 /** @param {{ rented: any, instances: any[], reload: () => Promise<void> }} props */
@@ -139,7 +140,7 @@ function Rented({ rented, instances, reload }) {
     { name: "Cost", right: true, cell: (/** @type {any} */ i) => money(i.costUsd) },
     { name: "Since", right: true, cell: (/** @type {any} */ i) => span(i.launchedAt ?? i.requestedAt, i.endedAt) },
     { name: "Why", wrap: true, cell: (/** @type {any} */ i) => html`<span class="soft">${i.reason ?? ""}</span>` },
-    { name: "", right: true, cell: (/** @type {any} */ i) => html`<${Menu} label="Actions" kind="plain" items=${[{ name: "Give back", danger: true, act: () => setDoomed(i) }]} />` },
+    may("UPDATE_AGENTS") && { name: "", right: true, cell: (/** @type {any} */ i) => html`<${Menu} label="Actions" kind="plain" items=${[{ name: "Give back", danger: true, act: () => setDoomed(i) }]} />` },
   ];
   const offers = [
     { name: "Offer", main: true, cell: (/** @type {any} */ o) => `${o.machineType} ${o.capacity}` },
@@ -150,7 +151,7 @@ function Rented({ rented, instances, reload }) {
   ];
   const rows = rented.offers.map((/** @type {any} */ o, /** @type {number} */ i) => ({ ...o, id: i }));
   return html`
-    ${instances.length > 0 && html`<h3 class="panel-head">Machines</h3><${Table} label="Machines" columns=${machines} total=${instances.length} row=${(/** @type {number} */ i) => instances[i]} />`}
+    ${instances.length > 0 && html`<h3 class="panel-head">Machines</h3><${Table} label="Machines" columns=${machines.filter(Boolean)} total=${instances.length} row=${(/** @type {number} */ i) => instances[i]} />`}
     <h3 class="panel-head">Offers</h3>
     <${Table} label="Offers" columns=${offers} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />
     ${doomed &&

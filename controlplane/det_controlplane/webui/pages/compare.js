@@ -15,7 +15,7 @@ const LIVE_MS = 5_000;
 
 /**
  * What is compared: an experiment, or a trial.
- * @typedef {{ id: number, name: string, href: string, state: string, searched: string, experiment: number, trial: number | null, facts: Record<string, any>, given: Record<string, any>, hparams: Record<string, any> }} Side
+ * @typedef {{ kind: "experiments" | "trials", id: number, name: string, href: string, state: string, searched: string, experiment: number, trial: number | null, facts: Record<string, any>, given: Record<string, any>, hparams: Record<string, any> }} Side
  */
 
 /** @param {string} name @returns {number[]} */
@@ -47,7 +47,7 @@ async function experimentSide(id, signal) {
   ]);
   const best = e.bestTrialId ? (await get(`/api/v1/trials/${e.bestTrialId}`, {}, { signal })).trial : null;
   return {
-    id, name: e.name, href: link(`/experiments/${id}`), state: e.state, searched: e.searcherMetric, experiment: id, trial: e.bestTrialId ?? null,
+    kind: "experiments", id, name: e.name, href: link(`/experiments/${id}`), state: e.state, searched: e.searcherMetric, experiment: id, trial: e.bestTrialId ?? null,
     facts: {
       "Best value": html`${metric(e.bestTrialSearcherMetric)} <span class="faint">${e.searcherMetric}</span>`,
       "Best trial": best && html`<a href=${link(`/trials/${best.id}`)}>${best.id}</a>`,
@@ -66,7 +66,7 @@ async function trialSide(id, signal) {
   const { trial: t } = await get(`/api/v1/trials/${id}`, {}, { signal });
   const { experiment: e } = await get(`/api/v1/experiments/${t.experimentId}`, {}, { signal });
   return {
-    id, name: `Trial ${id}`, href: link(`/trials/${id}`), state: t.state, searched: e.searcherMetric, experiment: e.id, trial: id,
+    kind: "trials", id, name: `Trial ${id}`, href: link(`/trials/${id}`), state: t.state, searched: e.searcherMetric, experiment: e.id, trial: id,
     facts: {
       "Best value": html`${metric(t.searcherMetricValue)} <span class="faint">${e.searcherMetric}</span>`,
       Experiment: html`<a href=${link(`/experiments/${e.id}`)}>${e.id}</a>`,
@@ -81,7 +81,7 @@ async function trialSide(id, signal) {
 
 /** @param {{ sides: Side[] }} props */
 function Sides({ sides }) {
-  const what = sides[0].trial === sides[0].id ? "trials" : "experiments";
+  const what = sides.every((s) => s.kind === sides[0].kind) ? sides[0].kind : "experiments and trials";
   return html`
     <${Head} title=${`Compare ${sides.length} ${what}`} text="Curves together, then what each was given. Send the address to show it to others." />
     <div class="stack">
@@ -103,8 +103,7 @@ function Curves({ sides, known }) {
   const chosen = chosenMetric(known, sides[0].searched);
   const choice = useCurveChoice();
   const { axis, log, weight } = choice;
-  const drawn = sides.filter((s) => s.trial !== null);
-  const trialIds = drawn.map((s) => /** @type {number} */ (s.trial));
+  const trialIds = sides.flatMap((s) => (s.trial === null ? [] : [s.trial]));
   const told = useLive(
     async (signal) => (trialIds.length ? (await get("/api/v1/trials/time-series", { trialIds, metricNames: chosen.name, group: chosen.group, maxDatapoints: POINTS }, { signal })).trials : []),
     [trialIds.join(), keyOf(chosen)],
@@ -112,8 +111,9 @@ function Curves({ sides, known }) {
   );
   const curves = useMemo(() => {
     const data = new Map((told.data ?? []).map((/** @type {any} */ t) => [t.trial.id, t.metrics.flatMap((/** @type {any} */ m) => m.data)]));
-    return drawn.map((s) => ({ name: titleOf(s), ...pointsOf(data.get(s.trial) ?? [], chosen.name, choice) }));
-  }, [told.data, axis, weight, trialIds.join()]);
+    // One for each side, also without points: colours are those of the table.
+    return sides.map((s) => ({ name: titleOf(s), ...pointsOf(data.get(s.trial) ?? [], chosen.name, choice) }));
+  }, [told.data, axis, weight, sides.map((s) => `${s.kind} ${s.trial}`).join()]);
   return html`
     <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${chosen} />`} actions=${choice.controls}>
       <${Loaded} of=${told}>
@@ -121,7 +121,7 @@ function Curves({ sides, known }) {
           curves.some((c) => c.x.length)
             ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} />
                 <ul class="legend" aria-label="Curves of the chart">
-                  ${drawn.map((s, i) => html`<li><${Swatch} n=${i} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
+                  ${sides.map((s, i) => s.trial !== null && html`<li><${Swatch} n=${i} /><a href=${s.href}>${titleOf(s)}</a><span class="faint number">${metric(curves[i].y.at(-1))}</span></li>`)}
                 </ul>`
             : html`<${Empty} title="Nothing to draw"><p>None of these has values of ${chosen.name}.</p><//>`}
       <//>
@@ -130,7 +130,7 @@ function Curves({ sides, known }) {
 }
 
 /** @param {Side} s */
-const titleOf = (s) => (s.trial === s.id ? s.name : `${s.id} · ${s.name}`);
+const titleOf = (s) => (s.kind === "trials" ? s.name : `${s.id} · ${s.name}`);
 
 /** Names under which the sides have different values; all names if asked. @param {Record<string, any>[]} of @param {boolean} all */
 function rowsOf(of, all) {
@@ -164,7 +164,7 @@ function Differences({ sides }) {
             <tr><th scope="row">State</th>${sides.map((s) => html`<td><${State} state=${s.state} /></td>`)}</tr>
             ${facts.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td>${s.facts[name] ?? "–"}</td>`)}</tr>`)}
           </tbody>
-          ${group(sides[0].trial === sides[0].id ? "Hyperparameters" : "Hyperparameters of the best trial", hparams, (s, name) => shown(s.hparams[name]))}
+          ${group(sides.every((s) => s.kind === "trials") ? "Hyperparameters" : "Hyperparameters of the best trial", hparams, (s, name) => shown(s.hparams[name]))}
           ${group("Configuration", given, (s, name) => shown(s.given[name]))}
         </table>
       </div>
@@ -176,6 +176,6 @@ function Differences({ sides }) {
 /** @param {{ side: Side, last: boolean }} props */
 function Leave({ side, last }) {
   if (last) return null;
-  const name = side.trial === side.id && idsOf("trials").includes(side.id) ? "trials" : "experiments";
+  const name = side.kind;
   return html`<${Button} kind="plain square" icon="close" aria-label=${`Leave out ${titleOf(side)}`} onClick=${() => ask({ [name]: idsOf(name).filter((id) => id !== side.id).join(",") })} />`;
 }

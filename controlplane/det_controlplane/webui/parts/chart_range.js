@@ -53,6 +53,8 @@ export function steer(plot, onRange) {
   let frame = 0;
   let timer = 0;
   let told = "";
+  // A chart that is made anew shows everything.
+  onRange(null);
   /** @param {() => void} act once a frame: mice tell more than a screen shows */
   const soon = (act) => {
     cancelAnimationFrame(frame);

@@ -68,8 +68,10 @@ function useLines(path, live, by) {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [loading, setLoading] = useState(true);
   const [all, setAll] = useState(false);
+  const reading = useRef(new AbortController());
   useEffect(() => {
     const ended = new AbortController();
+    reading.current = ended;
     const run = async () => {
       await pause(by.text ? 250 : 0, ended.signal);
       const found = await latest(path, queryOf(by), ended.signal);
@@ -89,11 +91,20 @@ function useLines(path, live, by) {
   }, [path, live, by.text, by.level, by.rank]);
   const earlier = async () => {
     setLoading(true);
-    const found = await latest(path, { ...queryOf(by), timestampBefore: shown[0]?.timestamp }, undefined).catch((e) => (setError(e), []));
-    const known = new Set(shown.map((l) => l.id));
-    const fresh = found.filter((l) => !known.has(l.id));
-    setShown([...fresh, ...shown]);
-    setAll(fresh.length === 0);
+    const { signal } = reading.current;
+    try {
+      const found = await latest(path, { ...queryOf(by), timestampBefore: shown[0]?.timestamp }, signal);
+      if (signal.aborted) return;
+      const known = new Set(shown.map((l) => l.id));
+      const fresh = found.filter((l) => !known.has(l.id));
+      // Lines that came meanwhile stay.
+      setShown((was) => [...fresh, ...was]);
+      setAll(fresh.length === 0);
+      setError(undefined);
+    } catch (e) {
+      if (signal.aborted) return;
+      setError(/** @type {Error} */ (e));
+    }
     setLoading(false);
   };
   return { shown, error, loading, all, earlier };

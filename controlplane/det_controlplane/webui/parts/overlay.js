@@ -69,16 +69,23 @@ export function Menu({ label, icon = "more", text, items, side = "", kind = "" }
 /** @param {{ title: string, wide?: boolean, onClose: () => void, children?: any }} props */
 export function Dialog({ title, wide, onClose, children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const gone = useRef(false);
   useEffect(() => {
-    box.current?.showModal();
+    const dialog = box.current;
+    dialog?.showModal();
     // Long texts are shown from their beginning, also where the browser would put its cursor at the end.
     for (const text of box.current?.querySelectorAll("textarea") ?? []) {
       text.setSelectionRange(0, 0);
       text.scrollTop = 0;
     }
+    // Closed before it is removed, the dialog gives the focus back; its event of closing is not the user's then.
+    return () => {
+      gone.current = true;
+      dialog?.close();
+    };
   }, []);
   return html`
-    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose}>
+    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${() => gone.current || onClose()}>
       <div class="dialog-body"><h2>${title}</h2>${children}</div>
     </dialog>
   `;

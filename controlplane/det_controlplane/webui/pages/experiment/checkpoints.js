@@ -42,7 +42,7 @@ function Rows({ rows, reload }) {
     { name: "Trial", right: true, cell: (/** @type {any} */ c) => c.training?.trialId && html`<a href=${link(`/trials/${c.training.trialId}`)}>${c.training.trialId}</a>` },
     { name: "Batches", right: true, cell: (/** @type {any} */ c) => metric(c.metadata?.steps_completed) },
     { name: "Metric", right: true, cell: (/** @type {any} */ c) => metric(c.training?.searcherMetric) },
-    { name: "State", cell: (/** @type {any} */ c) => html`<${State} state=${c.state} />` },
+    { name: "State", cell: (/** @type {any} */ c) => html`<${State} state=${c.state} />${c.filesMissing && html` <span class="soft">files missing</span>`}` },
     { name: "Size", right: true, cell: (/** @type {any} */ c) => size(total(c.resources)) },
     { name: "Saved", right: true, cell: (/** @type {any} */ c) => html`<span title=${moment(c.reportTime)}>${ago(c.reportTime)}</span>` },
   ];
@@ -76,8 +76,10 @@ const Details = ({ checkpoint, onClose, onDelete, onRegister }) => html`
     <div class="dialog-foot">
       ${checkpoint.state === "STATE_COMPLETED" && html`
         <${Button} kind="danger" onClick=${onDelete}>Delete<//>
-        <${Button} onClick=${onRegister}>Register as a model version<//>
-        <${Button} kind="primary" href=${`/checkpoints/${encodeURIComponent(checkpoint.uuid)}`} download>Download<//>
+        ${!checkpoint.filesMissing && html`
+          <${Button} onClick=${onRegister}>Register as a model version<//>
+          <${Button} kind="primary" href=${`/checkpoints/${encodeURIComponent(checkpoint.uuid)}`} download>Download<//>
+        `}
       `}
       <${Button} onClick=${onClose}>Close<//>
     </div>

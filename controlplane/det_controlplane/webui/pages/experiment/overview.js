@@ -48,6 +48,8 @@ function Curves({ experiment, known }) {
   const detail = useLive(
     async (signal) => to > 0 && { from, to, trials: await sample(signal, { startBatches: from, endBatches: to }) },
     [experiment.id, keyOf(chosen), most, from, to],
+    0,
+    experiment.revision,
   );
   const curves = useMemo(
     () => detailed(told.data ?? [], detail.data).map((/** @type {any} */ t) => ({ name: `Trial ${t.trialId}`, ...pointsOf(t.data, chosen.name, choice) })).filter((/** @type {any} */ c) => c.x.length),
