@@ -77,6 +77,7 @@ def busy(cluster: FakeCluster) -> FakeCluster:
     pools = [pool("default", "PRIORITY", default=True), pool("fair", "FAIR_SHARE", default=False)]
     cluster.on("GET", "/api/v1/agents", {"agents": [agent()]})
     cluster.on("GET", "/api/v1/tasks", {"allocationIdToSummary": {"1.t.1": task}})
+    cluster.on("GET", "/api/v1/generic-tasks", {"tasks": [], "pagination": {"total": 0}})
     cluster.on("GET", "/api/v1/resource-pools", lambda a: page("resourcePools", pools, a))
     cluster.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", [{"full": job()}], a))
     cluster.on("POST", "/api/v1/job-queues", {})
