@@ -75,7 +75,7 @@ def test_a_relay_with_another_certificate_than_the_pinned_hears_nothing(
 def test_a_relay_that_no_authority_vouches_for_hears_nothing_unless_it_is_the_clusters_own(
     certificate: tuple[Path, Path], relay: str
 ) -> None:
-    """What is pinned is the control plane's certificate, not that of a relay beside it."""
+    """Show that the pin is of the control plane's certificate, not of a relay's beside it."""
     trust = {} if relay == "/relay" else {"fingerprint": pin(certificate)}
     heard: list[str] = []
     with pytest.raises(ssl.SSLCertVerificationError):

@@ -1,4 +1,4 @@
-"""What a TensorBoard is lent of the storages that it shows: its program is its user's own."""
+"""Test which storages a TensorBoard is lent: its program is its user's own."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -227,3 +227,12 @@ def test_a_hint_that_the_cluster_gave_is_not_repeated(cluster: FakeCluster, det:
 
     cluster.on("GET", "/api/v1/agents", refuse)
     assert "hint" not in det("agent", "list").err
+
+
+def test_names_with_spaces_and_umlauts_reach_the_cluster(cluster: FakeCluster, det: Det) -> None:
+    # Not "cannot reach the cluster": the name is what is wrong.
+    for name in ("a b", "größe"):
+        ran = det("template", "describe", name)
+        assert ran.code != 0
+        assert "cannot reach" not in ran.err
+        assert len(cluster.sent("GET", f"/api/v1/templates/{name}")) == 1

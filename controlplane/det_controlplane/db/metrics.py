@@ -102,7 +102,7 @@ _MAX_STEPS = select(func.coalesce(func.max(_m.total_batches), 0)).where(*_OF_TRI
 
 @dataclass(slots=True)
 class TrialMetrics:
-    """What reports change on a trial."""
+    """Hold the columns of a trial that its reports change."""
 
     id: int
     experiment_id: int
@@ -118,7 +118,7 @@ class TrialMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ReportingTrial:
-    """What a report needs to know of its trial."""
+    """Hold the state of a trial that its report is checked against."""
 
     id: int
     run_id: int
@@ -129,7 +129,7 @@ class ReportingTrial:
 
 @dataclass(frozen=True, slots=True)
 class NewReport:
-    """What a report changes on its trial."""
+    """Hold the row of metrics of one report, and its changes to its trial."""
 
     trial_id: int
     run_id: int

@@ -67,7 +67,7 @@ class ReportingTrial:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What a report changes on its trial, and what the search is told, if it listens."""
+    """Hold the changes of one report to its trial, and the event for the search, if it listens."""
 
     trial_id: int
     run_id: int

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Iterator, Mapping, Optional, Tuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from determined.common import certificates
 
@@ -20,6 +20,8 @@ RETRY_STATUSES = (429, 502, 503, 504)
 LONGEST_ASKED_S = 60.0
 IDLE_S = 10.0
 _BLOCK_BYTES = 256 * 1024
+# Names that users type have spaces and umlauts, which no request line may have; all else is sent as it is given.
+_AS_GIVEN = "".join(map(chr, range(33, 127)))
 # A generator of its own: drawing from the shared one would change what training draws after its seed.
 JITTER = random.Random()
 
@@ -90,7 +92,8 @@ class Connections:
         connection = self._take(timeout_s)
         reusable = False
         try:
-            connection.request(method, self._prefix + target, body, dict(headers))
+            path = quote(self._prefix + target, safe=_AS_GIVEN)
+            connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             if connection.sock is not None:
                 connection.sock.settimeout(read_timeout_s)

@@ -21,7 +21,7 @@ log = logging.getLogger("det.relay")
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What let a connection be opened; connections of one sign-in to one port have the same."""
+    """Hold the sign-in that opened connections to one port; all that it opened there share one permit."""
 
     service: str
     opened_by: Carriers  # nothing else of what the request carried: clients may make that up

@@ -1,4 +1,4 @@
-"""What really happened to tasks that are no trials, as their programs and users know it."""
+"""Record the runs and ends of commands, notebooks and generic tasks, as programs and users saw them."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What must be true of tasks that are no trials: each query lists what breaks it, and finds nothing."""
+"""State the invariants of commands, notebooks and generic tasks: each query lists the rows that break one."""
 
 TASK_RULES: dict[str, str] = {
     "a task that has ended holds slots": """
