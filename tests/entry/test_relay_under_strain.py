@@ -57,7 +57,9 @@ def deaf_server() -> Iterator[int]:
     """Serve a port that takes connections and never reads."""
     over = threading.Event()
 
-    def hold(_: socket.socket) -> None:
+    def hold(connection: socket.socket) -> None:
+        # What the kernel would take for it differs by machine, up to tens of megabytes.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         over.wait()
 
     with tcp_server(hold) as port:
@@ -180,6 +182,7 @@ def test_bytes_that_a_task_never_reads_end_their_websocket(
             pytest.raises(ConnectionClosed),
         ):
             _send_on(client)
+            client.recv(60)
         assert client.close_code == 1011
 
 
