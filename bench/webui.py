@@ -7,6 +7,7 @@ Frames are drawn by the processor here, as there is no graphics card: they are s
 
 import gzip
 import json
+import re
 import statistics
 import sys
 import time
@@ -17,16 +18,16 @@ from det_controlplane.db.engine import Database
 from det_controlplane.entry.server.web_files import FOLDER
 from sqlalchemy import text
 
+from bench import long_logs
 from bench.api import CONFIG, FILE, Cluster, cost_ms, create, running
-from bench.data import figure
+from bench.data import figure, trials_of
 from bench.long_pages import fill
 from tests.support import browser as browsers
 
-EXPERIMENTS, TRIALS, POINTS, ROUNDS = 10_000, 100, 10_000, 5
-SEARCH = CONFIG.replace(
-    "searcher: {name: single,",
-    f"searcher: {{name: random, max_trials: {TRIALS}, max_concurrent_trials: {TRIALS},",
-)
+EXPERIMENTS, TRIALS, MANY, POINTS, ROUNDS = 10_000, 100, 1_000, 10_000, 5
+LOG_LINES = 1_000_000
+SCROLLED = 500  # lines at least that come while frames are counted
+SEARCH = "searcher: {{name: random, max_trials: {trials}, max_concurrent_trials: {trials},"
 NAMES = text("UPDATE experiments SET name = name || ' ' || id")
 MEASURES = text("""
     INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
@@ -60,6 +61,7 @@ FRAMES = """([selector, act, seconds]) => new Promise((resolve) => {
       zoom: (n) => wheel(element, n % 60 < 30 ? -120 : 120, true),
       pan: (n) => wheel(element, n % 60 < 30 ? 40 : -40, false),
       scroll: () => { element.scrollTop += 120; },
+      back: () => { element.scrollTop -= 300; },
     };
     const wheel = (e, delta, zooms) => {
       const box = e.getBoundingClientRect();
@@ -97,8 +99,7 @@ def prepared(cluster: Cluster) -> int:
     cluster.sign_in()
     create(cluster, activate=False)
     fill(cluster, EXPERIMENTS)
-    body = {"config": SEARCH, "modelDefinition": [FILE], "activate": True}
-    experiment_id = int(cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"])
+    experiment_id = searching(cluster, TRIALS)
     database = Database(cluster.database_url())
     with database.begin() as tx:
         tx.execute(NAMES)
@@ -109,6 +110,12 @@ def prepared(cluster: Cluster) -> int:
         tx.execute(text("ANALYZE metrics"))
     database.dispose()
     return experiment_id
+
+
+def searching(cluster: Cluster, trials: int) -> int:
+    config = CONFIG.replace("searcher: {name: single,", SEARCH.format(trials=trials))
+    body = {"config": config, "modelDefinition": [FILE], "activate": True}
+    return int(cluster.call("POST", "/api/v1/experiments", body)["experiment"]["id"])
 
 
 class Visits:
@@ -159,6 +166,31 @@ def measure_curves(visits: Visits, experiment_id: int) -> None:
     page.context.close()
 
 
+def measure_many_trials(visits: Visits, cluster: Cluster) -> None:
+    """Open the table, the search and the hyperparameters of an experiment with a thousand trials."""
+    cluster.connect_anew()
+    experiment_id = searching(cluster, MANY)
+    database = Database(cluster.database_url())
+    with database.begin() as tx:
+        tx.execute(SUMMARIES, {"id": experiment_id, "points": POINTS})
+    database.dispose()
+    for part, shown in (("trials", "tbody tr td a"), ("search", ".trial-line")):
+        waits = []
+        for _ in range(ROUNDS):
+            page = visits.page()
+            began = time.perf_counter()
+            visits.open(page, f"/experiments/{experiment_id}/{part}")
+            page.locator(shown).first.wait_for()
+            waits.append(time.perf_counter() - began)
+            page.context.close()
+        figure(f"webui_1000_trials_{part}", statistics.median(waits), "s", 2, better="lower")
+    told = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/search?whole=true")
+    listed = cluster.call("GET", f"/api/v1/experiments/{experiment_id}/trials?limit={MANY}")
+    for name, answer in (("", told), ("_as_api_lists", listed)):
+        size = len(gzip.compress(json.dumps(answer).encode(), 6)) / 1000
+        figure(f"webui_1000_trials_sent{name}", size, "kB", None, better="lower")
+
+
 def measure_list(visits: Visits) -> None:
     page = visits.page()
     visits.open(page, "/experiments")
@@ -172,6 +204,38 @@ def measure_list(visits: Visits) -> None:
         waits.append(page.evaluate(FILTERED, [asked, f"{count:,} experiments"]))
     figure("webui_list_of_10000_filter", statistics.median(waits), "ms", 150, better="lower")
     page.context.close()
+
+
+def measure_log(visits: Visits, cluster: Cluster) -> None:
+    """Open a log of a million lines at its end and in its middle, and scroll back while earlier lines come."""
+    cluster.connect_anew()
+    trial = trials_of(cluster)[0]
+    long_logs.fill(cluster, trial["taskId"], LOG_LINES)
+    page = visits.page()
+    for name, query, line in (
+        ("end", "", LOG_LINES),
+        ("middle", "?at=2026-01-01T00:08:20Z", LOG_LINES // 2),
+    ):
+        began = time.perf_counter()
+        visits.open(page, f"/trials/{trial['id']}/logs{query}")
+        page.get_by_text(f"step {line}: ").first.wait_for()
+        figure(f"webui_log_{name}", time.perf_counter() - began, "s", 2, better="lower")
+    first = min(first_line(page), LOG_LINES // 2)
+    rate = max(page.evaluate(FRAMES, [".logs", "back", 3]) for _ in range(3))
+    # A log that stood still at the end of what was loaded would scroll at any rate.
+    assert first_line(page) < first - SCROLLED, "no earlier lines came"
+    figure("webui_log_scroll", rate, "frames/s", 55)
+    kept = page.locator(".log").count()
+    figure("webui_log_lines_in_the_page", kept, "lines", 6_000, better="lower")
+    page.context.close()
+
+
+def first_line(page: Any) -> int:
+    """Return the number of the first line that a log's page holds."""
+    told = page.locator(".log").first.text_content() or ""
+    found = re.search(r"step (\d+): ", told)
+    assert found, told
+    return int(found[1])
 
 
 def measure_open_page(visits: Visits, cluster: Cluster, experiment_id: int) -> None:
@@ -213,6 +277,8 @@ def main() -> None:
         measure_loads(visits)
         measure_list(visits)
         measure_curves(visits, experiment_id)
+        measure_many_trials(visits, cluster)
+        measure_log(visits, cluster)
         measure_open_page(visits, cluster, experiment_id)
 
 

@@ -1,16 +1,22 @@
 """Draws the pictures of docs/webui-pages.md: trains on a cluster of its own, opens its pages in Chromium.
 
-python -m scripts.webui_pictures   some minutes; the pictures are written anew
+python -m scripts.webui_pictures               some minutes; the pictures are written anew
+python -m scripts.webui_pictures --all FOLDER  every page, in both themes and three widths, to look at before a release
 """
 
+import argparse
 import base64
 import json
 import re
 import tempfile
 import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.pictured_machines import renting
+from tests.support.api import PASSWORD
 from tests.support.browser import Tab, chromium, opened
 from tests.support.cluster import Cluster, local_cluster
 
@@ -100,26 +106,116 @@ def _work(cluster: Cluster, admin: _Administrator) -> tuple[int, int]:
     return trained, int(cluster.experiment(trained)["bestTrialId"])
 
 
-def shots(experiment: int, trial: int) -> dict[str, tuple[str, str, int]]:
-    """Return by the name of a picture its page, the theme and the width."""
-    wide = 1280
+@dataclass(frozen=True)
+class Shot:
+    """A page, how it is looked at, and what is done there before."""
+
+    path: str
+    theme: str = "light"
+    width: int = 1280
+    prepare: Callable[[Tab], None] = lambda tab: None
+
+
+def shots(experiment: int, trial: int) -> dict[str, Shot]:
+    """Return by the name of a picture what it shows of a cluster that trains."""
+    one = f"/experiments/{experiment}"
     return {
-        "home": ("/dashboard", "light", wide),
-        "experiments": ("/experiments", "light", wide),
-        "experiment": (f"/experiments/{experiment}", "light", wide),
-        "search": (f"/experiments/{experiment}/search", "dark", wide),
-        "hyperparameters": (f"/experiments/{experiment}/hyperparameters", "light", wide),
-        "trial": (f"/trials/{trial}", "dark", wide),
-        "phone": (f"/experiments/{experiment}", "light", 390),
-        "queue": ("/queue", "light", wide),
-        "machines": ("/cluster", "light", wide),
-        "template": ("/templates/eight-gpus", "dark", wide),
-        "budgets": ("/budgets", "light", wide),
-        "webhooks": ("/webhooks", "light", wide),
-        "people": ("/admin/people", "light", wide),
-        "roles": ("/admin/roles?in=1", "light", wide),
-        "audit": ("/admin/audit", "dark", wide),
+        "home": Shot("/dashboard"),
+        "new-experiment": Shot("/experiments/new", prepare=_fill_new_experiment),
+        "experiments": Shot("/experiments"),
+        "experiment": Shot(one),
+        "search": Shot(f"{one}/search", "dark"),
+        "hyperparameters": Shot(f"{one}/hyperparameters"),
+        "compare": Shot("/compare?trials=1,2,3"),
+        "code": Shot(f"{one}/code?file=network.py", "dark"),
+        "trial": Shot(f"/trials/{trial}", "dark"),
+        "logs": Shot(f"/trials/{trial}/logs?q=validation+error"),
+        "phone": Shot(one, width=390),
+        "new-task": Shot("/tasks?new=notebook", prepare=_fill_new_task),
+        "queue": Shot("/queue"),
+        "machines": Shot("/cluster"),
+        "rented-machines": Shot("/cluster?ended=1", "dark", prepare=_see_offers),
+        "template": Shot("/templates/eight-gpus", "dark"),
+        "budgets": Shot("/budgets"),
+        "webhooks": Shot("/webhooks"),
+        "people": Shot("/admin/people"),
+        "roles": Shot("/admin/roles?in=1"),
+        "audit": Shot("/admin/audit", "dark"),
     }
+
+
+# Of a cluster that rents machines, which lie in memory.
+_RENTED = "rented-machines"
+
+
+def _fill_new_experiment(tab: Tab) -> None:
+    tab.page.get_by_label("A folder").set_input_files(_EXAMPLE)
+    tab.page.get_by_label("Take it from a file").select_option(label="adaptive.yaml")
+    tab.page.get_by_text("This configuration is valid.").wait_for()
+
+
+def _see_offers(tab: Tab) -> None:
+    """Show the end of the page, below what machines there are."""
+    tab.page.get_by_role("region", name="Offers").scroll_into_view_if_needed()
+
+
+def _fill_new_task(tab: Tab) -> None:
+    tab.page.get_by_label(re.compile("^Description")).fill("looking at digits")
+    tab.page.get_by_text("More of the configuration").click()
+    tab.page.get_by_label(re.compile("^In YAML")).fill("idle_timeout: 2h\n")
+    tab.page.get_by_text("This can start.").wait_for()
+
+
+_EXPERIMENT = [
+    "overview",
+    "trials",
+    "search",
+    "hyperparameters",
+    "checkpoints",
+    "logs",
+    "code",
+    "configuration",
+    "notes",
+]
+_TRIAL = [
+    "metrics",
+    "workloads",
+    "hyperparameters",
+    "checkpoints",
+    "logs",
+    "profiler",
+    "allocations",
+]
+_ADMIN = ["people", "groups", "roles", "policies", "tokens", "audit", "message"]
+_WIDTHS = (360, 1280, 2560)
+
+
+def pages(experiment: int, trial: int) -> list[str]:
+    """Return the address of every page."""
+    return [
+        "/dashboard", "/experiments", "/experiments/new", f"/compare?experiments={experiment},{experiment + 1}",
+        *(f"/experiments/{experiment}/{part}" for part in _EXPERIMENT),
+        *(f"/trials/{trial}/{part}" for part in _TRIAL),
+        "/queue", "/cluster", "/tasks?ended=1", "/tasks?new=notebook", "/tasks?new=command", "/tasks?new=tensorboard",
+        "/models", "/workspaces", "/settings", "/design", "/nowhere",
+        "/templates", "/templates/eight-gpus", "/budgets", "/webhooks", *(f"/admin/{part}" for part in _ADMIN),
+    ]  # fmt: skip
+
+
+def draw_all(cluster: Cluster, experiment: int, trial: int, folder: Path) -> None:
+    """Draw every page in both themes and three widths; what a page complains about is printed."""
+    base = f"http://127.0.0.1:{cluster.port}"
+    with chromium() as browser:
+        for theme in ("light", "dark"):
+            for width in _WIDTHS:
+                with opened(browser, base, theme=theme, width=width, user=("admin", "")) as tab:
+                    for path in pages(experiment, trial):
+                        tab.open(path)
+                        tab.page.locator("h1, h2").first.wait_for()
+                        tab.page.wait_for_timeout(_WAIT_MS)
+                        name = re.sub(r"\W+", "-", path).strip("-")
+                        tab.page.screenshot(path=folder / f"{theme}-{width}-{name}.png")
+                    print(f"{theme} {width}: {len(tab.complaints)} complaints", *tab.complaints)
 
 
 def _webp(tab: Tab) -> bytes:
@@ -130,19 +226,30 @@ def _webp(tab: Tab) -> bytes:
     return base64.b64decode(made)
 
 
-def draw(cluster: Cluster, experiment: int, trial: int) -> None:
+def draw(cluster: Cluster, experiment: int, trial: int, only: list[str]) -> None:
     PICTURES.mkdir(exist_ok=True)
     base = f"http://127.0.0.1:{cluster.port}"
-    with chromium() as browser:
-        for name, (path, theme, width) in shots(experiment, trial).items():
-            who = "admin" if path.startswith(_OF_ADMINISTRATORS) else "determined"
-            with opened(browser, base, theme=theme, width=width, user=(who, "")) as tab:
-                tab.open(path)
-                tab.ready()
-                tab.page.wait_for_timeout(_WAIT_MS)
-                made = _webp(tab)
-                (PICTURES / f"{name}.webp").write_bytes(made)
-                print(f"{name}: {len(made) / 1000:.0f} kB")
+    with chromium() as browser, tempfile.TemporaryDirectory() as folder:
+        for name, shot in shots(experiment, trial).items():
+            if name == _RENTED or (only and name not in only):
+                continue
+            who = "admin" if shot.path.startswith(_OF_ADMINISTRATORS) else "determined"
+            _draw_one(browser, base, name, shot, (who, ""))
+        if not only or _RENTED in only:
+            with renting(Path(folder)) as address:
+                shot = shots(experiment, trial)[_RENTED]
+                _draw_one(browser, address, _RENTED, shot, ("admin", PASSWORD))
+
+
+def _draw_one(browser: Any, base: str, name: str, shot: Shot, user: tuple[str, str]) -> None:
+    with opened(browser, base, theme=shot.theme, width=shot.width, user=user) as tab:
+        tab.open(shot.path)
+        tab.ready()
+        shot.prepare(tab)
+        tab.page.wait_for_timeout(_WAIT_MS)
+        made = _webp(tab)
+        (PICTURES / f"{name}.webp").write_bytes(made)
+        print(f"{name}: {len(made) / 1000:.0f} kB", *tab.complaints)
 
 
 def named() -> list[str]:
@@ -151,6 +258,11 @@ def named() -> list[str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="FOLDER")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these pictures")
+    given = parser.parse_args()
+    every: Path | None = given.all
     with (
         tempfile.TemporaryDirectory() as folder,
         local_cluster(Path(folder), runtime="process", config=_CONFIG) as cluster,
@@ -158,7 +270,11 @@ def main() -> None:
         admin = _Administrator(cluster)
         experiment, trial = _work(cluster, admin)
         _people(admin)
-        draw(cluster, experiment, trial)
+        if every is None:
+            draw(cluster, experiment, trial, given.names)
+        else:
+            every.mkdir(parents=True, exist_ok=True)
+            draw_all(cluster, experiment, trial, every)
 
 
 if __name__ == "__main__":

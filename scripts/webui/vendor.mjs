@@ -15,6 +15,9 @@ const FILES = [
   ["htm", "dist/htm.module.js", "htm.js"],
   ["uplot", "dist/uPlot.iife.min.js", "uplot.js"],
   ["uplot", "dist/uPlot.min.css", "uplot.css"],
+  ["@xterm/xterm", "lib/xterm.mjs", "xterm.js"],
+  ["@xterm/addon-fit", "lib/addon-fit.mjs", "xterm-fit.js"],
+  ["@xterm/xterm", "css/xterm.css", "xterm.css"],
 ];
 const NAMES = {
   "preact/hooks": "./hooks.js",
@@ -22,10 +25,36 @@ const NAMES = {
   preact: "./preact.js",
 };
 
+// The policy of our pages allows no styles in markup. What the terminal writes there goes into sheets of the document.
+const SHEET = `
+function sheetElement() {
+  const sheet = new CSSStyleSheet();
+  const element = document.createElement("span");
+  const remove = element.remove.bind(element);
+  element.hidden = true;
+  Object.defineProperty(element, "textContent", { set: (text) => sheet.replaceSync(text) });
+  element.remove = () => {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== sheet);
+    remove();
+  };
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  return element;
+}`;
+
+/** @param {string} text of xterm.js */
+function withoutInlineStyles(text) {
+  const changed = text
+    .replace(/[\w.]+\.createElement\("style"\)/g, "sheetElement()")
+    .replace(/(\w+)\.setAttribute\("style",`\$\{\1\.getAttribute\("style"\)\|\|""\}\$\{(\w+)\};`\)/, "$1.style.cssText+=`${$2};`");
+  if (changed.split("sheetElement()").length !== 4 || /setAttribute\("style"|innerHTML/.test(changed)) throw new Error("xterm.js writes styles in another way: look at it again");
+  return `${changed.trimEnd()}${SHEET}`;
+}
+
 for (const [name, file, ours] of FILES) {
   const { version, license } = JSON.parse(readFileSync(join(modules, name, "package.json"), "utf-8"));
   let text = readFileSync(join(modules, name, file), "utf-8").replace(/\n?\/\/# sourceMappingURL=.*\s*$/, "");
   for (const [bare, address] of Object.entries(NAMES)) text = text.replaceAll(`from"${bare}"`, `from"${address}"`);
+  if (ours === "xterm.js") text = withoutInlineStyles(text);
   if (ours === "uplot.js") text = `${text.trimEnd()}\nexport default uPlot;`;
   const banner = `/*! ${name} ${version}, ${license}: see LICENSES.txt */\n`;
   writeFileSync(join(target, ours), `${banner}${text.trimEnd()}\n`);

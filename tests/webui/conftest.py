@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from det_controlplane.core.config.cluster import Authz
 
 from tests.support import browser as browsers
+from tests.support.api import PASSWORD
 from tests.support.browser import Tab
 from tests.support.cluster import ROOT, Cluster, local_cluster
+from tests.support.house import House, house_over
+from tests.support.postgres import DatabaseServer
+from tests.support.served_api import served
 
 EXAMPLE = ROOT / "examples/numpy_digits"
 SMALL = ("--config", "searcher.max_trials=4", "--config", "searcher.max_time=120")
@@ -55,3 +60,26 @@ def tab(browser: Any, base: str) -> Iterator[Tab]:
 def waiting(cluster: Cluster) -> int:
     """An experiment that is paused before it began."""
     return cluster.create(EXAMPLE / "adaptive.yaml", EXAMPLE, "--paused")
+
+
+@pytest.fixture(scope="module")
+def house(
+    postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    """An API in this process, without roles and without a machine that trains."""
+    with house_over(postgres_server, tmp_path_factory.mktemp("house"), Authz.BASIC) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def house_base(house: House) -> Iterator[str]:
+    with served(house.api) as url:
+        yield url
+
+
+@pytest.fixture
+def house_tab(browser: Any, house_base: str) -> Iterator[Tab]:
+    """A tab of a user who is no administrator there."""
+    with browsers.opened(browser, house_base, user=("determined", PASSWORD)) as made:
+        yield made
+        assert made.complaints == []

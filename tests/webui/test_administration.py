@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_controlplane.adapters.issuer_answers import KeptIssuers
+from det_controlplane.adapters.issuer_answers import CachedIssuers
 from det_controlplane.adapters.issuer_tokens import IssuerTokens
 from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
-from det_controlplane.core.config.cluster import Authz, load_cluster
-from det_controlplane.db.engine import Database
+from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
 
-from tests.support.api import PASSWORD, api_over
+from tests.support.api import PASSWORD
 from tests.support.browser import Tab, opened
-from tests.support.house import House
+from tests.support.house import House, house_over
 from tests.support.inbox import Inbox, W, end
 from tests.support.oidc_server import served as identity_provider
 from tests.support.postgres import DatabaseServer
+from tests.support.pressing import choose, fill, gone, press
 from tests.support.served_api import served
 from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
 
@@ -34,15 +34,10 @@ def house(
     postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
     """A cluster with roles and two workspaces, red and blue."""
-    with postgres_server.database() as url:
-        database = Database(url)
-        with api_over(database, tmp_path_factory.mktemp("house")) as api:
-            api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
-            made = House(api, api.signed_in("admin"))
-            made.admin.post("/api/v1/groups", {"name": "everybody"})
-            made.admin.post("/api/v1/templates/used", {"config": {"max_restarts": 1}})
-            yield made
-        database.dispose()
+    with house_over(postgres_server, tmp_path_factory.mktemp("house")) as made:
+        made.admin.post("/api/v1/groups", {"name": "everybody"})
+        made.admin.post("/api/v1/templates/used", {"config": {"max_restarts": 1}})
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -53,38 +48,13 @@ def base(house: House) -> Iterator[str]:
 
 @pytest.fixture
 def tab(browser: Any, base: str) -> Iterator[Tab]:
-    """A tab of an administrator."""
     with opened(browser, base, user=("admin", PASSWORD)) as made:
         yield made
         assert made.complaints == []
 
 
-def press(tab: Tab, *names: str) -> None:
-    """Press buttons, or items of the menus that they open."""
-    for name in names:
-        for_button = tab.page.get_by_role("button", name=name, exact=True)
-        for_button.or_(tab.page.get_by_role("menuitem", name=name, exact=True)).last.click()
-
-
-def fill(tab: Tab, **fields: str) -> None:
-    for label, text in fields.items():
-        tab.page.get_by_label(re.compile(f"^{label.replace('_', ' ')}")).last.fill(text)
-
-
-def choose(tab: Tab, **fields: str) -> None:
-    for label, name in fields.items():
-        shown = tab.page.get_by_role("dialog").get_by_label(re.compile(f"^{label}"))
-        shown.select_option(label=name)
-
-
-def gone(tab: Tab) -> None:
-    """Wait until what a dialog asked for is done."""
-    tab.page.get_by_role("dialog").wait_for(state="detached")
-
-
 def user_named(house: House, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = house.admin.get(f"/api/v1/users/{name}/by-username")["user"]
-    return found
+    return dict(house.admin.get(f"/api/v1/users/{name}/by-username")["user"])
 
 
 def test_an_account_is_made_renamed_and_deactivated(tab: Tab, house: House) -> None:
@@ -154,7 +124,7 @@ def provider(house: House) -> Iterator[SignInServer]:
         settings = {"issuer": server.url, "client_id": CLIENT, "client_secret": SECRET}
         oidc = load_cluster({"security": {"oidc": settings}}).oidc
         ctx.config = replace(ctx.config, oidc=oidc)
-        ctx.tokens, ctx.issuers = IssuerTokens(fetch_keys), KeptIssuers(describe, post_form)
+        ctx.tokens, ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
         yield server
     ctx.config, ctx.tokens, ctx.issuers = before.config, before.tokens, before.issuers
 
@@ -333,8 +303,10 @@ def test_a_webhook_is_made_tried_and_deleted(tab: Tab, house: House) -> None:
     press(tab, "Create")
     tab.page.get_by_role("dialog").get_by_role("alert").wait_for()
     fill(tab, Lines_of_logs="CUDA error")
+    tab.page.get_by_role("dialog").get_by_label("Budgets").check()
     press(tab, "Create")
     gone(tab)
+    tab.page.get_by_text("lines with CUDA error, budgets").wait_for()
     press(tab, "Test pager")
     tab.page.get_by_text("pager took an example").wait_for()
     assert [post.url for post in inbox.posts] == ["https://example.com/hook"]
@@ -430,8 +402,78 @@ def test_everybody_sees_of_the_administration_what_their_roles_allow(
         shown.first.wait_for()
         assert shown.all_inner_texts() == parts
         places = tab.page.get_by_label("Place").locator("option")
+        places.first.wait_for(state="attached")
         assert places.all_inner_texts() == ["blue"]
         assert tab.complaints == []
+
+
+EDITS = ["Edit name and labels", "Open TensorBoard", "Move to another project", "Kill"]
+
+
+@pytest.mark.parametrize(
+    ("role", "buttons", "more"),
+    [
+        ("Viewer", [], []),
+        ("EditorRestricted", ["Resume", "Stop", "Fork"], [e for e in EDITS if "Tensor" not in e]),
+        ("Editor", ["Resume", "Stop", "Fork"], EDITS),
+    ],
+)
+def test_everybody_is_offered_what_their_roles_allow(
+    browser: Any, base: str, house: House, role: str, buttons: list[str], more: list[str]
+) -> None:
+    made = house.experiment(house.admin, house.blue_project)
+    name = f"offered-{role}"
+    house.person(name, role, house.blue)
+    with opened(browser, base, user=(name, PASSWORD)) as tab:
+        tab.open(f"/experiments/{made}")
+        tab.page.get_by_role("heading", level=1).wait_for()
+        tab.page.get_by_role("tab", name="Notes").or_(
+            tab.page.get_by_role("link", name="Notes")
+        ).first.wait_for()
+        for button in ("Resume", "Stop", "Fork"):
+            offered = tab.page.get_by_role("button", name=button, exact=True).count()
+            assert offered == (button in buttons), button
+        menu = tab.page.get_by_role("button", name="More actions")
+        assert menu.count() == bool(more)
+        if more:
+            menu.click()
+            tab.page.get_by_role("menuitem", name=more[0]).wait_for()
+            items = tab.page.get_by_role("menuitem").all_inner_texts()
+            assert items == more
+        tab.open("/tasks")
+        tab.page.get_by_role("heading", name="Tasks", level=1).wait_for()
+        starts = tab.page.get_by_role("button", name="New notebook").count()
+        assert starts == (role == "Editor")
+        assert tab.complaints == []
+
+
+def test_lines_of_one_moment_are_all_found_and_filtered(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.blue_project)
+    house.admin.post(f"/api/v1/experiments/{made}/activate")
+    (trial,) = house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    told = {"taskId": trial["taskId"], "timestamp": "2026-01-01T00:00:00Z"}
+    lines = [{**told, "log": f"line {n}\n", "rankId": n % 2} for n in range(1500)]
+    lines[7] |= {"level": "LOG_LEVEL_ERROR"}
+    house.admin.post("/api/v1/task/logs", {"logs": lines[:1000]})
+    house.admin.post("/api/v1/task/logs", {"logs": lines[1000:]})
+    tab.open(f"/trials/{trial['id']}/logs")
+    shown = tab.page.locator(".log-text")
+    tab.page.get_by_text("line 1499", exact=True).wait_for()
+    tab.page.get_by_role("log", name="Log lines").press("Home")
+    tab.page.get_by_text("line 0", exact=True).wait_for()
+    assert sum(text.startswith("line ") for text in shown.all_text_contents()) == 1500
+    tab.page.get_by_label("Least level").select_option(label="Error and up")
+    shown.nth(1).wait_for(state="detached")
+    assert shown.all_text_contents() == ["line 7"]
+    tab.page.get_by_label("Least level").select_option(label="Every level")
+    tab.page.get_by_label("Ranks").fill("1")
+    tab.page.get_by_label("Search in logs").fill("line 149")
+    shown.filter(has_text=re.compile("^line 149$")).wait_for()
+    shown.nth(6).wait_for(state="detached")
+    # Those of odd ranks that have "line 149" in them.
+    wanted = [149, *range(1491, 1500, 2)]
+    assert shown.all_text_contents() == [f"line {n}" for n in wanted]
+    house.admin.post(f"/api/v1/experiments/{made}/kill")
 
 
 def pages(house: House) -> list[str]:

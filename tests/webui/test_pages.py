@@ -2,7 +2,9 @@
 
 import json
 import re
+import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,11 +103,26 @@ def test_curves_are_drawn_and_name_their_trials(tab: Tab, trained: int) -> None:
     assert tab.page.get_by_role("list", name="Trials of the chart").locator("li").count() == 4
 
 
-def test_the_search_shows_rungs_and_says_why_a_trial_ended(tab: Tab, trained: int) -> None:
+def test_the_search_shows_rungs_and_says_why_a_trial_ended(
+    tab: Tab, cluster: Cluster, trained: int
+) -> None:
+    told = cluster.get(f"/api/v1/experiments/{trained}/search")
+    # Four trials in rungs of a quarter each: only two rungs can tell them apart, whatever max_rungs is.
+    assert {r["length"] for b in told["brackets"] for r in b["rungs"]} == {30, 120}
     tab.open(f"/experiments/{trained}/search")
-    tab.page.get_by_text("rung 0").wait_for()
-    tab.page.get_by_role("button", name=re.compile(r"^Trial \d+")).first.press("Enter")
-    tab.page.get_by_text(re.compile(r"Trial \d+ has completed")).wait_for()
+    rungs = tab.page.locator(".search-picture .rung-at")
+    rungs.first.wait_for()
+    assert set(rungs.all_text_contents()) == {"30", "120"}
+    for trial in told["trials"]:
+        # Which are stopped depends on which came first.
+        assert re.match(
+            "was stopped by adaptive ASHA at rung|trained to the end", trial["sentence"]
+        )
+        line = tab.page.get_by_role("button", name=re.compile(rf"^Trial {trial['id']}\b"))
+        line.press("Enter")
+        tab.page.get_by_text(f"Trial {trial['id']} {trial['sentence']}").wait_for()
+    tab.open(f"/trials/{told['trials'][0]['id']}")
+    tab.page.get_by_text(f"The trial {told['trials'][0]['sentence']}").wait_for()
 
 
 def test_a_part_of_an_axis_narrows_the_trials(tab: Tab, trained: int) -> None:
@@ -127,6 +144,35 @@ def test_code_is_shown_line_by_line(tab: Tab, trained: int) -> None:
     source.wait_for()
     told = (EXAMPLE / "train.py").read_text("utf-8")
     assert source.inner_text().rstrip() == told.rstrip()
+
+
+def test_code_is_a_tree_whose_files_are_saved(tab: Tab, cluster: Cluster, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    (code / "parts" / "deep").mkdir(parents=True)
+    (code / "parts" / "deep" / "layer.py").write_text("# <b>deep</b>\n")
+    (code / "image.bin").write_bytes(b"\0\1\2")
+    (code / "train.py").write_text("print(1)\n")
+    made = cluster.create(EXAMPLE / "adaptive.yaml", code, "--paused")
+    tab.open(f"/experiments/{made}/code")
+    files = tab.page.get_by_role("navigation", name="Files")
+    files.get_by_text("parts", exact=True).wait_for()
+    files.get_by_role("link", name="layer.py").click()
+    source = tab.page.locator(".source")
+    source.get_by_text("# <b>deep</b>").wait_for()
+    assert "file=parts%2Fdeep%2Flayer.py" in tab.page.url
+    assert tab.faults() == []
+    for name, content in (("layer.py", b"# <b>deep</b>\n"), ("image.bin", b"\0\1\2")):
+        files.get_by_role("link", name=name).click()
+        tab.page.get_by_role("heading", name=name).wait_for()
+        with tab.page.expect_download() as downloading:
+            tab.page.get_by_role("link", name="Download", exact=True).click()
+        assert downloading.value.suggested_filename == name
+        assert Path(downloading.value.path()).read_bytes() == content
+    tab.page.get_by_text("Not a text").wait_for()
+    with tab.page.expect_download() as downloading:
+        tab.page.get_by_role("link", name="Download all").click()
+    with tarfile.open(downloading.value.path()) as packed:
+        assert "parts/deep/layer.py" in packed.getnames()
 
 
 def until(cluster: Cluster, condition: Callable[[], Any], what: str) -> Any:

@@ -1,6 +1,5 @@
 """A browser uses what tasks serve, through the cluster: a real JupyterLab and a real TensorBoard."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import browser as browsers
-from tests.support import ml
+from tests.support import jupyter, ml
 from tests.support.cluster import ROOT, Cluster, local_cluster
 
 pytestmark = pytest.mark.heavy("JupyterLab takes minutes to install and to start")
@@ -33,6 +32,14 @@ def browser() -> Iterator[Any]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def trained(cluster: Cluster) -> int:
+    small = ("--config", "searcher.max_trials=1", "--config", "searcher.max_time=40")
+    made = cluster.create(EXAMPLE / "adaptive.yaml", EXAMPLE, *small)
+    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
+    return made
+
+
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """A page of a browser that nobody has signed in with."""
@@ -40,15 +47,6 @@ def page(browser: Any) -> Iterator[Any]:
     context.set_default_timeout(2 * browsers.PATIENCE_MS)
     yield context.new_page()
     context.close()
-
-
-def notebook_of(source: str) -> dict[str, Any]:
-    """Return a notebook with one cell."""
-    cell: dict[str, Any] = {
-        "id": "first", "cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": source,
-    }  # fmt: skip
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
 
 
 def started(cluster: Cluster, kind: str, *words: str) -> str:
@@ -63,22 +61,32 @@ def test_a_cell_of_a_notebook_is_run_and_answers(
     cluster: Cluster, page: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "factor.py").write_text("FACTOR = 6\n")
-    (tmp_path / "work.ipynb").write_text(json.dumps(notebook_of(CELL)))
+    jupyter.write_notebook(tmp_path / "work.ipynb", CELL)
     address = started(cluster, "notebook", *NO_SLOTS, "--context", str(tmp_path))
     page.goto(address)
     base = address.partition("?")[0]
     # An extension that is installed with it, though the task has an environment of its own.
     assert page.request.get(base + "api/terminals").status == 200
-    # Without what other notebooks left in the home directory.
-    page.goto(base + "lab/tree/work.ipynb?reset")
-    page.get_by_text("| Idle").first.wait_for()
-    page.locator('[data-command="notebook:run-cell-and-select-next"]').first.click()
-    page.locator(".jp-OutputArea-output", has_text="product 42").first.wait_for()
+    jupyter.run_first_cell(page, base, "work.ipynb", "product 42")
 
 
-def test_a_tensorboard_shows_the_scalars_of_a_trial(cluster: Cluster, page: Any) -> None:
-    small = ("--config", "searcher.max_trials=1", "--config", "searcher.max_time=40")
-    made = cluster.create(EXAMPLE / "adaptive.yaml", EXAMPLE, *small)
-    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
-    page.goto(started(cluster, "tensorboard", str(made)))
+def test_a_tensorboard_shows_the_scalars_of_a_trial(
+    cluster: Cluster, page: Any, trained: int
+) -> None:
+    page.goto(started(cluster, "tensorboard", str(trained)))
     page.get_by_text("validation_error").first.wait_for()
+
+
+def test_the_address_that_determined_opens_shows_the_task_once_it_serves(
+    cluster: Cluster, browser: Any, trained: int
+) -> None:
+    """Its client waits until the task runs, and leaves the rest to the page of this address."""
+    told = cluster.det("tensorboard", "start", "--detach", str(trained), timeout_s=400).out
+    task_id = re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", told)[-1]
+    with browsers.opened(browser, f"http://127.0.0.1:{cluster.port}") as tab:
+        tab.page.set_default_timeout(2 * browsers.PATIENCE_MS)
+        tab.open(
+            f"/interactive/{task_id}/tensorboard/scalars%20%28of%20a/b%29/default/%2Fdet%2Fwait"
+        )
+        tab.page.wait_for_url(f"**/proxy/{task_id}/**")
+        tab.page.get_by_text("validation_error").first.wait_for()

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.support.browser import Tab
+from tests.support.browser import Tab, opened
 from tests.support.cluster import Cluster
+from tests.support.ssh import require_ssh
 from tests.webui.conftest import EXAMPLE, MARKUP
 
 
@@ -39,6 +40,56 @@ def test_a_tree_of_tasks_is_watched_paused_and_ended(
     tab.page.get_by_role("button", name="End", exact=True).click()
     tab.page.locator(".head .state", has_text="Canceled").wait_for()
     assert cluster.get(f"/api/v1/tasks/{child}")["task"]["endTime"]
+
+
+def test_a_shell_is_used_in_the_page(tab: Tab, browser: Any, base: str, cluster: Cluster) -> None:
+    require_ssh()
+    tab.open("/tasks")
+    tab.page.get_by_role("button", name="New shell").click()
+    tab.page.get_by_role("button", name="Start").click()
+    tab.page.get_by_role("link", name="Open a terminal").click()
+    # Colours of 24 bits are styles that the policy of the page forbids in markup.
+    typed(tab, "printf '\\033[38;2;10;120;10m%s\\033[0m\\n' \"<i>$((40+2))</i>\"; kept=h''ere")
+    shown(tab, "<i>42</i>")
+    assert tab.page.locator(".xterm-rows i").count() == 0
+    assert tab.faults() == []
+    tab.page.keyboard.press("Control+Shift+ArrowUp")
+    assert "Copy" not in (left := tab.page.evaluate("document.activeElement.textContent"))
+    assert left == "Read aloud"
+    # The same tab finds its shell again, and what that said.
+    tab.page.reload()
+    shown(tab, "<i>42</i>")
+    typed(tab, "echo again-$kept")
+    shown(tab, "again-here")
+    typed(tab, "exit 3")
+    tab.page.get_by_text("The shell ended with status 3.").wait_for()
+    tab.page.get_by_role("button", name="Start again").click()
+    typed(tab, "echo new-$kept-")
+    shown(tab, "new--")
+    address = tab.page.url.removeprefix(f"{base}/det")
+    tab.open("/design")
+    # A console may complain where a server is killed.
+    with opened(browser, base) as other:
+        other.open(address)
+        typed(other, "kept=there; echo $((20+3))-ready")
+        shown(other, "23-ready")
+        cluster.kill("det_controlplane.entry.server.api_server")
+        other.page.get_by_text("The shell goes on; this page tries to reach it again.").wait_for()
+        typed(other, "echo still-$kept")
+        shown(other, "still-there")
+        other.page.get_by_role("button", name="End").click()
+        other.page.get_by_text("This task has ended, and its shell with it.").wait_for()
+
+
+def typed(tab: Tab, line: str) -> None:
+    tab.page.locator(".terminal[data-state=open]").wait_for()
+    tab.page.locator(".xterm-helper-textarea").focus()
+    tab.page.keyboard.type(f"{line}\n")
+
+
+def shown(tab: Tab, text: str) -> None:
+    """Wait for output, which is not what was typed."""
+    tab.page.locator(".xterm-rows", has_text=text).wait_for()
 
 
 def checkpoint_of(cluster: Cluster, experiment_id: int) -> str:
@@ -81,6 +132,27 @@ def test_a_checkpoint_is_registered_and_downloaded_where_it_is_listed(
     tab.page.get_by_role("heading", name="from a list").wait_for()
     (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
     assert made["numVersions"] == 1
+    tab.page.get_by_role("button", name="More actions").click()
+    tab.page.get_by_role("menuitem", name="Edit").click()
+    tab.page.get_by_label("Labels").fill("best, digits")
+    tab.page.get_by_label("Notes").fill("keep this one")
+    tab.page.get_by_role("button", name="Save").click()
+    tab.page.get_by_text("keep this one").wait_for()
+    tab.page.get_by_role("button", name="Actions on version 1").click()
+    tab.page.get_by_role("menuitem", name="Edit").click()
+    tab.page.get_by_label("Comment").fill("after two epochs")
+    tab.page.get_by_role("button", name="Save").click()
+    tab.page.get_by_text("after two epochs").wait_for()
+    tab.page.get_by_role("button", name="Actions on version 1").click()
+    tab.page.get_by_role("menuitem", name="Delete").click()
+    tab.page.get_by_role("button", name="Delete", exact=True).click()
+    tab.page.get_by_text("No versions yet").wait_for()
+    (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
+    assert (made["labels"], made["notes"], made["numVersions"]) == (
+        ["best", "digits"],
+        "keep this one",
+        0,
+    )
 
 
 def test_a_project_is_made_and_an_experiment_moves_there(
@@ -101,6 +173,44 @@ def test_a_project_is_made_and_an_experiment_moves_there(
     tab.page.get_by_role("button", name="Move", exact=True).click()
     tab.page.get_by_text("in Vision / Digits").wait_for()
     assert cluster.experiment(waiting)["projectName"] == "Digits"
+
+
+def test_workspaces_and_projects_are_renamed_moved_archived_and_deleted(
+    tab: Tab, cluster: Cluster
+) -> None:
+    for name in ("Old", "Other"):
+        cluster.det("workspace", "create", name)
+    cluster.det("project", "create", "Old", "Trials")
+    tab.open("/workspaces")
+
+    def act(on: str, what: str) -> None:
+        tab.page.get_by_role("button", name=f"Actions on {on}", exact=True).click()
+        tab.page.get_by_role("menuitem", name=what).click()
+
+    act("Old", "Rename")
+    tab.page.get_by_label("Name", exact=True).fill("New")
+    tab.page.get_by_role("button", name="Save").click()
+    tab.page.get_by_role("heading", name="New", exact=True).wait_for()
+    act("Trials", "Edit")
+    tab.page.get_by_label("Description").fill("what was tried")
+    tab.page.get_by_role("button", name="Save").click()
+    tab.page.get_by_text("what was tried").wait_for()
+    act("Trials", "Move")
+    tab.page.get_by_role("combobox", name="Workspace").select_option(label="Other")
+    tab.page.get_by_role("button", name="Move", exact=True).click()
+    tab.page.get_by_role("dialog").wait_for(state="detached")
+    ids = {w["name"]: w["id"] for w in cluster.get("/api/v1/workspaces")["workspaces"]}
+    (moved,) = cluster.get(f"/api/v1/workspaces/{ids['Other']}/projects")["projects"]
+    assert (moved["name"], moved["description"]) == ("Trials", "what was tried")
+    act("New", "Archive")
+    heading = tab.page.get_by_role("heading", name="New", exact=True)
+    heading.wait_for(state="detached")
+    tab.page.get_by_role("button", name="Undo").click()
+    heading.wait_for()
+    act("New", "Delete")
+    tab.page.get_by_role("button", name="Delete", exact=True).click()
+    heading.wait_for(state="detached")
+    assert "New" not in {w["name"] for w in cluster.get("/api/v1/workspaces")["workspaces"]}
 
 
 def queue(cluster: Cluster) -> list[str]:
@@ -125,6 +235,8 @@ def test_a_job_goes_to_the_top_and_back(tab: Tab, cluster: Cluster) -> None:
     last = tab.page.get_by_role("row").nth(3)
     last.locator(f'a[href="/det/experiments/{third}"]').wait_for()
     handles = tab.page.get_by_role("button", name=re.compile("^Place [0-9]+"))
+    # A finger drags as a mouse does, and does not scroll the page.
+    assert handles.nth(2).evaluate("e => getComputedStyle(e).touchAction") == "none"
     handles.nth(2).drag_to(handles.nth(1))
     cluster.until(lambda: queue(cluster) == [first, third, second], "it was dragged up")
     shown = tab.page.get_by_role("row").nth(2)

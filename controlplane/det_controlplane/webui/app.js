@@ -1,9 +1,12 @@
 // The WebUI: finds the page for an address, and loads its script when somebody goes there.
+import { expect, heading, titled, told } from "./lib/arrival.js";
+import { moved } from "./lib/moved.js";
 import { persist } from "./lib/persist.js";
-import { listen, matched, place } from "./lib/router.js";
+import { go, listen, matched, place } from "./lib/router.js";
 import { begin, cluster, user } from "./lib/session.js";
-import { html, render, useEffect, useState } from "./lib/view.js";
-import { Bones, Button, Empty, Failure } from "./parts/basic.js";
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./lib/view.js";
+import { Bones, Button, Failure, Head } from "./parts/basic.js";
+import { Boundary } from "./parts/boundary.js";
 import { Frame } from "./parts/frame.js";
 
 /** @type {[string, string, () => Promise<any>][]} pattern, title, the module whose `Page` is shown */
@@ -12,11 +15,13 @@ const PAGES = [
   ["/dashboard", "Home", () => import("./pages/dashboard.js")],
   ["/experiments", "Experiments", () => import("./pages/experiments.js")],
   ["/compare", "Compare", () => import("./pages/compare.js")],
+  ["/experiments/new", "New experiment", () => import("./pages/new_experiment.js")],
   ["/experiments/:id/:tab?", "Experiment", () => import("./pages/experiment/page.js")],
   ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")],
   ["/queue/:pool?", "Job queue", () => import("./pages/queue.js")],
-  ["/cluster", "Cluster", () => import("./pages/cluster.js")],
+  ["/cluster", "Machines", () => import("./pages/cluster.js")],
   ["/tasks", "Tasks", () => import("./pages/tasks.js")],
+  ["/tasks/:id/terminal", "Terminal", () => import("./pages/terminal.js")],
   ["/tasks/:kind/:id", "Task", () => import("./pages/task.js")],
   ["/models", "Model registry", () => import("./pages/models.js")],
   ["/models/:id", "Model", () => import("./pages/model.js")],
@@ -25,6 +30,7 @@ const PAGES = [
   ["/templates/:name", "Template", () => import("./pages/template.js")],
   ["/budgets", "Budgets", () => import("./pages/budgets.js")],
   ["/webhooks", "Webhooks", () => import("./pages/webhooks.js")],
+  ["/webhooks/:id", "Webhook", () => import("./pages/webhook.js")],
   ["/admin", "Administration", () => import("./pages/admin/page.js")],
   ["/admin/people", "People", () => import("./pages/admin/people.js")],
   ["/admin/people/:id", "Person", () => import("./pages/admin/person.js")],
@@ -39,6 +45,7 @@ const PAGES = [
   ["/admin/user-management", "People", () => import("./pages/admin/people.js")],
   ["/admin/group-management", "Groups", () => import("./pages/admin/groups.js")],
   ["/settings", "Settings", () => import("./pages/settings.js")],
+  ["/sign-out", "Sign out", () => import("./pages/sign_out.js")],
   ["/design", "Design", () => import("./pages/design.js")],
 ];
 const SIGN_IN = () => import("./pages/sign_in.js");
@@ -72,9 +79,8 @@ function Loading({ load, params }) {
 }
 
 const Missing = () => html`
-  <${Empty} title="There is no such page">
-    <p>The address may be mistyped, or of another version of Determined.</p>
-    <${Button} href="/det/dashboard">Go home<//>
+  <${Head} title="There is no such page" text="The address may be mistyped, or of another version of Determined.">
+    <${Button} kind="primary" href="/det/dashboard">Go home<//>
   <//>
 `;
 
@@ -86,16 +92,33 @@ function App() {
   };
   useEffect(start, []);
   const page = found();
-  const name = cluster.value?.clusterName;
-  document.title = [page?.title ?? "Determined", name].filter(Boolean).join(" · ");
+  const elsewhere = page ? "" : moved(place.value.path);
+  useEffect(() => {
+    if (elsewhere) go(elsewhere, { replace: true });
+  }, [elsewhere]);
+  useArrival(page?.key ?? "");
   if (error && user.value === undefined) {
     return html`<main class="main"><${Failure} error=${error} retry=${start} /></main>`;
   }
   if (user.value === undefined) return html`<main class="main"><${Bones} /></main>`;
   if (user.value === null || place.value.path === "/sign-in") return html`<${Loading} key="sign-in" load=${SIGN_IN} params=${{}} />`;
-  return html`<${Frame}>${page ? html`<${Loading} ...${page} />` : html`<${Missing} />`}<//>`;
+  const shown = page ? html`<${Boundary} key=${page.key}><${Loading} ...${page} /><//>` : elsewhere ? html`<${Bones} />` : html`<${Missing} />`;
+  return html`<${Frame}>${shown}<//><div class="hidden-visually" role="status" aria-live="polite" aria-label="Page">${told.value}</div>`;
+}
+
+/** Expect another heading where somebody went to another page; the first one comes with the window. @param {string} key */
+function useArrival(key) {
+  const was = useRef("");
+  useLayoutEffect(() => {
+    if (was.current && was.current !== key) expect();
+    was.current = key;
+  }, [key]);
 }
 
 sessionStorage.removeItem("loads");
 listen();
+titled(() => {
+  const name = found()?.title ?? "Determined";
+  return [heading.value === name ? "" : heading.value, name, cluster.value?.clusterName ?? ""];
+});
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

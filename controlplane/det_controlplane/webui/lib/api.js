@@ -51,7 +51,7 @@ async function respond(method, url, body, options) {
     response = await fetch(url, init);
   } catch (e) {
     if (options.signal?.aborted) throw e;
-    throw new ApiError(0, "The cluster does not answer. This page tries again by itself.");
+    throw new ApiError(0, `The cluster does not answer. ${method === "GET" ? "This page tries again by itself." : "Try again in a moment."}`);
   }
   if (response.ok) return response;
   if (response.status === 401 && !options.quiet) onSignedOut();
@@ -89,14 +89,19 @@ export async function* lines(path, query, options = {}) {
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    const parts = (rest + value).split("\n");
-    rest = parts.pop() ?? "";
-    for (const part of parts) if (part) yield message(part);
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const parts = (rest + value).split("\n");
+      rest = parts.pop() ?? "";
+      for (const part of parts) if (part) yield message(part);
+    }
+    if (rest) yield message(rest);
+  } finally {
+    // Those who have read enough keep no connection open.
+    reader.cancel().catch(() => {});
   }
-  if (rest) yield message(rest);
 }
 
 /** @param {string} text @returns {any} */

@@ -74,9 +74,9 @@ export function stateName(state) {
 /** @param {string} state @returns {"blue" | "green" | "amber" | "red" | ""} */
 export function stateColour(state) {
   const name = state.replace(/^(JOB_)?STATE_/, "");
-  if (["RUNNING", "ACTIVE", "STARTING", "PULLING", "SCHEDULED"].includes(name)) return "blue";
-  if (name === "COMPLETED") return "green";
-  if (name === "PAUSED" || name.startsWith("STOPPING") || name === "QUEUED") return "amber";
+  if (["RUNNING", "ACTIVE", "STARTING", "PULLING", "SCHEDULED", "REQUESTED", "LAUNCHED"].includes(name)) return "blue";
+  if (name === "COMPLETED" || name === "REGISTERED") return "green";
+  if (["PAUSED", "DRAINING", "TERMINATING"].includes(name) || name.startsWith("STOPPING") || name === "QUEUED") return "amber";
   if (name === "ERROR" || name.includes("FAILED")) return "red";
   return "";
 }

@@ -1,8 +1,9 @@
 // Data that stays fresh: asked again while somebody looks, less often the longer nothing changes.
+import { again, answered, asks, failed, join, leave, settled } from "./beat.js";
 import { useCallback, useEffect, useRef, useState } from "./view.js";
 
-const LONGEST_MS = 30_000;
-const RETRY_MS = 2_000;
+const LONGEST_MS = 45_000;
+const RETRY_MS = 4_000;
 
 /**
  * @template T
@@ -12,7 +13,7 @@ const RETRY_MS = 2_000;
 /**
  * Fetch data now, when `keys` change, and again each `every` milliseconds; 0 asks once, and a function decides by the data.
  *
- * While answers are the same, pauses grow to half a minute, or stay at `every` where that is longer; hidden tabs ask nothing.
+ * While answers are the same, pauses grow to 45 seconds, or stay at `every` where that is longer; hidden tabs ask nothing.
  * With another `mark`, as the revision of what it is about, it is fetched at once, and what was there stays meanwhile.
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} fetched
@@ -23,72 +24,83 @@ const RETRY_MS = 2_000;
  */
 export function useLive(fetched, keys, every = 0, mark = undefined) {
   const [state, setState] = useState(/** @type {{ data?: T, error?: Error }} */ ({}));
-  const latest = useRef({ fetched, every });
-  latest.current = { fetched, every };
-  const again = useRef(/** @type {() => Promise<void>} */ (async () => {}));
+  const reload = usePoll({ fetched, every, show: setState, begin: () => setState({}) }, keys, mark);
+  return { data: state.data, error: state.error, reload };
+}
+
+/** @template T @typedef {{ data?: T, error?: Error }} Shown */
+/**
+ * @template T
+ * @typedef {{ fetched: (signal: AbortSignal) => Promise<T>, every: number | ((data: T) => number), show: (change: (was: Shown<T>) => Shown<T>) => void, begin: () => void }} Asked
+ */
+
+/** Poll while the component is there, anew with other keys; gives what asks at once. @template T @param {Asked<T>} asked @param {unknown[]} keys @param {unknown} [mark] */
+export function usePoll(asked, keys, mark) {
+  const latest = useRef(asked);
+  latest.current = asked;
+  const now = useRef(/** @type {() => Promise<void>} */ (async () => {}));
   useEffect(() => {
-    setState({});
-    const poll = new Poll(latest, setState);
-    again.current = () => poll.now();
+    latest.current.begin();
+    const poll = new Poll(latest);
+    now.current = () => poll.now();
     poll.now();
     return () => poll.end();
   }, keys);
   const marked = useRef(mark);
   useEffect(() => {
-    if (marked.current !== mark) again.current();
+    if (marked.current !== mark) now.current();
     marked.current = mark;
   }, [mark]);
-  const reload = useCallback(() => again.current(), []);
-  return { data: state.data, error: state.error, reload };
+  return useCallback(() => now.current(), []);
 }
 
 /** @template T */
 class Poll {
-  /**
-   * @param {{ current: { fetched: (signal: AbortSignal) => Promise<T>, every: number | ((data: T) => number) } }} latest
-   * @param {(change: (was: { data?: T, error?: Error }) => { data?: T, error?: Error }) => void} show
-   */
-  constructor(latest, show) {
+  /** @param {{ current: Asked<T> }} latest */
+  constructor(latest) {
     this.latest = latest;
-    this.show = show;
     this.ended = new AbortController();
     this.seen = "";
     this.mark = "";
     this.pause = 0;
-    this.timer = 0;
     this.turn = 0;
-    this.onVisible = () => {
-      if (!document.hidden && this.late) this.now();
-    };
-    this.late = false;
-    document.addEventListener("visibilitychange", this.onVisible);
+    this.asker = join(() => void this.now());
   }
 
   end() {
     this.ended.abort();
-    clearTimeout(this.timer);
-    document.removeEventListener("visibilitychange", this.onVisible);
+    leave(this.asker);
   }
 
   async now() {
-    clearTimeout(this.timer);
-    this.late = false;
     const turn = ++this.turn;
+    const { signal } = this.ended;
+    asks(this.asker);
     try {
-      const data = await this.latest.current.fetched(this.ended.signal);
-      if (turn !== this.turn || this.ended.signal.aborted) return;
+      const data = await this.latest.current.fetched(signal);
+      if (turn !== this.turn || signal.aborted) return;
       this.keep(data);
+      answered(this.asker);
     } catch (e) {
-      if (turn !== this.turn || this.ended.signal.aborted) return;
-      const error = e instanceof Error ? e : new Error(String(e));
-      this.show((was) => ({ data: was.data, error }));
-      this.next(Math.min(Math.max(this.pause, RETRY_MS) * 2, LONGEST_MS));
+      if (turn === this.turn && !signal.aborted) this.fail(e instanceof Error ? e : new Error(String(e)));
+    } finally {
+      settled(this.asker);
     }
+  }
+
+  /** @param {Error} error */
+  fail(error) {
+    // That nothing answers is told once for the whole page; a refusal, or that only this is not answered, where it was asked.
+    const { passing } = /** @type {any} */ (error);
+    if (passing && failed(this.asker, error)) return;
+    this.latest.current.show((was) => ({ data: was.data, error }));
+    this.next(Math.min(Math.max(2 * this.pause, RETRY_MS), LONGEST_MS));
+    if (!passing) answered(this.asker);
   }
 
   /** @param {T} data */
   keep(data) {
-    const { every } = this.latest.current;
+    const { every, show } = this.latest.current;
     const wanted = typeof every === "function" ? every(data) : every;
     const text = JSON.stringify(data);
     // Where data have a revision, that tells whether anything happened: a count of the jobs ahead alone is no reason to hurry.
@@ -97,18 +109,14 @@ class Poll {
     this.mark = mark;
     if (text !== this.seen) {
       this.seen = text;
-      this.show(() => ({ data }));
-    } else this.show((was) => (was.error ? { data: was.data } : was));
+      show(() => ({ data }));
+    } else show((was) => (was.error ? { data: was.data } : was));
     this.next(happened ? wanted : wanted && Math.max(wanted, Math.min(this.pause * 1.5, LONGEST_MS)));
   }
 
   /** @param {number} pause */
   next(pause) {
     this.pause = pause;
-    if (!pause) return;
-    this.timer = setTimeout(() => {
-      if (document.hidden) this.late = true;
-      else this.now();
-    }, pause);
+    again(this.asker, pause);
   }
 }

@@ -1,80 +1,102 @@
 // Long listings: parts of a hundred rows, fetched when they come into sight, and fresh while they are.
-import { useEffect, useRef, useState } from "./view.js";
+import { usePoll } from "./live.js";
+import { useRef, useState } from "./view.js";
 
 const PART = 100;
 const FRESH_MS = 6_000;
 
 /**
- * @param {(offset: number, limit: number, signal: AbortSignal) => Promise<{ rows: any[], total: number }>} fetched
- * @param {unknown[]} keys
+ * @typedef {{ rows: any[], total: number }} Part
+ * @typedef {{ total?: number, error?: Error, reload: () => Promise<void>, row: (index: number) => any, onSight: (first: number, last: number) => void }} Paged
  */
-export function usePaged(fetched, keys) {
-  const parts = useRef(/** @type {Map<number, any[]>} */ (new Map()));
-  const [total, setTotal] = useState(/** @type {number | undefined} */ (undefined));
-  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
-  const [, redraw] = useState(0);
-  const sight = useRef([0, 0]);
-  const asked = useRef(/** @type {Set<number>} */ (new Set()));
-  const latest = useRef(fetched);
-  const signal = useRef(new AbortController());
-  latest.current = fetched;
 
-  /** @param {number} part */
-  const load = async (part) => {
-    if (asked.current.has(part)) return;
-    asked.current.add(part);
-    const { signal: mine } = signal.current;
-    try {
-      const told = await latest.current(part * PART, PART, mine);
-      if (mine.aborted) return;
-      parts.current.set(part, told.rows);
-      setTotal(told.total);
-      setError(undefined);
-    } catch (e) {
-      if (!mine.aborted) setError(/** @type {Error} */ (e));
-    } finally {
-      if (!mine.aborted) {
-        asked.current.delete(part);
-        redraw((n) => n + 1);
-      }
-    }
-  };
+/**
+ * List what `fetched` gives, anew with other `keys`, and at once with another `mark`; rows of before stay until others are there.
+ * @param {(offset: number, limit: number, signal: AbortSignal) => Promise<Part>} fetched
+ * @param {unknown[]} keys
+ * @param {{ every?: number, mark?: unknown }} [how]
+ * @returns {Paged}
+ */
+export function usePaged(fetched, keys, { every = FRESH_MS, mark } = {}) {
+  const [, redraw] = useState(0);
+  /** @type {{ current: { parts: Map<number, any[]>, shown: import("./live.js").Shown<any[]>, asked: Set<number>, sight: number[], old: boolean, ended: AbortController, total?: number }}} */
+  const kept = useRef({ parts: new Map(), shown: {}, asked: new Set(), sight: [0, 0], old: false, ended: new AbortController() });
+  const of = kept.current;
   const inSight = () => {
     const found = [];
-    for (let part = Math.floor(sight.current[0] / PART); part * PART < Math.max(1, sight.current[1]); part++) found.push(part);
+    for (let part = Math.floor(of.sight[0] / PART); part * PART < Math.max(1, of.sight[1]); part++) found.push(part);
     return found;
   };
-  const reload = () => Promise.all(inSight().map(load));
-
-  useEffect(() => {
-    signal.current = new AbortController();
-    asked.current = new Set();
-    let first = true;
-    // What was there stays until the answer is, so that typing does not flicker.
-    load(0).then(() => {
-      if (!first) return;
-      for (const part of [...parts.current.keys()]) if (part) parts.current.delete(part);
-      for (const part of inSight()) if (part) load(part);
-      redraw((n) => n + 1);
-    });
-    const timer = setInterval(() => document.hidden || reload(), FRESH_MS);
-    return () => {
-      first = false;
-      clearInterval(timer);
-      signal.current.abort();
-    };
-  }, keys);
-
+  /** @param {number[]} parts @param {AbortSignal} signal */
+  const read = async (parts, signal) => {
+    const told = await Promise.all(parts.map((part) => fetched(part * PART, PART, signal)));
+    return parts.map((part, i) => ({ part, ...told[i] }));
+  };
+  /** Leave out what is fetched of before. */
+  const drop = () => {
+    of.ended.abort();
+    Object.assign(of, { ended: new AbortController(), asked: new Set() });
+  };
+  /** @param {any[]} told */
+  const put = (told) => {
+    for (const { part, rows, total } of told) {
+      of.parts.set(part, rows);
+      of.total = total;
+    }
+  };
+  const reload = usePoll(
+    {
+      fetched: (signal) => read(inSight(), signal),
+      every,
+      show: (change) => {
+        const next = change(of.shown);
+        if (next === of.shown) return;
+        if (next.data && next.data !== of.shown.data) {
+          // Where some rows changed, those out of sight may have moved into it: none is shown twice.
+          drop();
+          of.parts.clear();
+          of.old = false;
+          put(next.data);
+        }
+        of.shown = next;
+        if (!next.error) missing();
+        redraw((n) => n + 1);
+      },
+      begin: () => {
+        drop();
+        Object.assign(of, { shown: {}, old: true });
+      },
+    },
+    keys,
+    mark,
+  );
+  /** @param {number} part */
+  const load = async (part) => {
+    if (of.asked.has(part) || of.old) return;
+    const { asked, ended } = of;
+    asked.add(part);
+    try {
+      const told = await read([part], ended.signal);
+      if (!ended.signal.aborted) put(told);
+    } catch (e) {
+      // The question for all that is in sight tells what does not answer, and tries again.
+      if (!ended.signal.aborted && /** @type {any} */ (e).passing) void reload();
+      else if (!ended.signal.aborted) of.shown = { ...of.shown, error: /** @type {Error} */ (e) };
+    }
+    asked.delete(part);
+    if (!ended.signal.aborted) redraw((n) => n + 1);
+  };
+  const missing = () => {
+    for (const part of inSight()) if (!of.parts.has(part)) load(part);
+  };
   return {
-    total,
-    error,
+    total: of.total,
+    error: of.shown.error,
     reload,
-    /** @param {number} index */
-    row: (index) => parts.current.get(Math.floor(index / PART))?.[index % PART],
-    /** @param {number} first @param {number} last */
+    row: (index) => of.parts.get(Math.floor(index / PART))?.[index % PART],
     onSight: (first, last) => {
-      sight.current = [first, last];
-      for (const part of inSight()) if (!parts.current.has(part)) load(part);
+      of.sight = [first, last];
+      missing();
     },
   };
 }

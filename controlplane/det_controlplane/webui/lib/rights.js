@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { signal } from "./view.js";
 
-/** @typedef {{ admin: boolean, open: boolean, everywhere: Set<string>, places: Map<number, Set<string>> }} Held */
+/** @typedef {{ id: number, admin: boolean, open: boolean, everywhere: Set<string>, places: Map<number, Set<string>>, own: Set<number> }} Held */
 
 /** Without roles everybody may do the rest everywhere. */
 const FOR_ADMINISTRATORS = new Set([
@@ -10,11 +10,15 @@ const FOR_ADMINISTRATORS = new Set([
   "ADMINISTRATE_USER", "UPDATE_GROUP",
 ]);
 
-const held = signal(/** @type {Held} */ ({ admin: false, open: true, everywhere: new Set(), places: new Map() }));
+const held = signal(/** @type {Held} */ ({ id: 0, admin: false, open: true, everywhere: new Set(), places: new Map(), own: new Set() }));
 
-/** Ask what somebody may do who has just signed in. @param {{ admin: boolean }} who @param {boolean} withRoles */
+/** Ask what somebody may do who has just signed in. @param {{ id: number, admin: boolean }} who @param {boolean} withRoles */
 export async function learn(who, withRoles) {
-  const found = { admin: who.admin, open: !withRoles, everywhere: new Set(), places: new Map() };
+  const found = { id: who.id, admin: who.admin, open: !withRoles, everywhere: new Set(), places: new Map(), own: new Set() };
+  if (!withRoles && !who.admin) {
+    const { workspaces } = await get("/api/v1/workspaces", { userIds: [who.id], limit: -1, archived: false }, { quiet: true });
+    for (const workspace of workspaces) found.own.add(workspace.id);
+  }
   if (withRoles && !who.admin) {
     const { roles, assignments } = await get("/api/v1/permissions/summary", {}, { quiet: true });
     for (const given of assignments) {
@@ -39,5 +43,17 @@ export function may(right, workspace = 0) {
   return admin || (open ? !FOR_ADMINISTRATORS.has(right) : everywhere.has(right) || !!places.get(workspace)?.has(right));
 }
 
+/** Tell whether the user may set the config policies of a workspace: without roles, its owner may. @param {number} workspace */
+export const mayDemand = (workspace) => (rolesDecide() ? may("MODIFY_WORKSPACE_CONFIG_POLICIES", workspace) : isAdmin() || held.value.own.has(workspace));
+
+/** Tell whether there is any workspace of which that is true. */
+export const mayDemandSomewhere = () => (rolesDecide() ? maySomewhere("MODIFY_WORKSPACE_CONFIG_POLICIES") : isAdmin() || held.value.own.size > 0);
+
+/** Note that the user has made a workspace. @param {number} workspace */
+export const made = (workspace) => (held.value = { ...held.value, own: new Set([...held.value.own, workspace]) });
+
 /** @param {string} right */
 export const maySomewhere = (right) => may(right) || [...held.value.places.values()].some((rights) => rights.has(right));
+
+/** Tell whether the user may do what owners may: delete a thing, for one. @param {{ userId?: number, workspaceId?: number }} thing */
+export const keeps = ({ userId, workspaceId }) => isAdmin() || userId === held.value.id || (rolesDecide() && may("ASSIGN_ROLES", workspaceId));

@@ -1,4 +1,5 @@
 // Addresses below /det: what the address bar says is what the page shows.
+import { mayLeave } from "./unsaved.js";
 import { signal } from "./view.js";
 
 export const ROOT = "/det";
@@ -12,15 +13,20 @@ function here() {
 }
 
 export const place = signal(here());
+// Where this page is among those that the browser goes back and forth between.
+let at = history.state?.at ?? 0;
 
-/** @param {string} to an address below /det @param {{ replace?: boolean }} [how] */
+/** Go to a page; false where something there is not saved, and the user stays. @param {string} to an address below /det @param {{ replace?: boolean }} [how] */
 export function go(to, { replace = false } = {}) {
   const address = ROOT + to;
-  if (address === location.pathname + location.search) return;
-  history[replace ? "replaceState" : "pushState"]({}, "", address);
+  if (address === location.pathname + location.search) return true;
+  if (!mayLeave()) return false;
+  if (!replace) at += 1;
+  history[replace ? "replaceState" : "pushState"]({ at }, "", address);
   const was = place.value.path;
   place.value = here();
   if (place.value.path !== was) scrollTo(0, 0);
+  return true;
 }
 
 /** Change the query of this page; empty values vanish. @param {Record<string, string | number | null | undefined>} change */
@@ -31,7 +37,7 @@ export function ask(change) {
     else query.set(name, String(value));
   }
   const text = query.toString();
-  go(place.value.path + (text ? `?${text}` : ""), { replace: true });
+  return go(place.value.path + (text ? `?${text}` : ""), { replace: true });
 }
 
 /** @param {string} path @returns {string} the address of a page, for links */
@@ -60,7 +66,11 @@ export function matched(pattern, path) {
 
 /** Follow links to our own pages without loading anything anew. */
 export function listen() {
-  addEventListener("popstate", () => {
+  history.replaceState({ at }, "");
+  addEventListener("popstate", (event) => {
+    const to = event.state?.at ?? 0;
+    if (to !== at && !mayLeave()) return history.go(at - to);
+    at = to;
     place.value = here();
   });
   document.addEventListener("click", (event) => {

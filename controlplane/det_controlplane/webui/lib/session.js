@@ -54,6 +54,11 @@ export async function signIn(username, password) {
 
 export async function signOut() {
   await post("/api/v1/auth/logout", {}, { quiet: true });
+  signedOut();
+}
+
+/** The session has ended. */
+export function signedOut() {
   localStorage.removeItem(HINT);
   user.value = null;
 }

@@ -1,5 +1,8 @@
 // Notebooks, shells, commands, TensorBoards and generic tasks alike.
 import { ApiError, get, post } from "./api.js";
+import { may } from "./rights.js";
+import { link } from "./router.js";
+import { user } from "./session.js";
 
 /** @type {Record<string, string>} */
 export const KINDS = { notebook: "Notebook", shell: "Shell", command: "Command", tensorboard: "TensorBoard", generic: "Task" };
@@ -10,9 +13,12 @@ export const pathOf = (kind) => (kind === "generic" ? "/api/v1/generic-tasks" : 
 /** @param {any} task */
 export const isOver = (task) => ["STATE_TERMINATED", "STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR"].includes(task.state);
 
-/** The tasks of a kind, newest first. @param {string} kind @param {number} limit @param {AbortSignal} signal */
-export async function listed(kind, limit, signal) {
-  const found = await get(pathOf(kind), { limit, sortBy: "SORT_BY_START_TIME", orderBy: "ORDER_BY_DESC" }, { signal });
+/** Tell whether the user may pause and end a task. @param {any} task */
+export const steers = (task) => may("UPDATE_NSC", task.workspaceId);
+
+/** The tasks of a kind, newest first. @param {string} kind @param {number} limit @param {AbortSignal} signal @param {object} [of] more to ask for */
+export async function listed(kind, limit, signal, of = {}) {
+  const found = await get(pathOf(kind), { ...of, limit, sortBy: "SORT_BY_START_TIME", orderBy: "ORDER_BY_DESC" }, { signal });
   return found[kind === "generic" ? "tasks" : `${kind}s`].map((/** @type {any} */ task) => ({ ...task, kind }));
 }
 
@@ -42,6 +48,12 @@ export function inTrees(tasks) {
       .flatMap((t) => [{ ...t, depth }, ...below(t.id, depth + 1)]);
   return below("", 0);
 }
+
+/** Tell whether the user may open a terminal of a task: what opens a shell is told to its owner and to administrators. @param {any} task */
+export const hasTerminal = (task) => task.kind === "shell" && task.state === "STATE_RUNNING" && (task.userId === user.value?.id || !!user.value?.admin);
+
+/** The address of its terminal in the page. @param {any} task */
+export const terminalOf = (task) => link(`/tasks/${task.id}/terminal`);
 
 /** The state of a task in the words of every other page. @param {any} task */
 export const stateOf = (task) => (task.state === "STATE_TERMINATED" ? (/fail|error|status [1-9]/i.test(task.exitStatus ?? "") ? "STATE_ERROR" : "STATE_COMPLETED") : task.state);

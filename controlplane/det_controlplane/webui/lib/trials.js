@@ -2,12 +2,13 @@
 import { get } from "./api.js";
 import { useLive } from "./live.js";
 
-const MOST = 2000;
-
-/** @param {any} experiment */
+/** All trials, with what tables and pictures show of them: a small part of each, as there may be thousands. @param {any} experiment */
 export function useTrials(experiment) {
   return useLive(
-    async (signal) => (await get(`/api/v1/experiments/${experiment.id}/trials`, { limit: MOST, sortBy: "SORT_BY_ID" }, { signal })).trials,
+    async (signal) => {
+      const { trials } = await get(`/api/v1/experiments/${experiment.id}/search`, { whole: true }, { signal });
+      return trials.map((/** @type {any} */ t) => ({ ...t, searcherMetricValue: t.value, totalBatchesProcessed: t.batches }));
+    },
     [experiment.id, experiment.state],
     0,
     experiment.revision,

@@ -40,3 +40,35 @@ function inline(item, margin) {
 
 /** @param {Record<string, any>} value */
 export const yaml = (value) => (Object.keys(value).length ? `${block(value, "")}\n` : "");
+
+const scalar = (/** @type {any} */ value) => value === null || typeof value !== "object";
+
+/** Write hyperparameters that are no longer searched. @param {Record<string, any>} hparams @returns {Record<string, any>} */
+export const fixed = (hparams) =>
+  Object.fromEntries(Object.entries(hparams).map(([name, value]) => [name, scalar(value) ? value : Array.isArray(value) ? { type: "const", val: value } : fixed(value)]));
+
+/**
+ * Replace parts of a configuration as people wrote it, and keep everything else: its order, its comments.
+ * @param {string} text in block style @param {Record<string, any>} parts by their keys at the top
+ */
+export function withParts(text, parts) {
+  let lines = text.split("\n");
+  for (const [key, value] of Object.entries(parts)) {
+    const from = lines.findIndex((line) => new RegExp(`^["']?${key}["']?\\s*:`).test(line));
+    const written = yaml({ [key]: value }).trimEnd().split("\n");
+    if (from < 0) {
+      while (lines.length && !lines[lines.length - 1].trim()) lines.pop();
+      lines.push(...written, "");
+      continue;
+    }
+    // What belongs to it is indented, or a list below it; blank lines and comments before the next key stay with that.
+    let to = from + 1;
+    while (to < lines.length && (/^([ \t]|-[ \t]|-$)/.test(lines[to]) || !lines[to].trim())) to++;
+    while (to > from + 1 && !lines[to - 1].trim()) to--;
+    lines = [...lines.slice(0, from), ...written, ...lines.slice(to)];
+  }
+  return lines.join("\n");
+}
+
+/** Tell whether a configuration is written in a way that parts of it can be replaced. @param {string} text */
+export const isBlock = (text) => !!text.trim() && !/^\s*[{[]/.test(text) && !/^\t/m.test(text);

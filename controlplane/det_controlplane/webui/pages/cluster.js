@@ -1,6 +1,6 @@
 // The cluster: its pools, the agents and their slots, the machines that are rented, and what they cost.
 import { get, post } from "../lib/api.js";
-import { ago, counted, money, span } from "../lib/format.js";
+import { ago, counted, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
@@ -9,36 +9,43 @@ import { html, useState } from "../lib/view.js";
 import { Button, Empty, Field, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
 import { Ask, attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Costs, Rented } from "./cluster_rented.js";
 import { Work } from "./cluster_work.js";
 
 const LIVE_MS = 4_000;
 
 /** @param {AbortSignal} signal */
 async function all(signal) {
-  const [pools, agents, rented, instances, work] = await Promise.all([
+  const [pools, agents, rented, instances, work, month] = await Promise.all([
     get("/api/v1/resource-pools", {}, { signal }),
     get("/api/v1/agents", {}, { signal }),
     get("/api/v1/rented-pools", {}, { signal }).catch(() => ({ pools: [] })),
-    get("/api/v1/instances", { limit: 500 }, { signal }).catch(() => ({ instances: [] })),
+    get("/api/v1/instances", { limit: -1 }, { signal }).catch(() => ({ instances: [] })),
     get("/api/v1/tasks", {}, { signal }).catch(() => ({ allocationIdToSummary: {} })),
+    get("/api/v1/costs/pools", { after: monthBegan() }, { signal }).catch(() => ({ costs: [] })),
   ]);
-  return { pools: pools.resourcePools, agents: agents.agents, rented: rented.pools, instances: instances.instances, work: Object.values(work.allocationIdToSummary) };
+  return { month: month.costs, pools: pools.resourcePools, agents: agents.agents, rented: rented.pools, instances: instances.instances, work: Object.values(work.allocationIdToSummary) };
 }
+
+/** Months of bills begin at midnight of UTC. */
+const monthBegan = () => `${new Date().toISOString().slice(0, 7)}-01T00:00:00Z`;
 
 export function Page() {
   const found = useLive(all, [], LIVE_MS);
   return html`
-    <${Head} title="Cluster" text=${`Version ${cluster.value?.version ?? ""}`} />
+    <${Head} title="Machines" text=${`Version ${cluster.value?.version ?? ""}`} />
     <${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} ...${data} reload=${found.reload} />`}<//>
   `;
 }
 
-/** @param {{ pools: any[], agents: any[], rented: any[], instances: any[], work: any[], reload: () => Promise<void> }} props */
-function Shown({ pools, agents, rented, instances, work, reload }) {
+/** @param {{ pools: any[], agents: any[], rented: any[], instances: any[], work: any[], month: any[], reload: () => Promise<void> }} props */
+function Shown({ pools, agents, rented, instances, work, month, reload }) {
   const slots = pools.reduce((sum, p) => sum + p.slotsAvailable, 0);
   const used = pools.reduce((sum, p) => sum + p.slotsUsed, 0);
   const away = agents.filter((a) => !a.enabled || a.draining).length;
   const hourly = instances.filter((i) => i.launchedAt && !i.endedAt).reduce((sum, i) => sum + i.priceUsdHour, 0);
+  const spent = month.reduce((sum, c) => sum + c.costUsd, 0);
+  const idle = month.reduce((sum, c) => sum + c.idleUsd, 0);
   return html`
     <div class="stack">
       <${Figures} of=${[
@@ -46,14 +53,15 @@ function Shown({ pools, agents, rented, instances, work, reload }) {
         ["Agents", agents.length, away ? counted(away, "is out of service", "are out of service") : "all in service"],
         ["Rented machines", instances.length],
         ["Cost now", html`${money(hourly)} <span class="faint">an hour</span>`],
+        ["This month", money(spent), spent > 0 && `${money(idle)} of it idle`],
       ]} />
-      ${pools.map((pool) => html`<${Pool} key=${pool.name} pool=${pool} agents=${agents.filter((a) => a.resourcePools.includes(pool.name))} rented=${rented.find((r) => r.name === pool.name)} instances=${instances.filter((i) => i.pool === pool.name)} work=${work.filter((w) => w.resourcePool === pool.name && w.resources.length > 0)} reload=${reload} />`)}
+      ${pools.map((pool) => html`<${Pool} key=${pool.name} pool=${pool} agents=${agents.filter((a) => a.resourcePools.includes(pool.name))} rented=${rented.find((r) => r.name === pool.name)} instances=${instances.filter((i) => i.pool === pool.name)} work=${work.filter((w) => w.resourcePool === pool.name && w.resources.length > 0)} month=${month.find((c) => c.pool === pool.name)} reload=${reload} />`)}
     </div>
   `;
 }
 
-/** @param {{ pool: any, agents: any[], rented: any, instances: any[], work: any[], reload: () => Promise<void> }} props */
-function Pool({ pool, agents, rented, instances, work, reload }) {
+/** @param {{ pool: any, agents: any[], rented: any, instances: any[], work: any[], month: any, reload: () => Promise<void> }} props */
+function Pool({ pool, agents, rented, instances, work, month, reload }) {
   const [holding, setHolding] = useState(false);
   const [reason, setReason] = useState("");
   const path = `/api/v1/rented-pools/${encodeURIComponent(pool.name)}`;
@@ -68,6 +76,7 @@ function Pool({ pool, agents, rented, instances, work, reload }) {
         <p class="soft">${pool.description || `${pool.slotsUsed} of ${counted(pool.slotsAvailable, "slot")} in use; ${counted(pool.stats.queuedCount, "job waits", "jobs wait")}.`}</p>
         ${rented?.hold && html`<div class="notice amber"><p>This pool rents nothing: ${rented.hold.sentence}</p></div>`}
         ${rented?.waiting.map((/** @type {any} */ w) => html`<div class="notice"><p>${counted(w.allocations, "run waits", "runs wait")}: ${w.sentence}</p></div>`)}
+        ${rented && html`<${Costs} rented=${rented} month=${month} />`}
       </div>
       ${agents.length ? html`<${Agents} agents=${agents} reload=${reload} />` : !rented && html`<${Empty} title="No agents"><p>Agents of this pool appear when they have joined.</p><//>`}
       ${work.length > 0 && html`<${Work} of=${work} />`}
@@ -126,52 +135,4 @@ function Agents({ agents, reload }) {
     },
   ];
   return html`<${Table} label="Agents" columns=${columns.filter(Boolean)} total=${agents.length} row=${(/** @type {number} */ i) => agents[i]} />`;
-}
-
-/** @param {{ rented: any, instances: any[], reload: () => Promise<void> }} props */
-function Rented({ rented, instances, reload }) {
-  const [doomed, setDoomed] = useState(/** @type {any} */ (null));
-  const machines = [
-    { name: "Machine", main: true, cell: (/** @type {any} */ i) => i.cloudId || i.id.slice(0, 8) },
-    { name: "State", cell: (/** @type {any} */ i) => html`<${State} state=${i.state} />` },
-    { name: "Type", cell: (/** @type {any} */ i) => `${i.machineType} ${i.capacity}` },
-    { name: "Where", cell: (/** @type {any} */ i) => `${i.provider} ${i.zone || i.region}` },
-    { name: "Price", right: true, cell: (/** @type {any} */ i) => `${money(i.priceUsdHour)} / h` },
-    { name: "Cost", right: true, cell: (/** @type {any} */ i) => money(i.costUsd) },
-    { name: "Since", right: true, cell: (/** @type {any} */ i) => span(i.launchedAt ?? i.requestedAt, i.endedAt) },
-    { name: "Why", wrap: true, cell: (/** @type {any} */ i) => html`<span class="soft">${i.reason ?? ""}</span>` },
-    may("UPDATE_AGENTS") && { name: "", right: true, cell: (/** @type {any} */ i) => html`<${Menu} label="Actions" kind="plain" items=${[{ name: "Give back", danger: true, act: () => setDoomed(i) }]} />` },
-  ];
-  const offers = [
-    { name: "Offer", main: true, cell: (/** @type {any} */ o) => `${o.machineType} ${o.capacity}` },
-    { name: "Where", cell: (/** @type {any} */ o) => `${o.provider} ${o.zone || o.region}` },
-    { name: "Slots", right: true, cell: (/** @type {any} */ o) => o.slots },
-    { name: "Price", right: true, cell: (/** @type {any} */ o) => `${money(o.priceUsdHour)} / h` },
-    { name: "Refused", wrap: true, cell: (/** @type {any} */ o) => html`<span class="soft">${refusal(o, rented.cooldowns)}</span>` },
-  ];
-  const rows = rented.offers.map((/** @type {any} */ o, /** @type {number} */ i) => ({ ...o, id: i }));
-  return html`
-    ${instances.length > 0 && html`<h3 class="panel-head">Machines</h3><${Table} label="Machines" columns=${machines.filter(Boolean)} total=${instances.length} row=${(/** @type {number} */ i) => instances[i]} />`}
-    <h3 class="panel-head">Offers</h3>
-    <${Table} label="Offers" columns=${offers} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />
-    ${doomed &&
-    html`
-      <${Ask} title="Give this machine back?" act="Give back" danger onClose=${() => setDoomed(null)}
-        onAct=${async () => {
-          await post(`/api/v1/instances/${doomed.id}/terminate`);
-          await reload();
-        }}>
-        <p class="soft">Work on it is placed again on another machine, from its last checkpoint.</p>
-      <//>
-    `}
-  `;
-}
-
-/** @param {any} offer @param {any[]} cooldowns */
-function refusal(offer, cooldowns) {
-  const fits = (/** @type {any} */ c) =>
-    ["provider", "region", "zone", "machineType", "capacity"].every((name) => !c[name] || c[name] === offer[name]);
-  const found = cooldowns.find(fits);
-  if (!offer.isOffered) return "Not offered there.";
-  return found ? `${found.sentence}${found.until ? ` Asked again ${new Date(found.until).toLocaleTimeString("en-GB")}.` : ""}` : "";
 }

@@ -1,7 +1,9 @@
 // Experiments or trials side by side: curves together, then what each was given and what came of it.
 import { first, get } from "../lib/api.js";
 import { duration, ended, metric, money, span } from "../lib/format.js";
+import { MOST_COMPARED } from "../lib/experiments.js";
 import { useLive } from "../lib/live.js";
+import { maySomewhere } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";
 import { flat } from "../lib/trials.js";
 import { html, useMemo } from "../lib/view.js";
@@ -9,7 +11,6 @@ import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Chart, Swatch } from "../parts/chart.js";
 import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
 
-const MOST = 16;
 const POINTS = 600;
 const LIVE_MS = 5_000;
 
@@ -19,17 +20,18 @@ const LIVE_MS = 5_000;
  */
 
 /** @param {string} name @returns {number[]} */
-const idsOf = (name) => [...new Set((place.value.query.get(name) ?? "").split(",").map(Number))].filter((id) => Number.isInteger(id) && id > 0).slice(0, MOST);
+const idsOf = (name) => [...new Set((place.value.query.get(name) ?? "").split(",").map(Number))].filter((id) => Number.isInteger(id) && id > 0);
 
 export function Page() {
-  const [experiments, trials] = [idsOf("experiments"), idsOf("trials")];
+  const [experiments, trials] = [idsOf("experiments").slice(0, MOST_COMPARED), idsOf("trials").slice(0, MOST_COMPARED)];
+  const left = idsOf("experiments").length + idsOf("trials").length - experiments.length - trials.length;
   const found = useLive(
     (signal) => Promise.all([...experiments.map((id) => experimentSide(id, signal)), ...trials.map((id) => trialSide(id, signal))]),
     [experiments.join(), trials.join()],
     (sides) => (sides.every((s) => ended(s.state)) ? 0 : LIVE_MS),
   );
   if (!experiments.length && !trials.length) return html`<${Head} title="Compare" /><div class="panel"><${Nothing} /></div>`;
-  return html`<${Loaded} of=${found}>${(/** @type {Side[]} */ sides) => html`<${Sides} sides=${sides} />`}<//>`;
+  return html`<${Loaded} of=${found}>${(/** @type {Side[]} */ sides) => html`<${Sides} sides=${sides} left=${left} />`}<//>`;
 }
 
 const Nothing = () => html`
@@ -79,12 +81,17 @@ async function trialSide(id, signal) {
   };
 }
 
-/** @param {{ sides: Side[] }} props */
-function Sides({ sides }) {
+/** @param {{ sides: Side[], left: number }} props */
+function Sides({ sides, left }) {
   const what = sides.every((s) => s.kind === sides[0].kind) ? sides[0].kind : "experiments and trials";
+  const drawn = new URLSearchParams({ new: "tensorboard" });
+  for (const { kind, id } of sides) drawn.set(kind, [drawn.get(kind), id].filter(Boolean).join(", "));
   return html`
-    <${Head} title=${`Compare ${sides.length} ${what}`} text="Curves together, then what each was given. Send the address to show it to others." />
+    <${Head} title=${`Compare ${sides.length} ${what}`} text="Curves together, then what each was given. Send the address to show it to others.">
+      ${maySomewhere("CREATE_NSC") && html`<${Button} href=${link(`/tasks?${drawn.toString()}`)}>TensorBoard<//>`}
+    <//>
     <div class="stack">
+      ${left > 0 && html`<p class="notice quiet">These are the first ${MOST_COMPARED} of each kind; ${left} more of the address are left out. Leave some out to see the next.</p>`}
       <${Together} sides=${sides} />
       <${Differences} sides=${sides} />
     </div>

@@ -2,9 +2,9 @@
 import { get, post } from "../lib/api.js";
 import { ago, counted, metric, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
-import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { shownName, user } from "../lib/session.js";
+import { isOver, KINDS, listed, served, stateOf } from "../lib/tasks.js";
 import { reasonOf } from "../lib/why.js";
 import { html } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
@@ -13,11 +13,13 @@ import { filterText } from "./experiments_filter.js";
 
 const LIVE_MS = 5_000;
 
+/** @typedef {{ rows: any[], total: number }} Found the first, and how many there are */
+
 /** @param {string} state @param {number} limit @param {AbortSignal} signal */
 async function mine(state, limit, signal) {
-  const filter = filterText({ more: [], text: "", state, mine: true, archived: false }, user.value?.username ?? "");
+  const filter = filterText({ state, mine: true });
   const told = await post("/api/v1/experiments-search", { projectId: 0, limit, sort: "id=desc", filter }, { signal });
-  return told.experiments.map((/** @type {any} */ row) => row.experiment);
+  return { rows: told.experiments.map((/** @type {any} */ row) => row.experiment), total: told.pagination.total };
 }
 
 /** @param {string} kind @param {number} id @param {AbortSignal} signal */
@@ -26,16 +28,16 @@ async function why(kind, id, signal) {
   return reasonOf(reasons, "It");
 }
 
-/** @param {AbortSignal} signal */
-async function running(signal) {
-  const found = await mine("ACTIVE", 8, signal);
-  return Promise.all(found.map(async (/** @type {any} */ e) => ({ ...e, why: await why("experiment", e.id, signal).catch(() => "") })));
+/** Find experiments of mine, and say why each is as it is. @param {string} state @param {number} limit @param {AbortSignal} signal */
+async function explained(state, limit, signal) {
+  const { rows, total } = await mine(state, limit, signal);
+  return { rows: await Promise.all(rows.map(async (/** @type {any} */ e) => ({ ...e, why: await why("experiment", e.id, signal).catch(() => "") }))), total };
 }
 
 /** @param {AbortSignal} signal */
-async function failed(signal) {
-  const found = await mine("ERROR", 5, signal);
-  return Promise.all(found.map(async (/** @type {any} */ e) => ({ ...e, why: await why("experiment", e.id, signal).catch(() => "") })));
+async function tasks(signal) {
+  const told = await Promise.all(Object.keys(KINDS).map((kind) => listed(kind, 20, signal, { userIds: user.value?.id })));
+  return told.flat().filter((t) => !isOver(t) && t.userId === user.value?.id);
 }
 
 /** @param {AbortSignal} signal */
@@ -45,21 +47,19 @@ async function figures(signal) {
   const month = new Date(now.getFullYear(), now.getMonth(), 1).toISOString();
   const [pools, day, months] = await Promise.all([
     get("/api/v1/resource-pools", {}, { signal }),
-    costs(today, signal),
-    costs(month, signal),
+    cost(today, signal),
+    cost(month, signal),
   ]);
-  return { pools: pools.resourcePools, today: mineOf(day), month: mineOf(months) };
+  return { pools: pools.resourcePools, today: day, month: months };
 }
 
 /** @param {string} after @param {AbortSignal} signal */
-const costs = async (after, signal) => (may("VIEW_CLUSTER_USAGE") ? get("/api/v1/costs/users", { after }, { signal }).catch(() => null) : null);
-
-/** @param {any} told */
-const mineOf = (told) => told && told.costs.find((/** @type {any} */ c) => c.username === user.value?.username);
+const cost = async (after, signal) => (await get("/api/v1/costs/me", { after }, { signal })).costs[0]?.costUsd ?? 0;
 
 export function Page() {
-  const active = useLive(running, [], LIVE_MS);
-  const errors = useLive(failed, [], 20_000);
+  const active = useLive((signal) => explained("ACTIVE", 8, signal), [], LIVE_MS);
+  const open = useLive(tasks, [], 15_000);
+  const errors = useLive((signal) => explained("ERROR", 5, signal), [], 20_000);
   const recent = useLive((signal) => mine("COMPLETED", 6, signal), [], 15_000);
   const cluster = useLive(figures, [], LIVE_MS);
   const hour = new Date().getHours();
@@ -68,22 +68,26 @@ export function Page() {
     <${Head} title=${`${greeting}, ${shownName(user.value)}`}><${Button} href=${link("/experiments")}>All experiments<//><//>
     <div class="stack">
       <${Loaded} of=${cluster} lines=${2}>${(/** @type {any} */ data) => html`<${Overview} ...${data} />`}<//>
-      <${Panel} title="Running for you" flush>
-        <${Loaded} of=${active}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Running} rows=${rows} />` : html`<${Nothing} />`)}<//>
+      <${Panel} title="Running for you" actions=${allOf("ACTIVE", active.data)} flush>
+        <${Loaded} of=${active}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Running} rows=${rows} />` : html`<${Nothing} />`)}<//>
       <//>
+      ${!!open.data?.length && html`<${Panel} title="Your tasks" flush><${Open} rows=${open.data} /><//>`}
       <div class="columns">
-        <${Panel} title="Failed" flush>
-          <${Loaded} of=${errors} lines=${3}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Failed} rows=${rows} />` : html`<div class="panel-body soft">Nothing of yours failed.</div>`)}<//>
+        <${Panel} title="Failed" actions=${allOf("ERROR", errors.data)} flush>
+          <${Loaded} of=${errors} lines=${3}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Failed} rows=${rows} />` : html`<div class="panel-body soft">Nothing of yours failed.</div>`)}<//>
         <//>
-        <${Panel} title="Completed lately" flush>
-          <${Loaded} of=${recent} lines=${3}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Completed} rows=${rows} />` : html`<div class="panel-body soft">Results will be listed here.</div>`)}<//>
+        <${Panel} title="Completed lately" actions=${allOf("COMPLETED", recent.data)} flush>
+          <${Loaded} of=${recent} lines=${3}>${(/** @type {Found} */ { rows }) => (rows.length ? html`<${Completed} rows=${rows} />` : html`<div class="panel-body soft">Results will be listed here.</div>`)}<//>
         <//>
       </div>
     </div>
   `;
 }
 
-/** @param {{ pools: any[], today: any, month: any }} props */
+/** Lead to all of them where there are more than are shown. @param {string} state @param {Found} [found] */
+const allOf = (state, found) => found && found.total > found.rows.length && html`<${Button} href=${link(`/experiments?state=${state}&mine=1`)}>All ${found.total.toLocaleString("en")}<//>`;
+
+/** @param {{ pools: any[], today: number, month: number }} props */
 function Overview({ pools, today, month }) {
   const total = pools.reduce((sum, p) => sum + p.slotsAvailable, 0);
   const used = pools.reduce((sum, p) => sum + p.slotsUsed, 0);
@@ -93,16 +97,16 @@ function Overview({ pools, today, month }) {
     <${Figures} of=${[
       ["Slots in use", html`${used} <span class="faint">of ${total}</span>`, html`<${Progress} value=${total ? used / total : 0} />`],
       ["Jobs running", running, html`<a href=${link("/queue")}>${counted(queued, "waits", "wait")}</a>`],
-      ...(today === null ? [] : [["Your work today", money(today?.costUsd), "machines at work for you"]]),
-      ...(month === null ? [] : [["Your work this month", money(month?.costUsd), "since the first"]]),
+      ["Your work today", money(today), "machines at work for you"],
+      ["Your work this month", money(month), "since the first"],
     ]} />
   `;
 }
 
 const Nothing = () => html`
   <${Empty} title="Nothing runs for you">
-    <p>Start an experiment from a terminal, or open one that has ended and press “Fork”.</p>
-    <pre>det experiment create adaptive.yaml .</pre>
+    <p>Start an experiment here or from a terminal, or open one that has ended and press “Fork”.</p>
+    <${Button} kind="primary" icon="plus" href=${link("/experiments/new")}>New experiment<//>
   <//>
 `;
 
@@ -118,6 +122,17 @@ const Running = ({ rows }) => html`
     { name: "Best", right: true, cell: (/** @type {any} */ e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
     { name: "Since", right: true, cell: (/** @type {any} */ e) => span(e.startTime, null) },
     { name: "Now", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
+  ]} />
+`;
+
+/** @param {{ rows: any[] }} props */
+const Open = ({ rows }) => html`
+  <${Table} label="Your tasks" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
+    { name: "Task", main: true, cell: (/** @type {any} */ t) => html`<a href=${link(`/tasks/${t.kind}/${t.id}`)}>${t.description || t.id.slice(0, 8)}</a>` },
+    { name: "Kind", cell: (/** @type {any} */ t) => KINDS[t.kind] },
+    { name: "State", cell: (/** @type {any} */ t) => html`<${State} state=${stateOf(t)} />` },
+    { name: "Since", right: true, cell: (/** @type {any} */ t) => span(t.startTime, null) },
+    { name: "", right: true, cell: (/** @type {any} */ t) => served(t) && html`<${Button} href=${served(t)} target="_blank" rel="noreferrer">Open<//>` },
   ]} />
 `;
 

@@ -36,7 +36,7 @@ export const COLUMNS = {
 export function cellOf(name, known) {
   const fixed = COLUMNS[name];
   if (fixed) return fixed;
-  const title = known.find((c) => c.column === name)?.displayName || name.replace(/^hp\./, "").replace(/^(training|validation)\.(.*)\.(\w+)$/, "$2, $3 ($1)");
+  const title = known.find((c) => c.column === name)?.displayName || nameOf(name);
   return { name: title, right: true, sort: name, cell: (/** @type {any} */ e, /** @type {any} */ row) => metric(value(name, e, row)) };
 }
 
@@ -57,8 +57,15 @@ function value(name, e, row) {
     for (const part of path) declared = declared?.[part];
     return declared?.val ?? (declared?.type ? stateName(declared.type).toLowerCase() : undefined);
   }
+  return summary(name, row.bestTrial?.summaryMetrics);
+}
+
+/** Return a metric as `validation.loss.min` of what a trial has reported. @param {string} name @param {any} metrics by group and name */
+export function summary(name, metrics) {
   const [group, ...rest] = name.split(".");
   const statistic = rest.pop() ?? "";
-  const metrics = row.bestTrial?.summaryMetrics?.[group === "training" ? "avg_metrics" : `${group}_metrics`];
-  return metrics?.[rest.join(".")]?.[statistic];
+  return metrics?.[group === "training" ? "avg_metrics" : group === "validation" ? "validation_metrics" : group]?.[rest.join(".")]?.[statistic];
 }
+
+/** Return the name of a column that is not one of every experiment. @param {string} name */
+export const nameOf = (name) => (name.startsWith("hp.") ? name.slice(3) : name.replace(/^([^.]+)\.(.*)\.(\w+)$/, "$2, $3 ($1)"));

@@ -2,42 +2,56 @@
 import { get, post, send } from "../lib/api.js";
 import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { usePaged } from "../lib/paged.js";
+import { keeps, may } from "../lib/rights.js";
 import { go, link } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Empty, Field, Head, Loaded, Panel } from "../parts/basic.js";
 import { Ask, attempt, Menu } from "../parts/overlay.js";
-import { Table } from "../parts/table.js";
+import { Listing } from "../parts/listing.js";
+import { MoveTo } from "../parts/move_to.js";
+import { Edit, EditVersion } from "./model_dialogs.js";
+
+const LIVE_MS = 15_000;
 
 /** @param {{ id: string }} props */
 export function Page({ id }) {
   const path = `/api/v1/models/${encodeURIComponent(id)}`;
-  const found = useLive(
-    async (signal) => {
-      const [told, versions] = await Promise.all([get(path, {}, { signal }), get(`${path}/versions`, { limit: 500, sortBy: "SORT_BY_VERSION", orderBy: "ORDER_BY_DESC" }, { signal })]);
-      return { model: told.model, versions: versions.modelVersions };
-    },
-    [id],
-    15_000,
-  );
-  return html`<${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} ...${data} path=${path} reload=${found.reload} />`}<//>`;
+  const found = useLive(async (signal) => (await get(path, {}, { signal })).model, [id], LIVE_MS);
+  return html`<${Loaded} of=${found} title="Model">${(/** @type {any} */ model) => html`<${Shown} model=${model} path=${path} changed=${found.reload} />`}<//>`;
 }
 
-/** @param {{ model: any, versions: any[], path: string, reload: () => Promise<void> }} props */
-function Shown({ model, versions, path, reload }) {
+/** @param {{ model: any, path: string, changed: () => Promise<void> }} props */
+function Shown({ model, path, changed }) {
+  const versions = usePaged(
+    async (offset, limit, signal) => {
+      const told = await get(`${path}/versions`, { offset, limit, sortBy: "SORT_BY_VERSION", orderBy: "ORDER_BY_DESC" }, { signal });
+      return { rows: told.modelVersions, total: told.pagination.total };
+    },
+    [path],
+    { every: LIVE_MS },
+  );
+  const reload = async () => void (await Promise.all([changed(), versions.reload()]));
   const [open, setOpen] = useState("");
   const close = () => setOpen("");
+  const edits = may("EDIT_MODEL_REGISTRY", model.workspaceId);
   const archive = (/** @type {string} */ what) => attempt(() => post(`${path}/${what}`), model.archived ? "Unarchived" : "Archived").then(reload);
   return html`
-    <${Head} title=${model.name} text=${model.description} beside=${model.archived && html`<span class="label">archived</span>`}>
-      <${Button} kind="primary" icon="plus" onClick=${() => setOpen("register")}>Register a checkpoint<//>
+    <${Head} title=${model.name} text=${model.description} beside=${html`${model.labels.map((/** @type {string} */ l) => html`<span class="label">${l}</span>`)}${model.archived && html`<span class="label">archived</span>`}`}>
+      ${edits && html`<${Button} kind="primary" icon="plus" onClick=${() => setOpen("register")}>Register a checkpoint<//>`}
       <${Menu} label="More actions" items=${[
-        model.archived ? { name: "Unarchive", act: () => void archive("unarchive") } : { name: "Archive", act: () => void archive("archive") },
-        { name: "Delete", danger: true, act: () => setOpen("delete") },
+        edits && { name: "Edit", act: () => setOpen("edit") },
+        edits && keeps(model) && { name: "Move to another workspace", act: () => setOpen("move") },
+        keeps(model) && edits && (model.archived ? { name: "Unarchive", act: () => void archive("unarchive") } : { name: "Archive", act: () => void archive("archive") }),
+        may("DELETE_MODEL_REGISTRY", model.workspaceId) && keeps(model) && { name: "Delete", danger: true, act: () => setOpen("delete") },
       ]} />
     <//>
     <${Panel} title="Versions" flush>
-      ${versions.length ? html`<${Versions} versions=${versions} />` : html`<${Empty} title="No versions yet"><p>Each checkpoint that you register becomes the next one.</p><//>`}
+      <${Versions} model=${model} versions=${versions} path=${path} reload=${reload} />
     <//>
+    ${model.notes && html`<${Panel} title="Notes"><p class="text">${model.notes}</p><//>`}
+    ${open === "edit" && html`<${Edit} model=${model} path=${path} onClose=${close} onDone=${reload} />`}
+    ${open === "move" && html`<${MoveTo} name=${model.name} from=${model.workspaceId} right="CREATE_MODEL_REGISTRY" note="Its versions go with it; who may see them is decided there." path=${`${path}/move`} body=${{ modelName: model.name }} onClose=${close} onDone=${reload} />`}
     ${open === "register" && html`<${Register} path=${path} onClose=${close} onDone=${reload} />`}
     ${open === "delete" &&
     html`
@@ -52,9 +66,16 @@ function Shown({ model, versions, path, reload }) {
   `;
 }
 
-/** @param {{ versions: any[] }} props */
-const Versions = ({ versions }) => html`
-  <${Table} label="Versions" total=${versions.length} row=${(/** @type {number} */ i) => versions[i]} columns=${[
+/** @param {{ model: any, versions: import("../lib/paged.js").Paged, path: string, reload: () => Promise<void> }} props */
+function Versions({ model, versions, path, reload }) {
+  const [changed, setChanged] = useState(/** @type {any} */ (null));
+  const [doomed, setDoomed] = useState(/** @type {any} */ (null));
+  const actions = (/** @type {any} */ v) => [
+    v.checkpoint.state === "STATE_COMPLETED" && { name: "Download", act: () => window.location.assign(`/checkpoints/${encodeURIComponent(v.checkpoint.uuid)}`) },
+    may("EDIT_MODEL_REGISTRY", model.workspaceId) && { name: "Edit", act: () => setChanged(v) },
+    may("DELETE_MODEL_VERSION", model.workspaceId) && keeps({ userId: v.userId, workspaceId: model.workspaceId }) && { name: "Delete", danger: true, act: () => setDoomed(v) },
+  ];
+  const columns = [
     { name: "Version", right: true, cell: (/** @type {any} */ v) => v.version },
     { name: "Name", main: true, cell: (/** @type {any} */ v) => v.name || html`<span class="faint">no name</span>` },
     { name: "Checkpoint", cell: (/** @type {any} */ v) => html`<code>${v.checkpoint.uuid}</code>` },
@@ -62,8 +83,23 @@ const Versions = ({ versions }) => html`
     { name: "Comment", wrap: true, cell: (/** @type {any} */ v) => html`<span class="soft">${v.comment}</span>` },
     { name: "User", cell: (/** @type {any} */ v) => v.username },
     { name: "Registered", right: true, cell: (/** @type {any} */ v) => html`<span title=${moment(v.creationTime)}>${ago(v.creationTime)}</span>` },
-  ]} />
-`;
+    { name: "", right: true, cell: (/** @type {any} */ v) => html`<${Menu} label=${`Actions on version ${v.version}`} kind="plain" items=${actions(v)} />` },
+  ];
+  return html`
+    <${Listing} of=${versions} label="Versions" columns=${columns} id=${(/** @type {any} */ v) => v.version} empty=${html`<${Empty} title="No versions yet"><p>Each checkpoint that you register becomes the next one.</p><//>`} />
+    ${changed && html`<${EditVersion} version=${changed} path=${path} onClose=${() => setChanged(null)} onDone=${reload} />`}
+    ${doomed &&
+    html`
+      <${Ask} title=${`Delete version ${doomed.version}?`} act="Delete" danger onClose=${() => setDoomed(null)}
+        onAct=${async () => {
+          await send("DELETE", `${path}/versions/${doomed.version}`);
+          await reload();
+        }}>
+        <p class="soft">The version goes; its checkpoint stays.</p>
+      <//>
+    `}
+  `;
+}
 
 /** @param {{ path: string, onClose: () => void, onDone: () => Promise<void> }} props */
 function Register({ path, onClose, onDone }) {

@@ -1,41 +1,45 @@
 // The model registry: models by name, each with its versions.
 import { get, post } from "../lib/api.js";
 import { ago, moment } from "../lib/format.js";
-import { useLive } from "../lib/live.js";
+import { usePaged } from "../lib/paged.js";
 import { maySomewhere } from "../lib/rights.js";
 import { ask, go, link, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Empty, Field, Head, Loaded, Panel, Search } from "../parts/basic.js";
+import { Button, Empty, Field, Head, Panel, Search } from "../parts/basic.js";
+import { Listing } from "../parts/listing.js";
 import { Ask } from "../parts/overlay.js";
-import { Table } from "../parts/table.js";
 
 export function Page() {
   const { query } = place.value;
   const name = query.get("q") ?? "";
   const [making, setMaking] = useState(false);
-  const found = useLive(async (signal) => (await get("/api/v1/models", { name, limit: 500, sortBy: "SORT_BY_LAST_UPDATED_TIME", orderBy: "ORDER_BY_DESC" }, { signal })).models, [name], 15_000);
+  const found = usePaged(
+    async (offset, limit, signal) => {
+      const told = await get("/api/v1/models", { name, offset, limit, sortBy: "SORT_BY_LAST_UPDATED_TIME", orderBy: "ORDER_BY_DESC" }, { signal });
+      return { rows: told.models, total: told.pagination.total };
+    },
+    [name],
+    { every: 15_000 },
+  );
   return html`
     <${Head} title="Models" text="Checkpoints that have a name, version by version">${maySomewhere("CREATE_MODEL_REGISTRY") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New model<//>`}<//>
     <div class="stack">
       <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
       <${Panel} flush>
-        <${Loaded} of=${found}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Rows} rows=${rows} />` : html`<${Empty} title=${name ? "No model is called so" : "No models yet"}><p>Make one here, then register checkpoints of your experiments as its versions.</p><//>`)}<//>
+        <${Listing} of=${found} label="Models" columns=${COLUMNS} empty=${html`<${Empty} title=${name ? "No model is called so" : "No models yet"}><p>Make one here, then register checkpoints of your experiments as its versions.</p><//>`} />
       <//>
     </div>
     ${making && html`<${NewModel} onClose=${() => setMaking(false)} />`}
   `;
 }
 
-/** @param {{ rows: any[] }} props */
-const Rows = ({ rows }) => html`
-  <${Table} label="Models" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
-    { name: "Model", main: true, cell: (/** @type {any} */ m) => html`<a href=${link(`/models/${m.id}`)}>${m.name}</a> ${m.labels.map((/** @type {string} */ l) => html`<span class="label cut">${l}</span>`)}` },
-    { name: "Versions", right: true, cell: (/** @type {any} */ m) => m.numVersions },
-    { name: "Description", wrap: true, cell: (/** @type {any} */ m) => html`<span class="soft">${m.description}</span>` },
-    { name: "User", cell: (/** @type {any} */ m) => m.username },
-    { name: "Changed", right: true, cell: (/** @type {any} */ m) => html`<span title=${moment(m.lastUpdatedTime)}>${ago(m.lastUpdatedTime)}</span>` },
-  ]} />
-`;
+const COLUMNS = [
+  { name: "Model", main: true, cell: (/** @type {any} */ m) => html`<a href=${link(`/models/${m.id}`)}>${m.name}</a> ${m.labels.map((/** @type {string} */ l) => html`<span class="label cut">${l}</span>`)}` },
+  { name: "Versions", right: true, cell: (/** @type {any} */ m) => m.numVersions },
+  { name: "Description", wrap: true, cell: (/** @type {any} */ m) => html`<span class="soft">${m.description}</span>` },
+  { name: "User", cell: (/** @type {any} */ m) => m.username },
+  { name: "Changed", right: true, cell: (/** @type {any} */ m) => html`<span title=${moment(m.lastUpdatedTime)}>${ago(m.lastUpdatedTime)}</span>` },
+];
 
 /** @param {{ onClose: () => void }} props */
 function NewModel({ onClose }) {

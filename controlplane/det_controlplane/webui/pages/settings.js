@@ -5,12 +5,14 @@ import { choose, theme, THEMES } from "../lib/theme.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Field, Head, Panel } from "../parts/basic.js";
 import { attempt } from "../parts/overlay.js";
+import { Sessions } from "../parts/sessions.js";
 import { AccessTokens } from "../parts/tokens.js";
 
 export const Page = () => html`
   <${Head} title="Settings" text=${`You are ${user.value?.username}${user.value?.admin ? ", an administrator" : ""}`} />
   <div class="stack">
     <div class="columns"><${Account} /><${Password} /><${Colours} /></div>
+    <${Sessions} of=${user.value} />
     <${AccessTokens} of=${user.value} />
   </div>
 `;

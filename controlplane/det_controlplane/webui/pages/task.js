@@ -2,9 +2,9 @@
 import { get, post } from "../lib/api.js";
 import { moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
-import { link } from "../lib/router.js";
-import { branch, end as endTask, isOver, KINDS, one, served, stateOf } from "../lib/tasks.js";
-import { html } from "../lib/view.js";
+import { ask, link, place } from "../lib/router.js";
+import { branch, end as endTask, hasTerminal, isOver, KINDS, one, served, stateOf, steers, terminalOf } from "../lib/tasks.js";
+import { html, useEffect } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Logs } from "../parts/logs.js";
 import { attempt } from "../parts/overlay.js";
@@ -16,31 +16,49 @@ export function Page({ kind, id }) {
   return html`<${Task} kind=${kind} id=${id} />`;
 }
 
+/** Tell whether what a task serves answers. @param {string} id @param {AbortSignal} signal */
+async function answers(id, signal) {
+  const { task } = await get(`/api/v1/tasks/${encodeURIComponent(id)}`, {}, { signal });
+  return task.allocations.some((/** @type {any} */ a) => a.isReady);
+}
+
+/** Show what a task serves in place of its page, as soon as it does. @param {any} data */
+function useOpening(data) {
+  const address = data?.ready && served(data.task);
+  useEffect(() => {
+    if (address) location.replace(address);
+  }, [address]);
+}
+
 /** @param {{ kind: string, id: string }} props */
 function Task({ kind, id }) {
+  const opening = place.value.query.has("open");
   const found = useLive(
     async (signal) => {
       const [task, why] = await Promise.all([one(kind, id, signal), get(`/api/v1/why/task/${encodeURIComponent(id)}`, {}, { signal }).catch(() => ({ reasons: [] }))]);
-      return { task, reason: why.reasons[0]?.sentence ?? "" };
+      return { task, reason: why.reasons[0]?.sentence ?? "", ready: opening && !isOver(task) && (await answers(id, signal)) };
     },
-    [kind, id],
+    [kind, id, opening],
     (data) => (isOver(data.task) ? 0 : 2_500),
   );
+  useOpening(found.data);
   const end = (/** @type {any} */ task) => attempt(() => endTask(task), "It ends").then(found.reload);
   const steer = (/** @type {string} */ verb, /** @type {string} */ done) => attempt(() => post(`/api/v1/tasks/${id}/${verb}`, { taskId: id }), done).then(found.reload);
   return html`
-    <${Loaded} of=${found}>
+    <${Loaded} of=${found} title=${KINDS[kind]}>
       ${(/** @type {{ task: any, reason: string }} */ { task, reason }) => html`
         <${Head} title=${task.description || id} text=${`${KINDS[kind]} of ${task.displayName || task.username} in pool ${task.resourcePool}, since ${moment(task.startTime)}`} beside=${html`<${State} state=${stateOf(task)} />`}>
           ${served(task) && html`<${Button} kind="primary" href=${served(task)} target="_blank" rel="noreferrer">Open<//>`}
-          ${kind === "generic" && task.state === "STATE_PAUSED" && html`<${Button} onClick=${() => steer("unpause", "It goes on")}>Resume<//>`}
-          ${kind === "generic" && !isOver(task) && task.state !== "STATE_PAUSED" && !task.noPause && html`<${Button} onClick=${() => steer("pause", "It pauses")}>Pause<//>`}
-          ${!isOver(task) && html`<${Button} kind="danger" icon="close" onClick=${() => end(task)}>End<//>`}
+          ${hasTerminal(task) && html`<${Button} kind="primary" href=${terminalOf(task)}>Open a terminal<//>`}
+          ${kind === "generic" && steers(task) && task.state === "STATE_PAUSED" && html`<${Button} onClick=${() => steer("unpause", "It goes on")}>Resume<//>`}
+          ${kind === "generic" && steers(task) && !isOver(task) && task.state !== "STATE_PAUSED" && !task.noPause && html`<${Button} onClick=${() => steer("pause", "It pauses")}>Pause<//>`}
+          ${!isOver(task) && steers(task) && html`<${Button} kind="danger" icon="close" onClick=${() => end(task)}>End<//>`}
         <//>
         <div class="stack">
+          ${opening && !isOver(task) && html`<div class="notice quiet" role="status"><p>It opens here as soon as it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
           ${(reason || task.exitStatus) && html`<div class=${`notice ${isOver(task) ? "quiet" : ""}`}><p>${task.exitStatus || `It ${reason}.`}</p></div>`}
           ${task.tree.length > 1 && html`<${Tree} tree=${task.tree} own=${id} />`}
-          <${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} />
+          <${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} name=${`${kind}-${id}`} />
         </div>
       `}
     <//>

@@ -1,48 +1,63 @@
 // Notebooks, shells, commands, TensorBoards and generic tasks: what runs, and where it is.
-import { get, post } from "../lib/api.js";
 import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
-import { ask, go, link, place } from "../lib/router.js";
-import { branch, end, inTrees, isOver, KINDS, listed, served, stateOf } from "../lib/tasks.js";
-import { html, useState } from "../lib/view.js";
-import { Button, Empty, Field, Head, Loaded, Panel, State } from "../parts/basic.js";
-import { Ask, attempt } from "../parts/overlay.js";
+import { maySomewhere } from "../lib/rights.js";
+import { ask, link, place } from "../lib/router.js";
+import { branch, end, hasTerminal, inTrees, isOver, KINDS, listed, served, stateOf, steers, terminalOf } from "../lib/tasks.js";
+import { html, useEffect, useState } from "../lib/view.js";
+import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
+import { attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { NewTask } from "./new_task.js";
 
 const LIVE_MS = 4_000;
 const MOST = 200;
+/** @type {[string, string][]} */
+const OTHERS = [["command", "New command"], ["tensorboard", "New TensorBoard"], ["generic", "New generic task"]];
 
-/** @param {AbortSignal} signal */
-async function every(signal) {
-  const told = await Promise.all(Object.keys(KINDS).map((kind) => listed(kind, MOST, signal)));
-  return told.flat().sort((a, b) => String(b.startTime).localeCompare(String(a.startTime)));
+/** The newest tasks of each kind, and whether there are more. @param {number} most @param {AbortSignal} signal */
+async function newest(most, signal) {
+  const told = await Promise.all(Object.keys(KINDS).map((kind) => listed(kind, most + 1, signal)));
+  const tasks = told.flatMap((of) => of.slice(0, most)).sort((a, b) => String(b.startTime).localeCompare(String(a.startTime)));
+  return { tasks, more: told.some((of) => of.length > most) };
 }
 
 export function Page() {
-  const found = useLive(every, [], LIVE_MS);
-  const [starting, setStarting] = useState(false);
-  const ended = place.value.query.has("ended");
+  const [most, setMost] = useState(MOST);
+  const found = useLive((signal) => newest(most, signal), [most], LIVE_MS);
+  const { query } = place.value;
+  const ended = query.has("ended");
+  const starts = maySomewhere("CREATE_NSC");
+  // Other pages come here to have a task started: the address asks once.
+  const [starting, setStarting] = useState(() => ({ kind: query.get("new") ?? "", experiments: query.get("experiments") ?? "", trials: query.get("trials") ?? "" }));
+  useEffect(() => void (query.has("new") && ask({ new: "", experiments: "", trials: "" })), []);
+  const start = (/** @type {string} */ kind) => setStarting({ kind, experiments: "", trials: "" });
   return html`
     <${Head} title="Tasks" text="Notebooks, shells, commands, TensorBoards and generic tasks">
       <${Button} kind=${ended ? "on" : ""} aria-pressed=${String(ended)} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>
-      <${Button} kind="primary" icon="plus" onClick=${() => setStarting(true)}>New notebook<//>
+      ${starts && html`<${Menu} label="Other new tasks" text="Others" items=${OTHERS.map(([kind, name]) => ({ name, act: () => start(kind) }))} />`}
+      ${starts && html`<${Button} icon="plus" onClick=${() => start("shell")}>New shell<//>`}
+      ${starts && html`<${Button} kind="primary" icon="plus" onClick=${() => start("notebook")}>New notebook<//>`}
     <//>
     <${Panel} flush>
       <${Loaded} of=${found}>
-        ${(/** @type {any[]} */ all) => {
-          const rows = inTrees(all.filter((t) => ended || !isOver(t)));
-          return rows.length ? html`<${Rows} rows=${rows} reload=${found.reload} />` : html`<${NoTasks} />`;
+        ${(/** @type {{ tasks: any[], more: boolean }} */ { tasks, more }) => {
+          const rows = inTrees(tasks.filter((t) => ended || !isOver(t)));
+          return html`
+            ${rows.length ? html`<${Rows} rows=${rows} reload=${found.reload} />` : html`<${NoTasks} ended=${ended} />`}
+            ${more && html`<p class="panel-body row soft">Those among the newest ${most} of each kind. <${Button} onClick=${() => setMost(5 * most)}>Look further back<//></p>`}
+          `;
         }}
       <//>
     <//>
-    ${starting && html`<${NewNotebook} onClose=${() => setStarting(false)} />`}
+    ${starts && starting.kind in KINDS && html`<${NewTask} ...${starting} onClose=${() => start("")} />`}
   `;
 }
 
-const NoTasks = () => html`
-  <${Empty} title="Nothing runs">
-    <p>Start a notebook here, a TensorBoard from the page of an experiment, a shell or a command from a terminal.</p>
-    <pre>det shell start${"\n"}det command run nvidia-smi</pre>
+/** @param {{ ended: boolean }} props */
+const NoTasks = ({ ended }) => html`
+  <${Empty} title=${ended ? "No tasks" : "Nothing runs"}>
+    <p>Start a notebook or a shell, a command, a TensorBoard or a generic task by the buttons above. ${!ended && "What has ended stays listed for a while under “Ended ones too”."}</p>
   <//>
 `;
 
@@ -60,32 +75,10 @@ function Rows({ rows, reload }) {
       name: "", right: true,
       cell: (/** @type {any} */ t) => html`
         ${served(t) && html`<${Button} href=${served(t)} target="_blank" rel="noreferrer">Open<//> `}
-        ${!isOver(t) && html`<${Button} kind="danger" aria-label=${`End ${t.description || t.id}`} onClick=${() => kill(t)}>End<//>`}
+        ${hasTerminal(t) && html`<${Button} href=${terminalOf(t)} aria-label=${`Open a terminal of ${t.description || t.id}`}>Terminal<//> `}
+        ${!isOver(t) && steers(t) && html`<${Button} kind="danger" aria-label=${`End ${t.description || t.id}`} onClick=${() => kill(t)}>End<//>`}
       `,
     },
   ];
   return html`<${Table} label="Tasks" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`;
-}
-
-/** @param {{ onClose: () => void }} props */
-function NewNotebook({ onClose }) {
-  const pools = useLive(async (signal) => (await get("/api/v1/resource-pools", {}, { signal })).resourcePools, []);
-  const [slots, setSlots] = useState("0");
-  const [pool, setPool] = useState("");
-  const act = async () => {
-    const made = await post("/api/v1/notebooks", { config: { resources: { slots: Number(slots), ...(pool ? { resource_pool: pool } : {}) } } });
-    go(`/tasks/notebook/${made.notebook.id}`);
-  };
-  return html`
-    <${Ask} title="New notebook" act="Start" onAct=${act} onClose=${onClose}>
-      <p class="soft">JupyterLab in a container of the cluster. Files that are to stay belong in a mounted directory.</p>
-      <${Field} label="Slots" hint="0: no accelerator"><input class="input" type="number" min="0" value=${slots} onInput=${(/** @type {any} */ e) => setSlots(e.target.value)} /><//>
-      <${Field} label="Resource pool">
-        <select class="input" value=${pool} onChange=${(/** @type {any} */ e) => setPool(e.target.value)}>
-          <option value="">The usual one</option>
-          ${(pools.data ?? []).map((/** @type {any} */ p) => html`<option value=${p.name}>${p.name}</option>`)}
-        </select>
-      <//>
-    <//>
-  `;
 }

@@ -3,6 +3,7 @@ import { get, send } from "../lib/api.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
 import { go } from "../lib/router.js";
+import { useUnsaved } from "../lib/unsaved.js";
 import { html, useState } from "../lib/view.js";
 import { workspaces } from "../lib/workspaces.js";
 import { yaml } from "../lib/yaml.js";
@@ -22,7 +23,7 @@ export function Page({ name }) {
     },
     [name],
   );
-  return html`<${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Template} key=${JSON.stringify(data.template)} ...${data} path=${path} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title=${name}>${(/** @type {any} */ data) => html`<${Template} key=${JSON.stringify(data.template)} ...${data} path=${path} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ template: any, place: string, path: string, reload: () => Promise<void> }} props */
@@ -31,6 +32,7 @@ function Template({ template, place, path, reload }) {
   const [config, setConfig] = useState(was);
   const [open, setOpen] = useState("");
   const checked = useChecked((signal) => checkedConfig(config, signal), [config]);
+  const { release } = useUnsaved(config !== was);
   const edits = may("UPDATE_TEMPLATES", template.workspaceId);
   const items = [
     edits && { name: "Rename", act: () => setOpen("rename") },
@@ -60,6 +62,7 @@ function Template({ template, place, path, reload }) {
       <${Ask} title=${`Delete ${template.name}?`} act="Delete" danger onClose=${() => setOpen("")}
         onAct=${async () => {
           await send("DELETE", path);
+          release();
           go("/templates");
         }}>
         <p class="soft">Experiments that were made with it stay as they are. Whoever names it from now on is refused.</p>

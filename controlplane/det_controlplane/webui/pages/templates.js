@@ -6,11 +6,11 @@ import { may, maySomewhere } from "../lib/rights.js";
 import { ask, go, link, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { usual, workspaces } from "../lib/workspaces.js";
-import { Bones, Button, Empty, Failure, Head, Search } from "../parts/basic.js";
+import { Button, Empty, Head, Panel, Search } from "../parts/basic.js";
 import { useChecked, Verdict } from "../parts/checked.js";
 import { Choice, Code, Line } from "../parts/fields.js";
+import { Listing } from "../parts/listing.js";
 import { Ask } from "../parts/overlay.js";
-import { Table } from "../parts/table.js";
 
 const EXAMPLE = "resources:\n  slots_per_trial: 8\nenvironment:\n  environment_variables:\n    - NCCL_DEBUG=INFO\n";
 
@@ -36,12 +36,9 @@ export function Page() {
     <//>
     <div class="stack">
       <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
-      <${Failure} error=${found.error} retry=${found.reload} />
-      <div class="panel">
-        ${found.total === undefined && !found.error && html`<${Bones} />`}
-        ${found.total === 0 && html`<${None} narrowed=${!!name} />`}
-        ${!!found.total && html`<${Table} label="Templates" columns=${columns} total=${found.total} row=${found.row} onSight=${found.onSight} id=${(/** @type {any} */ t) => t.name} />`}
-      </div>
+      <${Panel} flush>
+        <${Listing} of=${found} label="Templates" columns=${columns} id=${(/** @type {any} */ t) => t.name} empty=${html`<${None} narrowed=${!!name} />`} />
+      <//>
     </div>
     ${making && places.data && html`<${NewTemplate} places=${places.data.filter((w) => may("CREATE_TEMPLATES", w.id))} onClose=${() => setMaking(false)} />`}
   `;
@@ -67,7 +64,7 @@ function NewTemplate({ places, onClose }) {
     go(`/templates/${encodeURIComponent(made.template.name)}`);
   };
   return html`
-    <${Ask} title="New template" act="Create" wide off=${!name.trim() || !checked.fits} onAct=${act} onClose=${onClose}>
+    <${Ask} title="New template" act="Create" wide unsaved=${config !== EXAMPLE} off=${!name.trim() || !checked.fits} onAct=${act} onClose=${onClose}>
       <${Line} label="Name" value=${name} set=${setName} autofocus />
       ${places.length > 1 && html`<${Choice} label="Workspace" hint="Who may use and change it" value=${workspace} set=${setWorkspace} of=${places.map((w) => [String(w.id), w.name])} />`}
       <${Code} label="Configuration, in YAML" short value=${config} set=${setConfig} bad=${!!checked.problems} />

@@ -2,16 +2,19 @@
 import { get, post } from "../lib/api.js";
 import { duration, ended, metric, moment, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { usePaged } from "../lib/paged.js";
 import { REST_MS, whenChanged } from "../lib/revision.js";
+import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { flat } from "../lib/trials.js";
-import { html, useEffect, useMemo, useRef, useState } from "../lib/view.js";
+import { html, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
+import { Listing } from "../parts/listing.js";
 import { Logs } from "../parts/logs.js";
 import { Ask } from "../parts/overlay.js";
-import { Table } from "../parts/table.js";
 import { Checkpoints } from "./experiment/checkpoints.js";
+import { Fork } from "./experiment/dialogs.js";
 import { Allocations } from "./trial_allocations.js";
 import { Profiler } from "./trial_profiler.js";
 
@@ -23,8 +26,8 @@ const TABS = [
   ["metrics", "Metrics", (p) => html`<${Metrics} ...${p} />`],
   ["workloads", "Workloads", (p) => html`<${Workloads} ...${p} />`],
   ["hyperparameters", "Hyperparameters", ({ trial }) => html`<${Panel} title="Hyperparameters"><${Pairs} of=${Object.entries(flat(trial.hparams)).map(([name, value]) => [name, html`<code>${JSON.stringify(value)}</code>`])} /><//>`],
-  ["checkpoints", "Checkpoints", ({ trial }) => html`<${Checkpoints} trial=${trial} />`],
-  ["logs", "Logs", ({ trial }) => html`<${Logs} path=${`/api/v1/trials/${trial.id}/logs`} live=${!ended(trial.state)} />`],
+  ["checkpoints", "Checkpoints", ({ trial, experiment }) => html`<${Checkpoints} trial=${trial} experiment=${experiment} />`],
+  ["logs", "Logs", ({ trial }) => html`<${Logs} path=${`/api/v1/trials/${trial.id}/logs`} live=${!ended(trial.state)} name=${`trial-${trial.id}`} />`],
   ["profiler", "Profiler", ({ trial }) => html`<${Profiler} trial=${trial} />`],
   ["allocations", "Allocations", (p) => html`<${Allocations} ...${p} />`],
 ];
@@ -45,15 +48,13 @@ export function Page({ id, tab = "metrics" }) {
     [id],
     (trial) => (ended(trial.state) ? 0 : LIVE_MS),
   );
-  useEffect(() => {
-    document.title = `Trial ${id} · ${document.title}`;
-  }, [id]);
-  return html`<${Loaded} of=${found}>${(/** @type {any} */ trial) => html`<${Shown} trial=${trial} tab=${tab} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title=${`Trial ${id}`}>${(/** @type {any} */ trial) => html`<${Shown} trial=${trial} tab=${tab} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ trial: any, tab: string, reload: () => Promise<void> }} props */
 function Shown({ trial, tab, reload }) {
   const [sure, setSure] = useState(false);
+  const [forking, setForking] = useState(false);
   const active = !ended(trial.state);
   const told = useLive(
     async (signal) => {
@@ -74,10 +75,11 @@ function Shown({ trial, tab, reload }) {
   const text = html`of <a href=${link(`/experiments/${trial.experimentId}`)}>${experiment?.name ?? "experiment"} ${trial.experimentId}</a>`;
   return html`
     <${Head} title=${`Trial ${trial.id}`} text=${text} beside=${html`<${State} state=${trial.state} />`}>
-      ${active && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
+      ${experiment && !experiment.unmanaged && may("CREATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} icon="copy" onClick=${() => setForking(true)}>Train it again<//>`}
+      ${active && experiment && may("UPDATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
     <//>
     <div class="stack">
-      ${reason && !/COMPLETED|CANCELED/.test(trial.state) && html`<div class=${`notice ${trial.state === "STATE_ERROR" ? "red" : ""}`}><p>The trial ${reason}.</p></div>`}
+      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`}><p>The trial ${reason}.</p></div>`}
       <${Figures} of=${[
         [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
         ["Batches", metric(trial.totalBatchesProcessed)],
@@ -87,9 +89,10 @@ function Shown({ trial, tab, reload }) {
       ]} />
       <div>
         <${Tabs} label="Parts of the trial" tabs=${TABS.map(([key, name, part]) => ({ name, href: link(`/trials/${trial.id}/${key}`), chosen: part === shown }))} />
-        ${shown({ trial })}
+        ${shown({ trial, experiment })}
       </div>
     </div>
+    ${forking && experiment && html`<${Fork} experiment=${experiment} trial=${trial} onClose=${() => setForking(false)} />`}
     ${sure &&
     html`
       <${Ask} title=${`Kill trial ${trial.id}?`} act="Kill" danger onClose=${() => setSure(false)}
@@ -102,6 +105,9 @@ function Shown({ trial, tab, reload }) {
     `}
   `;
 }
+
+/** Tell whether a reason says more than the state does. @param {any} trial @param {string | undefined} reason */
+const tells = (trial, reason) => reason && trial.state !== "STATE_CANCELED" && !reason.startsWith("has completed");
 
 /** @param {any} trial @returns {[string, string][]} groups and names of its metrics */
 function metricsOf(trial) {
@@ -138,15 +144,24 @@ function MetricChart({ trial, name, groups }) {
   return html`<${Panel} title=${name}><${Loaded} of=${told}>${() => html`<${Chart} curves=${curves} label=${name} x="batches" height=${230} />`}<//><//>`;
 }
 
+const WORKLOADS = { training: "Training", validation: "Validation", checkpoint: "Checkpoint" };
+
+/** Return what a workload is, beside what it says. @param {any} w */
+function kindly(w) {
+  const key = /** @type {keyof WORKLOADS} */ (Object.keys(w)[0]);
+  return { ...w[key], kind: WORKLOADS[key] };
+}
+
 /** @param {{ trial: any }} props */
 function Workloads({ trial }) {
-  const found = useLive(
-    async (signal) => (await get(`/api/v1/trials/${trial.id}/workloads`, { limit: 1000, orderBy: "ORDER_BY_DESC" }, { signal })).workloads,
+  const found = usePaged(
+    async (offset, limit, signal) => {
+      const told = await get(`/api/v1/trials/${trial.id}/workloads`, { offset, limit, orderBy: "ORDER_BY_DESC" }, { signal });
+      return { rows: told.workloads.map(kindly), total: told.pagination.total };
+    },
     [trial.id, trial.state],
-    0,
-    trial.revision,
+    { every: 0, mark: trial.revision },
   );
-  const kinds = { training: "Training", validation: "Validation", checkpoint: "Checkpoint" };
   const columns = [
     { name: "Batches", right: true, cell: (/** @type {any} */ w) => metric(w.totalBatches) },
     { name: "Kind", cell: (/** @type {any} */ w) => w.kind },
@@ -155,15 +170,8 @@ function Workloads({ trial }) {
   ];
   return html`
     <${Panel} flush>
-      <${Loaded} of=${found}>
-        ${(/** @type {any[]} */ workloads) => {
-          const rows = workloads.map((w, i) => {
-            const key = /** @type {keyof kinds} */ (Object.keys(w)[0]);
-            return { ...w[key], kind: kinds[key], id: i };
-          });
-          return rows.length ? html`<${Table} label="Workloads" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />` : html`<${Empty} title="Nothing yet"><p>Steps of training, validations and checkpoints are listed here.</p><//>`;
-        }}
-      <//>
+      <${Listing} of=${found} label="Workloads" columns=${columns} id=${(/** @type {any} */ w) => `${w.kind} ${w.uuid ?? w.totalBatches} ${w.endTime}`}
+        empty=${html`<${Empty} title="Nothing yet"><p>Steps of training, validations and checkpoints are listed here.</p><//>`} />
     <//>
   `;
 }

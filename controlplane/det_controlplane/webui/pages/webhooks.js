@@ -3,6 +3,7 @@ import { get, post, send } from "../lib/api.js";
 import { ago, counted, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { isAdmin, may, maySomewhere } from "../lib/rights.js";
+import { go } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { usual, workspaces } from "../lib/workspaces.js";
 import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
@@ -12,6 +13,7 @@ import { Table } from "../parts/table.js";
 
 const LIVE_MS = 8_000;
 const [STATE, LOG, ALERT] = ["TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "TRIGGER_TYPE_TASK_LOG", "TRIGGER_TYPE_CUSTOM"];
+const BUDGETS = { triggerType: ALERT, condition: { subject: "budget" } };
 const ALL = "0";
 
 /** @param {AbortSignal} signal */
@@ -56,7 +58,7 @@ const None = () => html`
 `;
 
 /** @param {any} t */
-const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `lines with ${t.condition.regex}` : "alerts");
+const told = (t) => (t.triggerType === STATE ? `${t.condition.state.toLowerCase()} experiments` : t.triggerType === LOG ? `lines with ${t.condition.regex}` : t.condition.subject ? "budgets" : "alerts");
 
 /** @param {{ rows: any[], places: any[], open: (what: any) => void }} props */
 function Rows({ rows, places, open }) {
@@ -72,6 +74,7 @@ function Rows({ rows, places, open }) {
       cell: (/** @type {any} */ w) =>
         edits(w) &&
         html`<span class="actions"><${Button} aria-label=${`Test ${w.name}`} onClick=${() => test(w)}>Test<//> <${Menu} label=${`Actions on ${w.name}`} kind="plain" items=${[
+          { name: "Deliveries", act: () => go(`/webhooks/${w.id}`) },
           { name: "Edit", act: () => open({ what: "edit", of: w }) },
           { name: "Delete", danger: true, act: () => open({ what: "delete", of: w }) },
         ]} /></span>`,
@@ -102,10 +105,12 @@ function New({ places, onClose, onDone }) {
   const [failed, setFailed] = useState(true);
   const [regex, setRegex] = useState("");
   const [alerts, setAlerts] = useState(false);
+  const [budgets, setBudgets] = useState(false);
   const state = (/** @type {string} */ s) => ({ triggerType: STATE, condition: { state: s } });
   const triggers = [
     ...(completed ? [state("COMPLETED")] : []), ...(failed ? [state("ERROR")] : []),
     ...(regex ? [{ triggerType: LOG, condition: { regex } }] : []), ...(alerts && mode === "SPECIFIC" ? [{ triggerType: ALERT, condition: {} }] : []),
+    ...(budgets ? [BUDGETS] : []),
   ];
   const act = async () => {
     await post("/api/v1/webhooks", { name, url: url.trim(), webhookType: `WEBHOOK_TYPE_${form}`, mode: `WEBHOOK_MODE_${mode}`, workspaceId: Number(place), triggers });
@@ -123,6 +128,7 @@ function New({ places, onClose, onDone }) {
         <${Tick} label="Completed experiments" value=${completed} set=${setCompleted} />
         <${Tick} label="Failed experiments" value=${failed} set=${setFailed} />
         ${mode === "SPECIFIC" && html`<${Tick} label="Alerts" hint="That training code raises." value=${alerts} set=${setAlerts} />`}
+        <${Tick} label="Budgets" hint="Of the workspace and its experiments, when 80 % and when all is spent." value=${budgets} set=${setBudgets} />
         <${Line} label="Lines of logs with" hint="A regular expression; empty: of none" value=${regex} set=${setRegex} />
       </fieldset>
     <//>

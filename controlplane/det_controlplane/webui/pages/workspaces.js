@@ -2,35 +2,41 @@
 import { get, post } from "../lib/api.js";
 import { ago, counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
-import { may, rolesDecide } from "../lib/rights.js";
-import { link } from "../lib/router.js";
+import { made, may, mayDemand, rolesDecide } from "../lib/rights.js";
+import { ask, link, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Field, Head, Loaded, Panel } from "../parts/basic.js";
 import { Ask } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Steering } from "./workspaces_steering.js";
 
-/** @param {AbortSignal} signal */
-async function every(signal) {
-  const { workspaces } = await get("/api/v1/workspaces", { limit: -1, archived: false, sortBy: "SORT_BY_NAME" }, { signal });
+const LIVE_MS = 30_000;
+
+/** @param {boolean} archived too @param {AbortSignal} signal */
+async function every(archived, signal) {
+  const kept = archived ? {} : { archived: false };
+  const { workspaces } = await get("/api/v1/workspaces", { limit: -1, ...kept, sortBy: "SORT_BY_NAME" }, { signal });
   return Promise.all(
-    workspaces.map(async (/** @type {any} */ w) => ({ ...w, projects: (await get(`/api/v1/workspaces/${w.id}/projects`, { limit: -1, archived: false }, { signal })).projects })),
+    workspaces.map(async (/** @type {any} */ w) => ({ ...w, projects: (await get(`/api/v1/workspaces/${w.id}/projects`, { limit: -1, ...kept }, { signal })).projects })),
   );
 }
 
 export function Page() {
-  const found = useLive(every, [], 15_000);
+  const archived = place.value.query.has("archived");
+  const found = useLive((signal) => every(archived, signal), [archived], LIVE_MS);
   const [making, setMaking] = useState(/** @type {any} */ (null));
   return html`
     <${Head} title="Workspaces" text="Projects keep experiments together; workspaces keep projects and who may see them">
+      <${Button} aria-pressed=${String(archived)} kind=${archived ? "on" : ""} onClick=${() => ask({ archived: archived ? "" : "1" })}>Archived too<//>
       ${may("CREATE_WORKSPACE") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking({})}>New workspace<//>`}
     <//>
     <div class="stack">
       <${Loaded} of=${found}>
         ${(/** @type {any[]} */ workspaces) =>
-          workspaces.map(
+          [...workspaces].sort((a, b) => Number(b.pinned) - Number(a.pinned)).map(
             (w) => html`
-              <${Panel} key=${w.id} title=${w.name} flush actions=${html`<${Actions} of=${w} make=${() => setMaking(w)} />`}>
-                ${w.projects.length ? html`<${Projects} workspace=${w} />` : html`<p class="panel-body soft">No projects yet.</p>`}
+              <${Panel} key=${w.id} title=${w.archived ? html`${w.name} <span class="label">archived</span>` : w.name} flush actions=${html`<${Actions} of=${w} make=${() => setMaking(w)} reload=${found.reload} />`}>
+                ${w.projects.length ? html`<${Projects} workspace=${w} reload=${found.reload} />` : html`<p class="panel-body soft">No projects yet.</p>`}
               <//>
             `,
           )}
@@ -40,19 +46,22 @@ export function Page() {
   `;
 }
 
-/** @param {{ of: any, make: () => void }} props */
-const Actions = ({ of: w, make }) => html`
+/** @param {{ of: any, make: () => void, reload: () => Promise<void> }} props */
+const Actions = ({ of: w, make, reload }) => html`
   ${rolesDecide() && may("ASSIGN_ROLES", w.id) && html`<${Button} kind="plain" href=${link(`/admin/roles?in=${w.id}`)}>Roles<//>`}
+  ${mayDemand(w.id) && html`<${Button} kind="plain" href=${link(`/admin/policies?in=${w.id}`)}>Policies<//>`}
   ${!w.immutable && may("CREATE_PROJECT", w.id) && html`<${Button} icon="plus" onClick=${make}>New project<//>`}
+  <${Steering} of=${w} reload=${reload} />
 `;
 
-/** @param {{ workspace: any }} props */
-const Projects = ({ workspace }) => html`
+/** @param {{ workspace: any, reload: () => Promise<void> }} props */
+const Projects = ({ workspace, reload }) => html`
   <${Table} label=${`Projects of ${workspace.name}`} total=${workspace.projects.length} row=${(/** @type {number} */ i) => workspace.projects[i]} columns=${[
-    { name: "Project", main: true, cell: (/** @type {any} */ p) => html`<a href=${link(`/experiments?project=${p.id}`)}>${p.name}</a>` },
+    { name: "Project", main: true, cell: (/** @type {any} */ p) => html`<a href=${link(`/experiments?project=${p.id}`)}>${p.name}</a>${p.archived && html` <span class="label">archived</span>`}` },
     { name: "Description", wrap: true, cell: (/** @type {any} */ p) => html`<span class="soft">${p.description}</span>` },
     { name: "Experiments", right: true, cell: (/** @type {any} */ p) => html`${p.numExperiments}${p.numActiveExperiments ? html` <span class="soft">(${counted(p.numActiveExperiments, "runs", "run")})</span>` : ""}` },
     { name: "Last start", right: true, cell: (/** @type {any} */ p) => ago(p.lastExperimentStartedAt) },
+    { name: "", right: true, cell: (/** @type {any} */ p) => html`<${Steering} of=${p} reload=${reload} />` },
   ]} />
 `;
 
@@ -62,7 +71,7 @@ function New({ workspace, onClose, onDone }) {
   const [description, setDescription] = useState("");
   const act = async () => {
     if (workspace) await post(`/api/v1/workspaces/${workspace.id}/projects`, { name, description });
-    else await post("/api/v1/workspaces", { name });
+    else made((await post("/api/v1/workspaces", { name })).workspace.id);
     await onDone();
   };
   return html`

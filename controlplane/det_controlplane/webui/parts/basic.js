@@ -1,4 +1,5 @@
 // The small parts of every page.
+import { useHeading } from "../lib/arrival.js";
 import { stateColour, stateName } from "../lib/format.js";
 import { html, useEffect, useRef } from "../lib/view.js";
 
@@ -45,15 +46,19 @@ export function Button({ kind = "", icon, href, children, ...more }) {
 export const State = ({ state }) => html`<span class=${`state ${stateColour(state)}`}>${stateName(state)}</span>`;
 
 /** @param {{ title: any, text?: any, beside?: any, children?: any }} props */
-export const Head = ({ title, text, beside, children }) => html`
-  <header class="head">
-    <div class="head-text">
-      <div class="head-line"><h1>${title}</h1>${beside}</div>
-      ${text && html`<p>${text}</p>`}
-    </div>
-    <div class="row">${children}</div>
-  </header>
-`;
+export function Head({ title, text, beside, children }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useHeading(String(title), box);
+  return html`
+    <header class="head">
+      <div class="head-text">
+        <div class="head-line"><h1 tabindex="-1" ref=${box}>${title}</h1>${beside}</div>
+        ${text && html`<p>${text}</p>`}
+      </div>
+      <div class="row">${children}</div>
+    </header>
+  `;
+}
 
 /** @param {{ title?: any, actions?: any, flush?: boolean, children?: any }} props */
 export const Panel = ({ title, actions, flush, children }) => html`
@@ -116,10 +121,13 @@ export function Failure({ error, retry, children }) {
   `;
 }
 
-/** Show what loads, fails or is there. @param {{ of: import("../lib/live.js").Live<any>, children: (data: any) => any, lines?: number }} props */
-export function Loaded({ of, children, lines }) {
+/**
+ * Show what loads, fails or is there; where that is a whole page, it is called `title` when it fails.
+ * @param {{ of: import("../lib/live.js").Live<any>, children: (data: any) => any, lines?: number, title?: string }} props
+ */
+export function Loaded({ of, children, lines, title }) {
   if (of.data === undefined) {
-    return of.error ? html`<${Failure} error=${of.error} retry=${of.reload} />` : html`<${Bones} lines=${lines} />`;
+    return of.error ? html`${title && html`<${Head} title=${title} />`}<${Failure} error=${of.error} retry=${of.reload} />` : html`<${Bones} lines=${lines} />`;
   }
   return html`<${Failure} error=${of.error} retry=${of.reload} />${children(of.data)}`;
 }

@@ -1,7 +1,7 @@
 // Curves, drawn by uPlot, which is fetched with the first chart.
 import { metric } from "../lib/format.js";
 import { steer } from "./chart_range.js";
-import { persist } from "../lib/persist.js";
+import { library, token } from "../lib/library.js";
 import { onThemeChange } from "../lib/theme.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { Bones, Failure } from "./basic.js";
@@ -11,35 +11,7 @@ import { Bones, Failure } from "./basic.js";
 const CURVE_COLOURS = 8;
 const NEAR_PX = 24;
 
-/** @type {Promise<any> | undefined} */
-let fetched;
-
-/** The library with its style sheet, once. */
-function library() {
-  fetched ??= persist(() => Promise.all([import("../vendor/uplot.js"), style(new URL("../vendor/uplot.css", import.meta.url).href)])).then(
-    ([module]) => module.default,
-    (e) => {
-      fetched = undefined;
-      throw e;
-    },
-  );
-  return fetched;
-}
-
-/** @param {string} href */
-function style(href) {
-  const sheet = document.createElement("link");
-  sheet.rel = "stylesheet";
-  sheet.href = href;
-  return new Promise((resolve, reject) => {
-    sheet.onload = resolve;
-    sheet.onerror = reject;
-    document.head.append(sheet);
-  });
-}
-
-/** @param {string} name */
-const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const uplot = library(async () => (await import("../vendor/uplot.js")).default, new URL("../vendor/uplot.css", import.meta.url));
 
 /** Tell whether the n-th curve is drawn in dashes, so that no two of sixteen look alike. @param {number} n */
 const isDashed = (n) => n % (2 * CURVE_COLOURS) >= CURVE_COLOURS;
@@ -73,7 +45,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [theme, setTheme] = useState(0);
   useEffect(() => {
-    library().then(
+    uplot().then(
       (found) => setPlot(() => found),
       () => setError(new Error("The chart did not load. Load the page again.")),
     );

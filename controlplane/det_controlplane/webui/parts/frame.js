@@ -1,9 +1,11 @@
 // The frame around every page: where one can go, and who one is.
 import { areas } from "../lib/areas.js";
+import { lost, retry } from "../lib/beat.js";
 import { maySomewhere } from "../lib/rights.js";
 import { go, link, place } from "../lib/router.js";
 import { cluster, refresh, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
+import { mayLeave } from "../lib/unsaved.js";
 import { html, useEffect, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
 import { attempt, Menu, Toasts } from "./overlay.js";
@@ -51,9 +53,21 @@ export function Frame({ children }) {
         <${Navigation} path=${path} />
         <${Foot} />
       </aside>
-      <main class="main" id="main" tabindex="-1"><${Message} />${children}</main>
+      <main class="main" id="main" tabindex="-1"><${Connection} /><${Message} />${children}</main>
     </div>
     <${Toasts} />
+  `;
+}
+
+/** Say once for the whole page that nothing answers. */
+function Connection() {
+  if (!lost.value) return null;
+  const { error, since } = lost.value;
+  return html`
+    <div class="notice red said lost" role="alert">
+      <p>${/** @type {any} */ (error).status ? error.message : "The cluster does not answer; this page tries again by itself."} What is shown is of ${new Date(since).toLocaleTimeString("en-GB")} or before.</p>
+      <${Button} onClick=${retry}>Retry now<//>
+    </div>
   `;
 }
 
@@ -95,7 +109,7 @@ function Foot() {
       act: () => choose(name),
     })),
     { name: "Settings", act: () => go("/settings") },
-    { name: "Sign out", act: () => void attempt(signOut, "Signed out") },
+    { name: "Sign out", act: () => mayLeave() && void attempt(signOut, "Signed out") },
   ];
   return html`
     <div class="side-foot">
@@ -108,4 +122,4 @@ function Foot() {
 }
 
 /** @param {{ items: any[] }} props */
-const AccountMenu = ({ items }) => html`<div class="opens-up"><${Menu} label="Your account" items=${items} kind="plain" /></div>`;
+const AccountMenu = ({ items }) => html`<${Menu} label="Your account" items=${items} kind="plain" />`;

@@ -1,166 +1,212 @@
-// Log lines of a task: the latest first of all, then what comes; text, level and rank narrow them down.
-import { lines } from "../lib/api.js";
-import { html, useEffect, useRef, useState } from "../lib/view.js";
+// Log lines of a task: the latest first of all, then what comes; a time, text, level and rank narrow them down.
+import { counted, day } from "../lib/format.js";
+import { BEGINNING, gathered, LEVELS, useLogWindow } from "../lib/log_window.js";
+import { ask, place } from "../lib/router.js";
+import { save } from "../lib/save.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Failure, Search } from "./basic.js";
+import { attempt } from "./overlay.js";
 
-const PAGE = 1000;
-const MOST = 10_000;
-const LEVELS = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
-const AGAIN_MS = 3_000;
+// Pixels from an end of the box at which more is fetched, and at which somebody is at that end.
+const NEAR = 800;
+const AT_END = 40;
+const START = "start";
 
-/** @typedef {{ id: string, timestamp: string, level: string, log: string, rankId: number | null }} Line */
+/** @typedef {import("../lib/log_window.js").Line} Line */
+/** @typedef {import("../lib/log_window.js").Asked} Asked */
 
-/** @param {{ path: string, live: boolean }} props `path` is that of the stream in the API */
-export function Logs({ path, live }) {
-  const [text, setText] = useState("");
-  const [level, setLevel] = useState("");
-  const [rank, setRank] = useState("");
-  const { shown, error, earlier, loading, all } = useLines(path, live, { text, level, rank });
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const [follows, setFollows] = useState(true);
-  useEffect(() => {
-    if (follows && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [shown, follows]);
-  /** @param {any} e */
-  const onScroll = (e) => setFollows(e.target.scrollHeight - e.target.scrollTop - e.target.clientHeight < 40);
+/** Read what is asked for from the address, so that it can be sent. @returns {Asked} */
+function askedFor() {
+  const { query } = place.value;
+  const at = query.get("at") === START ? BEGINNING : query.get("at") ?? "";
+  return { text: query.get("q") ?? "", regex: query.has("regex"), level: query.get("level") ?? "", rank: query.get("rank") ?? "", at: Number.isNaN(Date.parse(at)) ? "" : at };
+}
+
+/** @param {{ path: string, live: boolean, name: string }} props `path` is that of the stream in the API, `name` that of a file */
+export function Logs({ path, live, name }) {
+  const asked = askedFor();
+  const [seen, log] = useLogWindow(path, live, asked);
+  const [pinned, setPinned] = useState(true);
+  const box = useKept(seen.parts, log);
+  const narrow = !!(asked.text || asked.level || asked.rank);
+  const look = () => {
+    const element = box.current;
+    if (!element || !log) return;
+    const below = element.scrollHeight - element.scrollTop - element.clientHeight;
+    setPinned(log.pinned);
+    if (below < NEAR && !log.pinned) log.later();
+    else if (element.scrollTop < NEAR) log.earlier();
+  };
+  const onScroll = () => {
+    const element = box.current;
+    if (!element || !log) return;
+    const below = element.scrollHeight - element.scrollTop - element.clientHeight;
+    // The end comes into sight before all of it is read.
+    log.pinned = below < AT_END && (seen.atEnd || (seen.busy && log.pinned));
+    look();
+  };
+  // Where lines do not fill the box, nobody can scroll for more.
+  useEffect(look, [seen]);
+  const toEnd = () => {
+    if (asked.at) ask({ at: "" });
+    else if (!seen.atEnd) log?.anew();
+    else if (box.current) box.current.scrollTop = box.current.scrollHeight;
+  };
   return html`
     <div class="stack">
-      <div class="row">
-        <${Search} label="Search in logs" value=${text} onInput=${setText} />
-        <select class="input inline" aria-label="Least level" value=${level} onChange=${(/** @type {any} */ e) => setLevel(e.target.value)}>
-          <option value="">Every level</option>
-          ${LEVELS.map((l) => html`<option value=${l}>${l.charAt(0) + l.slice(1).toLowerCase()} and up</option>`)}
-        </select>
-        <input class="input rank" aria-label="Rank" placeholder="Rank" inputmode="numeric" value=${rank} onInput=${(/** @type {any} */ e) => setRank(e.target.value.replace(/\D/g, ""))} />
-        ${!follows && html`<${Button} icon="down" onClick=${() => setFollows(true)}>To the end<//>`}
-      </div>
-      <${Failure} error=${error} />
-      <div class="panel logs" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-label="Log lines" aria-live="off">
-        ${!all && shown.length > 0 && html`<${Button} kind="plain" disabled=${loading} onClick=${earlier}>Show earlier lines<//>`}
-        ${shown.map((line) => html`<${LogLine} key=${line.id} line=${line} />`)}
-        ${!loading && !shown.length && html`<${Empty} title="No lines"><p>${text || level || rank ? "Nothing fits." : "Nothing was written yet."}</p><//>`}
+      <${Controls} asked=${asked} path=${path} name=${name} />
+      <${Failure} error=${seen.error} />
+      <div class="log-frame">
+        <div class="panel logs" ref=${box} onScroll=${onScroll} onClick=${around} onKeyDown=${byKeys} tabindex="0" role="log" aria-label="Log lines" aria-live="off" aria-busy=${String(seen.busy)}>
+          ${seen.atStart && seen.parts.length > 0 && html`<p class="log-edge">The beginning of the log</p>`}
+          ${seen.parts.map((part, i) => html`<${Part} key=${part[0].id} lines=${part} before=${seen.parts[i - 1]?.at(-1)?.timestamp ?? ""} mark=${asked.regex ? "" : asked.text} />`)}
+          ${!seen.busy && !seen.parts.length && html`<${Empty} title="No lines"><p>${narrow ? "Nothing fits." : "Nothing was written yet."}</p><//>`}
+          ${seen.busy && html`<p class="log-edge" role="status">${narrow ? "Searching …" : "Loading …"}</p>`}
+        </div>
+        <div class="log-ends">
+          ${!seen.atStart && seen.parts.length > 0 && html`<${Button} icon="up" onClick=${() => ask({ at: START })}>To the beginning<//>`}
+          ${!pinned && html`<${Button} icon="down" onClick=${toEnd}>To the end<//>`}
+        </div>
       </div>
     </div>
   `;
 }
 
-/** @param {{ line: Line }} props */
-const LogLine = ({ line }) => html`
+/** Show what is around a line whose time was pressed, also what filters leave out. @param {any} e */
+function around(e) {
+  const at = e.target.closest("time")?.getAttribute("datetime");
+  if (at) ask({ at, q: "", regex: "", level: "", rank: "" });
+}
+
+/** Reach times by keys, without thousands of stops for Tab: Enter goes to the first in sight and then presses it, arrows go on, Escape goes back. Buttons would be left out where lines are copied. @param {KeyboardEvent} e */
+function byKeys(e) {
+  const box = /** @type {HTMLElement} */ (e.currentTarget);
+  const line = /** @type {HTMLElement} */ (e.target).closest(".log");
+  const lines = [...box.querySelectorAll(".log")];
+  let next;
+  if (line && e.key === "Enter") around(e);
+  else if (e.key === "Enter") next = lines.find((l) => l.getBoundingClientRect().bottom > box.getBoundingClientRect().top);
+  if (line && (e.key === "ArrowUp" || e.key === "ArrowDown")) next = lines[lines.indexOf(line) + (e.key === "ArrowUp" ? -1 : 1)];
+  if (line && e.key === "Escape") box.focus();
+  if (!next) return;
+  e.preventDefault();
+  next.querySelector("time")?.focus();
+}
+
+/**
+ * Keep the first line in sight where it is while lines before it come and go; or stay at the end. What was asked for anew is shown from its beginning.
+ * @param {Line[][]} parts @param {import("../lib/log_window.js").LogWindow | null} log
+ */
+function useKept(parts, log) {
+  const pinned = log?.pinned ?? true;
+  const shown = useRef(log);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const drawn = useRef(parts);
+  const element = box.current;
+  let anchor = /** @type {Element | null | undefined} */ (null);
+  let top = 0;
+  // Just before the page changes: what is in sight now is to be in sight afterwards.
+  if (drawn.current !== parts && element && !pinned) {
+    const sight = element.getBoundingClientRect();
+    anchor = [...element.querySelectorAll(".log-part")].find((p) => p.getBoundingClientRect().bottom > sight.top);
+    anchor = anchor && ([...anchor.querySelectorAll(".log")].find((line) => line.getBoundingClientRect().bottom > sight.top) ?? anchor);
+    top = anchor?.getBoundingClientRect().top ?? 0;
+  }
+  useLayoutEffect(() => {
+    drawn.current = parts;
+    if (!element) return;
+    const isNew = shown.current !== log && log?.seen.parts === parts;
+    if (isNew) shown.current = log;
+    if (pinned) element.scrollTop = element.scrollHeight;
+    else if (isNew) element.scrollTop = 0;
+    else if (anchor?.isConnected) element.scrollTop += anchor.getBoundingClientRect().top - top;
+  }, [parts]);
+  return box;
+}
+
+/** @param {{ lines: Line[], before: string, mark: string }} props `before` is the time of the line before these */
+const Part = ({ lines, before, mark }) =>
+  useMemo(
+    () => html`
+      <div class="log-part">
+        ${lines.map((line, i) => {
+          const date = dayOf(line.timestamp);
+          const isNew = date !== dayOf((lines[i - 1] ?? { timestamp: before }).timestamp);
+          return html`${isNew && html`<p class="log-edge" key=${`day-${line.id}`}>${date}</p>`}<${LogLine} key=${line.id} line=${line} mark=${mark} />`;
+        })}
+      </div>
+    `,
+    [lines, before, mark],
+  );
+
+/** @param {{ line: Line, mark: string }} props */
+const LogLine = ({ line, mark }) => html`
   <div class=${`log ${line.level?.replace("LOG_LEVEL_", "").toLowerCase()}`}>
-    <time title=${line.timestamp}>${clock(line.timestamp)}</time>
+    <time datetime=${line.timestamp} role="button" tabindex="-1" title=${`${line.timestamp}: show what is around`}>${clock(line.timestamp)}</time>
     <span class="log-rank">${line.rankId ?? ""}</span>
-    <span class="log-text">${line.log.replace(/\n$/, "")}</span>
+    <span class="log-text">${marked(line.log.replace(/\n$/, ""), mark)}</span>
   </div>
 `;
+
+/** Mark where a text is found. @param {string} text @param {string} mark */
+function marked(text, mark) {
+  if (!mark) return text;
+  const [found, wanted] = [text.toLowerCase(), mark.toLowerCase()];
+  const parts = [];
+  let from = 0;
+  for (let at = found.indexOf(wanted); at >= 0; at = found.indexOf(wanted, from)) {
+    parts.push(text.slice(from, at), html`<mark>${text.slice(at, at + mark.length)}</mark>`);
+    from = at + mark.length;
+  }
+  return [...parts, text.slice(from)];
+}
 
 /** @param {string} timestamp */
 const clock = (timestamp) => (timestamp ? new Date(timestamp).toLocaleTimeString("en-GB") : "");
 
-/** @param {{ text: string, level: string, rank: string }} by */
-function queryOf({ text, level, rank }) {
-  const levels = level ? LEVELS.slice(LEVELS.indexOf(level)).map((l) => `LOG_LEVEL_${l}`) : [];
-  return { searchText: text, levels, rankIds: rank ? [rank] : [] };
+/** @param {string} timestamp */
+const dayOf = (timestamp) => (timestamp ? day(timestamp) : "");
+
+/** @param {{ asked: Asked, path: string, name: string }} props */
+function Controls({ asked, path, name }) {
+  return html`
+    <div class="row log-controls">
+      <${Search} label="Search in logs" value=${asked.text} onInput=${(/** @type {string} */ q) => ask({ q })} />
+      <label class="row small soft"><input class="check" type="checkbox" checked=${asked.regex} onChange=${() => ask({ regex: asked.regex ? "" : "1" })} />Regular expression</label>
+      <select class="input inline" aria-label="Least level" onChange=${(/** @type {any} */ e) => ask({ level: e.target.value })}>
+        <option value="" selected=${!asked.level}>Every level</option>
+        ${LEVELS.map((l) => html`<option value=${l} selected=${l === asked.level}>${l.charAt(0) + l.slice(1).toLowerCase()} and up</option>`)}
+      </select>
+      <input class="input rank" aria-label="Ranks" placeholder="Ranks" title="Ranks of a distributed trial, such as 0, 3" inputmode="numeric" value=${asked.rank} onInput=${(/** @type {any} */ e) => ask({ rank: e.target.value.replace(/[^\d ,]/g, "") })} />
+      <label class="row small soft">From<input class="input inline" type="datetime-local" step="1" aria-label="From a time" value=${local(asked.at)} onChange=${(/** @type {any} */ e) => ask({ at: e.target.value && new Date(e.target.value).toISOString() })} /></label>
+      <${Download} asked=${asked} path=${path} name=${name} />
+    </div>
+  `;
 }
 
-/** @param {string} path @param {boolean} live @param {{ text: string, level: string, rank: string }} by */
-function useLines(path, live, by) {
-  const [shown, setShown] = useState(/** @type {Line[]} */ ([]));
-  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
-  const [loading, setLoading] = useState(true);
-  const [all, setAll] = useState(false);
-  const reading = useRef(new AbortController());
-  useEffect(() => {
-    const ended = new AbortController();
-    reading.current = ended;
-    const run = async () => {
-      await pause(by.text ? 250 : 0, ended.signal);
-      const found = await latest(path, queryOf(by), ended.signal);
-      setShown(found);
-      setAll(found.length < PAGE);
-      setLoading(false);
-      setError(undefined);
-      if (live) await follow(path, queryOf(by), found.at(-1)?.id ?? "0", ended.signal, setShown, setError);
-    };
-    setLoading(true);
-    run().catch((e) => {
-      if (ended.signal.aborted) return;
-      setLoading(false);
-      setError(e);
-    });
-    return () => ended.abort();
-  }, [path, live, by.text, by.level, by.rank]);
-  const earlier = async () => {
-    setLoading(true);
-    const { signal } = reading.current;
+/** Write a time as fields of forms want it. @param {string} at */
+function local(at) {
+  if (!at || at === BEGINNING) return "";
+  const time = new Date(at);
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+/** @param {{ asked: Asked, path: string, name: string }} props */
+function Download({ asked, path, name }) {
+  const [count, setCount] = useState(-1);
+  const reading = useRef(/** @type {AbortController | null} */ (null));
+  useEffect(() => () => reading.current?.abort(), []);
+  const begin = async () => {
+    const mine = (reading.current = new AbortController());
+    setCount(0);
     try {
-      const found = await latest(path, { ...queryOf(by), timestampBefore: shown[0]?.timestamp }, signal);
-      if (signal.aborted) return;
-      const known = new Set(shown.map((l) => l.id));
-      const fresh = found.filter((l) => !known.has(l.id));
-      // Lines that came meanwhile stay.
-      setShown((was) => [...fresh, ...was]);
-      setAll(fresh.length === 0);
-      setError(undefined);
+      const content = await gathered(path, asked, mine.signal, setCount);
+      save(content, `${name}.log`);
     } catch (e) {
-      if (signal.aborted) return;
-      setError(/** @type {Error} */ (e));
+      if (!mine.signal.aborted) await attempt(() => Promise.reject(e), "");
     }
-    setLoading(false);
+    setCount(-1);
   };
-  return { shown, error, loading, all, earlier };
+  if (count < 0) return html`<${Button} title="Every line that fits, as a text" onClick=${begin}>Download<//>`;
+  return html`<${Button} onClick=${() => reading.current?.abort()}>${counted(count, "line")} … Cancel<//>`;
 }
-
-/** @param {string} path @param {import("../lib/api.js").Query} query @param {AbortSignal | undefined} signal */
-async function latest(path, query, signal) {
-  const found = [];
-  for await (const line of lines(path, { ...query, limit: PAGE, orderBy: "ORDER_BY_DESC" }, { signal })) found.push(line);
-  return found.reverse();
-}
-
-/** Read on behind the last line, also after the stream broke off; not while the tab is hidden. */
-async function follow(
-  /** @type {string} */ path, /** @type {import("../lib/api.js").Query} */ query, /** @type {string} */ last, /** @type {AbortSignal} */ signal,
-  /** @type {(change: (was: Line[]) => Line[]) => void} */ setShown, /** @type {(error: Error | undefined) => void} */ setError,
-) {
-  /** @type {Line[]} */
-  let waiting = [];
-  let drawing = 0;
-  const draw = () => {
-    drawing = 0;
-    const fresh = waiting;
-    waiting = [];
-    setShown((was) => [...was, ...fresh].slice(-MOST));
-  };
-  while (!signal.aborted) {
-    await visible(signal);
-    try {
-      for await (const line of lines(path, { ...query, follow: true, afterId: last }, { signal })) {
-        last = line.id;
-        waiting.push(line);
-        drawing ||= setTimeout(draw, 150);
-      }
-      // A host that holds no requests ends the stream early; when the task has ended, the caller ends this.
-      await pause(AGAIN_MS, signal);
-    } catch (e) {
-      if (signal.aborted) return;
-      setError(/** @type {Error} */ (e));
-      await pause(AGAIN_MS, signal);
-      setError(undefined);
-    }
-  }
-}
-
-/** @param {number} ms @param {AbortSignal} signal @returns {Promise<void>} */
-const pause = (ms, signal) =>
-  new Promise((resolve, reject) => {
-    if (!ms) return resolve();
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)), { once: true });
-  });
-
-/** @param {AbortSignal} signal @returns {Promise<void>} */
-const visible = (signal) =>
-  new Promise((resolve) => {
-    if (!document.hidden) return resolve();
-    document.addEventListener("visibilitychange", () => resolve(), { once: true, signal });
-  });

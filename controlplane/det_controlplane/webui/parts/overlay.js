@@ -1,9 +1,10 @@
 // What lies above a page: menus, dialogs, and short messages.
+import { mayLeave, useUnsaved } from "../lib/unsaved.js";
 import { html, signal, useEffect, useRef, useState } from "../lib/view.js";
 import { Button, Failure, Icon } from "./basic.js";
 
 /**
- * @typedef {{ name: string, icon?: string, danger?: boolean, off?: boolean, act: () => void }} Item
+ * @typedef {{ name: string, icon?: string, danger?: boolean, off?: boolean, on?: boolean, act: () => void }} Item one that is on or not is switched, and the menu stays
  * @typedef {{ text: string, bad?: boolean, undo?: () => void, id: number }} Toast
  */
 
@@ -13,14 +14,22 @@ export function Menu({ label, icon = "more", text, items, side = "", kind = "" }
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     if (!open) return;
+    put(/** @type {HTMLElement} */ (box.current), side);
     const list = box.current?.querySelectorAll("button.menu-item:not(:disabled)");
     /** @type {any} */ (list?.[0])?.focus();
     /** @param {Event} e */
     const outside = (e) => {
       if (!box.current?.contains(/** @type {Node} */ (e.target))) setOpen(false);
     };
+    const along = () => box.current && put(box.current, side);
     document.addEventListener("pointerdown", outside);
-    return () => document.removeEventListener("pointerdown", outside);
+    document.addEventListener("scroll", along, { capture: true, passive: true });
+    addEventListener("resize", along);
+    return () => {
+      document.removeEventListener("pointerdown", outside);
+      document.removeEventListener("scroll", along, { capture: true });
+      removeEventListener("resize", along);
+    };
   }, [open]);
   const shut = () => {
     setOpen(false);
@@ -38,6 +47,7 @@ export function Menu({ label, icon = "more", text, items, side = "", kind = "" }
     const at = list.indexOf(/** @type {Element} */ (document.activeElement));
     /** @type {any} */ (list[(at + step + list.length) % list.length])?.focus();
   };
+  if (!items.some(Boolean)) return null;
   return html`
     <div class="menu" ref=${box} onKeyDown=${onKey}>
       <${Button} kind=${`${text ? "" : "square"} ${kind}`} icon=${text ? undefined : icon} aria-label=${text ? undefined : label} title=${text ? undefined : label}
@@ -46,17 +56,18 @@ export function Menu({ label, icon = "more", text, items, side = "", kind = "" }
       <//>
       ${open &&
       html`
-        <div class=${`menu-list ${side}`} role="menu" aria-label=${label}>
+        <div class="menu-list" popover="manual" role="menu" aria-label=${label}>
           ${items.map(
             (item) =>
               item &&
               html`
-                <button type="button" role="menuitem" class=${`menu-item ${item.danger ? "danger" : ""}`} disabled=${item.off}
+                <button type="button" role=${item.on === undefined ? "menuitem" : "menuitemcheckbox"} aria-checked=${item.on === undefined ? undefined : String(item.on)}
+                  class=${`menu-item ${item.danger ? "danger" : ""}`} disabled=${item.off}
                   onClick=${() => {
-                    shut();
+                    if (item.on === undefined) shut();
                     item.act();
                   }}>
-                  ${item.icon && html`<${Icon} name=${item.icon} />`}${item.name}
+                  ${item.icon && html`<${Icon} name=${item.icon} />`}${item.on !== undefined && html`<span class="tick-mark" aria-hidden="true">${item.on ? "✓" : ""}</span>`}${item.name}
                 </button>
               `,
           )}
@@ -66,8 +77,24 @@ export function Menu({ label, icon = "more", text, items, side = "", kind = "" }
   `;
 }
 
-/** @param {{ title: string, wide?: boolean, onClose: () => void, children?: any }} props */
-export function Dialog({ title, wide, onClose, children }) {
+const EDGE_PX = 8;
+const GAP_PX = 4;
+
+/** Put an open list beside its button, above the rest of the page and within the window. @param {HTMLElement} menu @param {string} side */
+function put(menu, side) {
+  const list = /** @type {HTMLElement} */ (menu.querySelector(".menu-list"));
+  if (!list.matches(":popover-open")) list.showPopover();
+  const at = menu.getBoundingClientRect();
+  const [below, above] = [innerHeight - at.bottom, at.top].map((room) => room - GAP_PX - EDGE_PX);
+  const up = list.offsetHeight > below && above > below;
+  list.style.maxHeight = `${Math.max(0, up ? above : below)}px`;
+  const left = side === "left" ? at.left : at.right - list.offsetWidth;
+  list.style.left = `${Math.max(EDGE_PX, Math.min(left, innerWidth - list.offsetWidth - EDGE_PX))}px`;
+  list.style.top = `${up ? at.top - GAP_PX - list.offsetHeight : at.bottom + GAP_PX}px`;
+}
+
+/** @param {{ title: string, wide?: boolean, mayClose?: () => boolean, onClose: () => void, children?: any }} props */
+export function Dialog({ title, wide, mayClose, onClose, children }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const gone = useRef(false);
   useEffect(() => {
@@ -85,39 +112,42 @@ export function Dialog({ title, wide, onClose, children }) {
     };
   }, []);
   return html`
-    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${() => gone.current || onClose()}>
+    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onCancel=${(/** @type {Event} */ e) => mayClose?.() === false && e.preventDefault()} onClose=${() => gone.current || onClose()}>
       <div class="dialog-body"><h2>${title}</h2>${children}</div>
     </dialog>
   `;
 }
 
 /**
- * A dialog that does something: fields, one button that acts, and what went wrong.
- * @param {{ title: string, act: string, danger?: boolean, wide?: boolean, off?: boolean, onAct: () => Promise<unknown>, onClose: () => void, children?: any }} props
+ * A dialog that does something: fields, one button that acts, and what went wrong. What is `unsaved` is not lost unasked.
+ * @param {{ title: string, act: string, danger?: boolean, wide?: boolean, off?: boolean, unsaved?: boolean, onAct: () => Promise<unknown>, onClose: () => void, children?: any }} props
  */
-export function Ask({ title, act, danger, wide, off, onAct, onClose, children }) {
+export function Ask({ title, act, danger, wide, off, unsaved = false, onAct, onClose, children }) {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [busy, setBusy] = useState(false);
+  const { release, hold } = useUnsaved(unsaved);
   /** @param {Event} e */
   const submit = async (e) => {
     e.preventDefault();
     setBusy(true);
     setError(undefined);
+    release();
     try {
       await onAct();
       onClose();
     } catch (problem) {
+      hold();
       setError(/** @type {Error} */ (problem));
       setBusy(false);
     }
   };
   return html`
-    <${Dialog} title=${title} wide=${wide} onClose=${onClose}>
+    <${Dialog} title=${title} wide=${wide} mayClose=${mayLeave} onClose=${onClose}>
       <form class="stack" onSubmit=${submit}>
         ${children}
         <${Failure} error=${error} />
         <div class="dialog-foot">
-          <${Button} onClick=${onClose}>Cancel<//>
+          <${Button} onClick=${() => mayLeave() && onClose()}>Cancel<//>
           <button class=${`button ${danger ? "danger" : "primary"}`} disabled=${busy || off}>${act}</button>
         </div>
       </form>

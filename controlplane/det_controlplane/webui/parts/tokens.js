@@ -2,35 +2,33 @@
 import { get, post, send } from "../lib/api.js";
 import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { usePaged } from "../lib/paged.js";
 import { link } from "../lib/router.js";
 import { user } from "../lib/session.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Empty, Loaded, Panel } from "./basic.js";
+import { Button, Empty, Panel } from "./basic.js";
 import { Line } from "./fields.js";
+import { Listing } from "./listing.js";
 import { Ask, attempt, Dialog, Menu } from "./overlay.js";
-import { Table } from "./table.js";
-
-const MOST = 500;
 
 /** @param {{ of?: { id: number, username: string }, ended?: boolean }} props everybody's without a person */
 export function AccessTokens({ of, ended }) {
   const [making, setMaking] = useState(false);
   const [made, setMade] = useState("");
   const [open, setOpen] = useState(/** @type {any} */ (null));
-  const query = { username: of?.username, limit: MOST, showInactive: ended, orderBy: "ORDER_BY_DESC" };
-  const found = useLive(async (signal) => {
-    const { tokenInfo } = await get("/api/v1/tokens", query, { signal });
-    if (of) return tokenInfo;
-    const { users } = await get("/api/v1/users", { limit: -1 }, { signal });
-    const names = new Map(users.map((/** @type {any} */ u) => [u.id, u.username]));
-    return tokenInfo.map((/** @type {any} */ t) => ({ ...t, username: names.get(t.userId) ?? `user ${t.userId}` }));
-  }, [of?.id, ended]);
+  const names = useLive(async (signal) => !of && new Map((await get("/api/v1/users", { limit: -1 }, { signal })).users.map((/** @type {any} */ u) => [u.id, u.username])), [of?.id]);
+  const found = usePaged(
+    async (offset, limit, signal) => {
+      const told = await get("/api/v1/tokens", { username: of?.username, offset, limit, showInactive: ended, orderBy: "ORDER_BY_DESC" }, { signal });
+      return { rows: told.tokenInfo, total: told.pagination.total };
+    },
+    [of?.id, ended],
+    { every: 0 },
+  );
   const shut = () => setOpen(null);
   return html`
     <${Panel} title=${of ? "Access tokens" : ""} flush actions=${of && html`<${Button} icon="plus" onClick=${() => setMaking(true)}>New token<//>`}>
-      <${Loaded} of=${found} lines=${2}>
-        ${(/** @type {any[]} */ rows) => (rows.length ? html`<${Rows} rows=${rows} whose=${!of} open=${setOpen} />` : html`<${NoTokens} />`)}
-      <//>
+      <${Listing} of=${found} label="Access tokens" columns=${columnsOf(of ? undefined : names.data || new Map(), setOpen)} empty=${html`<${NoTokens} />`} />
     <//>
     ${making && of && html`<${NewToken} of=${of} onClose=${() => setMaking(false)} onDone=${async (/** @type {string} */ token) => (setMade(token), await found.reload())} />`}
     ${made && html`<${Once} token=${made} onClose=${() => setMade("")} />`}
@@ -50,13 +48,13 @@ export function AccessTokens({ of, ended }) {
 
 const NoTokens = () => html`<${Empty} title="No access tokens"><p>Programs, such as pipelines, sign in by them instead of by a password. Each ends by itself, and can be revoked.</p><//>`;
 
-/** @param {{ rows: any[], whose: boolean, open: (what: any) => void }} props */
-function Rows({ rows, whose, open }) {
+/** @param {Map<number, string> | undefined} names of people, where tokens are of several @param {(what: any) => void} open */
+function columnsOf(names, open) {
   const over = (/** @type {any} */ t) => t.revoked || (t.expiry && Date.parse(t.expiry) < Date.now());
-  const columns = [
+  return [
     { name: "Token", right: true, cell: (/** @type {any} */ t) => t.id },
     { name: "Description", main: true, cell: (/** @type {any} */ t) => t.description || html`<span class="faint">none</span>` },
-    ...(whose ? [{ name: "Person", cell: (/** @type {any} */ t) => html`<a href=${link(`/admin/people/${t.userId}`)}>${t.username}</a>` }] : []),
+    ...(names ? [{ name: "Person", cell: (/** @type {any} */ t) => html`<a href=${link(`/admin/people/${t.userId}`)}>${names.get(t.userId) ?? `user ${t.userId}`}</a>` }] : []),
     { name: "Made", right: true, cell: (/** @type {any} */ t) => html`<span title=${moment(t.createdAt)}>${ago(t.createdAt)}</span>` },
     { name: "Ends", right: true, cell: (/** @type {any} */ t) => (t.revoked ? "revoked" : t.expiry ? moment(t.expiry) : "never") },
     {
@@ -69,7 +67,6 @@ function Rows({ rows, whose, open }) {
         ]} />`,
     },
   ];
-  return html`<${Table} label="Access tokens" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`;
 }
 
 /** @param {{ of: { id: number, username: string }, onClose: () => void, onDone: (token: string) => Promise<void> }} props */

@@ -3,10 +3,11 @@ import { get } from "../../lib/api.js";
 import { counted, moment } from "../../lib/format.js";
 import { usePaged } from "../../lib/paged.js";
 import { ask, place } from "../../lib/router.js";
+import { save } from "../../lib/save.js";
 import { html, useState } from "../../lib/view.js";
-import { Bones, Button, Empty, Failure, Search } from "../../parts/basic.js";
+import { Button, Empty, Panel, Search } from "../../parts/basic.js";
+import { Listing } from "../../parts/listing.js";
 import { attempt } from "../../parts/overlay.js";
-import { Table } from "../../parts/table.js";
 import { Area } from "./area.js";
 
 const EXPORTED = 1_000;
@@ -24,14 +25,14 @@ export function Page() {
     [JSON.stringify(asked)],
   );
   const [busy, setBusy] = useState(false);
-  const save = async () => {
+  const download = async () => {
     setBusy(true);
-    await attempt(() => download(asked), "Saved as lines of JSON");
+    await attempt(() => exported(asked), "Saved as lines of JSON");
     setBusy(false);
   };
   return html`
     <${Area} at="/admin/audit" text=${found.total === undefined ? " " : counted(found.total, "entry", "entries")}
-      actions=${html`<${Button} disabled=${busy || !found.total} onClick=${save}>${busy ? "Saving …" : "Export"}<//>`}>
+      actions=${html`<${Button} disabled=${busy || !found.total} onClick=${download}>${busy ? "Saving …" : "Export"}<//>`}>
       <div class="row">
         <${Search} label="User name" value=${asked.username} onInput=${(/** @type {string} */ user) => ask({ user })} />
         <${Search} label="Action" placeholder="Action, such as users" value=${asked.action} onInput=${(/** @type {string} */ action) => ask({ action })} />
@@ -40,12 +41,10 @@ export function Page() {
           ${SINCE.map(([value, name]) => html`<option value=${value} selected=${value === asked.since}>${name}</option>`)}
         </select>
       </div>
-      <${Failure} error=${found.error} retry=${found.reload} />
-      <div class="panel">
-        ${found.total === undefined && !found.error && html`<${Bones} />`}
-        ${found.total === 0 && html`<${Empty} title="No entry fits"><p>Names of users, actions and objects are written in full; “users” also finds the actions that begin with “users.”.</p><//>`}
-        ${!!found.total && html`<${Table} label="Audit log" columns=${COLUMNS} total=${found.total} row=${found.row} onSight=${found.onSight} />`}
-      </div>
+      <${Panel} flush>
+        <${Listing} of=${found} label="Audit log" columns=${COLUMNS}
+          empty=${html`<${Empty} title="No entry fits"><p>Names of users, actions and objects are written in full; “users” also finds the actions that begin with “users.”.</p><//>`} />
+      <//>
     <//>
   `;
 }
@@ -76,7 +75,7 @@ function text(value) {
 const beginOf = (span) => (/^\d+h$/.test(span) ? new Date(Date.now() - parseInt(span) * 3_600_000).toISOString() : span);
 
 /** Save everything that fits, oldest first, one object a line. @param {Record<string, string>} asked */
-async function download(asked) {
+async function exported(asked) {
   const parts = [];
   const fixed = { ...asked, since: beginOf(asked.since) };
   for (let offset = 0; ; offset += EXPORTED) {
@@ -84,10 +83,5 @@ async function download(asked) {
     parts.push(...entries.map((/** @type {any} */ e) => `${JSON.stringify(e)}\n`));
     if (entries.length < EXPORTED) break;
   }
-  const at = URL.createObjectURL(new Blob(parts, { type: "application/jsonl" }));
-  const anchor = document.createElement("a");
-  anchor.href = at;
-  anchor.download = `audit-${new Date().toISOString().slice(0, 10)}.jsonl`;
-  anchor.click();
-  URL.revokeObjectURL(at);
+  save(new Blob(parts, { type: "application/jsonl" }), `audit-${new Date().toISOString().slice(0, 10)}.jsonl`);
 }

@@ -4,10 +4,10 @@ import { counted } from "../../lib/format.js";
 import { usePaged } from "../../lib/paged.js";
 import { ask, go, link, place } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
-import { Bones, Button, Empty, Failure, Search } from "../../parts/basic.js";
+import { Button, Empty, Panel, Search } from "../../parts/basic.js";
 import { Line } from "../../parts/fields.js";
+import { Listing } from "../../parts/listing.js";
 import { Ask } from "../../parts/overlay.js";
-import { Table } from "../../parts/table.js";
 import { Area } from "./area.js";
 
 const COLUMNS = [
@@ -29,12 +29,10 @@ export function Page() {
     <${Area} at="/admin/groups" text=${found.total === undefined ? " " : counted(found.total, "group")}
       actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New group<//>`}>
       <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
-      <${Failure} error=${found.error} retry=${found.reload} />
-      <div class="panel">
-        ${found.total === undefined && !found.error && html`<${Bones} />`}
-        ${found.total === 0 && html`<${Empty} title=${name ? "No group is called so" : "No groups yet"}><p>A group gets roles once, for all of its members: those of today and those who join later.</p><//>`}
-        ${!!found.total && html`<${Table} label="Groups" columns=${COLUMNS} total=${found.total} row=${found.row} onSight=${found.onSight} id=${(/** @type {any} */ g) => g.group.groupId} />`}
-      </div>
+      <${Panel} flush>
+        <${Listing} of=${found} label="Groups" columns=${COLUMNS} id=${(/** @type {any} */ g) => g.group.groupId}
+          empty=${html`<${Empty} title=${name ? "No group is called so" : "No groups yet"}><p>A group gets roles once, for all of its members: those of today and those who join later.</p><//>`} />
+      <//>
     <//>
     ${making && html`<${NewGroup} onClose=${() => setMaking(false)} />`}
   `;

@@ -7,10 +7,10 @@ import { usePaged } from "../../lib/paged.js";
 import { ask, go, link, place } from "../../lib/router.js";
 import { shownName } from "../../lib/session.js";
 import { html, useState } from "../../lib/view.js";
-import { Bones, Button, Empty, Failure, Search } from "../../parts/basic.js";
+import { Button, Empty, Panel, Search } from "../../parts/basic.js";
 import { Line, Tick } from "../../parts/fields.js";
+import { Listing } from "../../parts/listing.js";
 import { Ask, tell } from "../../parts/overlay.js";
-import { Table } from "../../parts/table.js";
 import { Area } from "./area.js";
 
 const COLUMNS = [
@@ -42,12 +42,9 @@ export function Page() {
         <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
         <${Button} kind=${gone ? "on" : ""} aria-pressed=${String(gone)} onClick=${() => ask({ deactivated: gone ? "" : "1" })}>Deactivated too<//>
       </div>
-      <${Failure} error=${found.error} retry=${found.reload} />
-      <div class="panel">
-        ${found.total === undefined && !found.error && html`<${Bones} />`}
-        ${found.total === 0 && html`<${Empty} title="Nobody is called so"><p>Names and shown names are searched.</p><//>`}
-        ${!!found.total && html`<${Table} label="People" columns=${COLUMNS} total=${found.total} row=${found.row} onSight=${found.onSight} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} />`}
-      </div>
+      <${Panel} flush>
+        <${Listing} of=${found} label="People" columns=${COLUMNS} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} empty=${html`<${Empty} title="Nobody is called so"><p>Names and shown names are searched.</p><//>`} />
+      <//>
     <//>
     ${making && html`<${NewAccount} onClose=${() => setMaking(false)} />`}
   `;

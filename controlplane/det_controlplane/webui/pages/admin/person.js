@@ -10,6 +10,7 @@ import { html, useState } from "../../lib/view.js";
 import { Button, Loaded, Pairs, Panel } from "../../parts/basic.js";
 import { Line, Tick } from "../../parts/fields.js";
 import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
+import { Sessions } from "../../parts/sessions.js";
 import { AccessTokens } from "../../parts/tokens.js";
 import { Area } from "./area.js";
 
@@ -27,7 +28,7 @@ export function Page({ id }) {
     [id],
     15_000,
   );
-  return html`<${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Person} ...${data} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title="Person">${(/** @type {any} */ data) => html`<${Person} ...${data} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ person: any, roles: any[], groups: any[], reload: () => Promise<void> }} props */
@@ -61,6 +62,7 @@ function Person({ person, roles, groups, reload }) {
         <//>
         <${Panel} title="Roles" actions=${html`<a class="small" href=${link("/admin/roles")}>All roles</a>`}><${Roles} of=${roles} /><//>
       </div>
+      <${Sessions} key=${`sessions ${person.id}`} of=${person} />
       <${AccessTokens} key=${person.id} of=${person} />
     <//>
     ${open === "edit" && html`<${Edit} ...${dialog} />`}

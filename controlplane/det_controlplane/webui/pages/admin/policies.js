@@ -1,8 +1,9 @@
 // Config policies: what is demanded of configurations, in the whole cluster and in workspaces.
 import { get, send } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
-import { may } from "../../lib/rights.js";
+import { may, mayDemand } from "../../lib/rights.js";
 import { ask, place } from "../../lib/router.js";
+import { useUnsaved } from "../../lib/unsaved.js";
 import { html, useState } from "../../lib/view.js";
 import { workspaces } from "../../lib/workspaces.js";
 import { yaml } from "../../lib/yaml.js";
@@ -30,7 +31,7 @@ export function Page() {
 
 /** @param {{ of: { id: number, name: string }[] }} props */
 function Places({ of }) {
-  const own = of.filter((w) => may("MODIFY_WORKSPACE_CONFIG_POLICIES", w.id));
+  const own = of.filter((w) => mayDemand(w.id));
   const places = /** @type {[string, string][]} */ ([...(may("MODIFY_GLOBAL_CONFIG_POLICIES") ? [[CLUSTER, "The whole cluster"]] : []), ...own.map((w) => [String(w.id), w.name])]);
   const asked = place.value.query.get("in") ?? "";
   const at = (asked ? places.find(([id]) => id === asked) : places[0])?.[0];
@@ -38,7 +39,7 @@ function Places({ of }) {
   const path = at === CLUSTER ? "/api/v1/config-policies/global" : `/api/v1/config-policies/workspaces/${at}`;
   return html`
     <div>
-      <select class="input inline" aria-label="Place" value=${at} onChange=${(/** @type {any} */ e) => ask({ in: e.target.value })}>
+      <select class="input inline" aria-label="Place" value=${at} onChange=${(/** @type {any} */ e) => ask({ in: e.target.value }) || (e.target.value = at)}>
         ${places.map(([id, shown]) => html`<option value=${id} selected=${id === at}>${shown}</option>`)}
       </select>
     </div>
@@ -66,6 +67,7 @@ function Editor({ path, title, parts, example, was, reload }) {
     return "";
   }, [policies]);
   const changed = policies !== was;
+  useUnsaved(changed);
   const save = () => attempt(() => send("PUT", path, { configPolicies: policies }), "Saved: it counts from now on").then((done) => (done ? reload() : undefined));
   return html`
     <div class="stack">

@@ -1,13 +1,16 @@
 // The checkpoints that an experiment has, and those that were deleted.
 import { get, send } from "../../lib/api.js";
 import { ago, counted, metric, moment, size } from "../../lib/format.js";
-import { useLive } from "../../lib/live.js";
+import { usePaged } from "../../lib/paged.js";
+import { keeps, may, maySomewhere } from "../../lib/rights.js";
 import { link } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
-import { Button, Empty, Loaded, Pairs, Panel, State } from "../../parts/basic.js";
+import { Button, Empty, Pairs, Panel, State } from "../../parts/basic.js";
+import { Listing } from "../../parts/listing.js";
 import { Ask, Dialog } from "../../parts/overlay.js";
-import { Table } from "../../parts/table.js";
 import { Register } from "./register.js";
+
+const SHOWN = ["STATE_ACTIVE", "STATE_COMPLETED", "STATE_PARTIALLY_DELETED"];
 
 /** @param {Record<string, string>} resources */
 const total = (resources) => Object.values(resources ?? {}).reduce((sum, bytes) => sum + Number(bytes), 0);
@@ -16,24 +19,24 @@ const total = (resources) => Object.values(resources ?? {}).reduce((sum, bytes) 
 export function Checkpoints({ experiment, trial }) {
   const path = trial ? `/api/v1/trials/${trial.id}/checkpoints` : `/api/v1/experiments/${experiment.id}/checkpoints`;
   const [all, setAll] = useState(false);
-  const found = useLive(
-    async (signal) => (await get(path, { limit: 500, sortByAttr: "SORT_BY_END_TIME", orderBy: "ORDER_BY_DESC", states: all ? [] : ["STATE_ACTIVE", "STATE_COMPLETED", "STATE_PARTIALLY_DELETED"] }, { signal })).checkpoints,
+  const found = usePaged(
+    async (offset, limit, signal) => {
+      const told = await get(path, { offset, limit, sortByAttr: "SORT_BY_END_TIME", orderBy: "ORDER_BY_DESC", states: all ? [] : SHOWN }, { signal });
+      return { rows: told.checkpoints, total: told.pagination.total };
+    },
     [path, all],
-    0,
-    (trial ?? experiment).revision,
+    { every: 0, mark: (trial ?? experiment).revision },
   );
   const actions = html`<label class="row small soft"><input class="check" type="checkbox" checked=${all} onChange=${() => setAll(!all)} />Deleted ones too</label>`;
   return html`
     <${Panel} title="Checkpoints" actions=${actions} flush>
-      <${Loaded} of=${found}>
-        ${(/** @type {any[]} */ rows) => (rows.length ? html`<${Rows} rows=${rows} reload=${found.reload} />` : html`<${Empty} title="No checkpoints"><p>Trials save them as their configuration says, and whenever they are paused.</p><//>`)}
-      <//>
+      <${Rows} experiment=${experiment} found=${found} />
     <//>
   `;
 }
 
-/** @param {{ rows: any[], reload: () => Promise<void> }} props */
-function Rows({ rows, reload }) {
+/** @param {{ experiment: any, found: import("../../lib/paged.js").Paged }} props */
+function Rows({ experiment, found }) {
   const [shown, setShown] = useState(/** @type {any} */ (null));
   const [registered, setRegistered] = useState(/** @type {any} */ (null));
   const [doomed, setDoomed] = useState(/** @type {any} */ (null));
@@ -47,15 +50,16 @@ function Rows({ rows, reload }) {
     { name: "Saved", right: true, cell: (/** @type {any} */ c) => html`<span title=${moment(c.reportTime)}>${ago(c.reportTime)}</span>` },
   ];
   return html`
-    <${Table} label="Checkpoints" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} id=${(/** @type {any} */ c) => c.uuid} />
-    ${shown && html`<${Details} checkpoint=${shown} onClose=${() => setShown(null)} onDelete=${() => (setDoomed(shown), setShown(null))} onRegister=${() => (setRegistered(shown), setShown(null))} />`}
+    <${Listing} of=${found} label="Checkpoints" columns=${columns} id=${(/** @type {any} */ c) => c.uuid}
+      empty=${html`<${Empty} title="No checkpoints"><p>Trials save them as their configuration says, and whenever they are paused.</p><//>`} />
+    ${shown && html`<${Details} checkpoint=${shown} deletes=${!!experiment && keeps(experiment) && may("UPDATE_EXPERIMENT", experiment.workspaceId)} onClose=${() => setShown(null)} onDelete=${() => (setDoomed(shown), setShown(null))} onRegister=${() => (setRegistered(shown), setShown(null))} />`}
     ${registered && html`<${Register} checkpoint=${registered} onClose=${() => setRegistered(null)} />`}
     ${doomed &&
     html`
       <${Ask} title="Delete this checkpoint?" act="Delete" danger onClose=${() => setDoomed(null)}
         onAct=${async () => {
           await send("DELETE", "/api/v1/checkpoints", { checkpointUuids: [doomed.uuid] });
-          await reload();
+          await found.reload();
         }}>
         <p class="soft">${size(total(doomed.resources))} in ${counted(Object.keys(doomed.resources).length, "file")} go for good.</p>
       <//>
@@ -63,8 +67,8 @@ function Rows({ rows, reload }) {
   `;
 }
 
-/** @param {{ checkpoint: any, onClose: () => void, onDelete: () => void, onRegister: () => void }} props */
-const Details = ({ checkpoint, onClose, onDelete, onRegister }) => html`
+/** @param {{ checkpoint: any, deletes: boolean, onClose: () => void, onDelete: () => void, onRegister: () => void }} props */
+const Details = ({ checkpoint, deletes, onClose, onDelete, onRegister }) => html`
   <${Dialog} title="Checkpoint" wide onClose=${onClose}>
     <${Pairs} of=${[
       ["UUID", html`<code>${checkpoint.uuid}</code>`],
@@ -75,9 +79,9 @@ const Details = ({ checkpoint, onClose, onDelete, onRegister }) => html`
     <ul class="files">${Object.entries(checkpoint.resources ?? {}).map(([path, bytes]) => html`<li class="row row-wide"><code>${path}</code><span class="number soft">${path.endsWith("/") ? "" : size(/** @type {string} */ (bytes))}</span></li>`)}</ul>
     <div class="dialog-foot">
       ${checkpoint.state === "STATE_COMPLETED" && html`
-        <${Button} kind="danger" onClick=${onDelete}>Delete<//>
+        ${deletes && html`<${Button} kind="danger" onClick=${onDelete}>Delete<//>`}
         ${!checkpoint.filesMissing && html`
-          <${Button} onClick=${onRegister}>Register as a model version<//>
+          ${maySomewhere("EDIT_MODEL_REGISTRY") && html`<${Button} onClick=${onRegister}>Register as a model version<//>`}
           <${Button} kind="primary" href=${`/checkpoints/${encodeURIComponent(checkpoint.uuid)}`} download>Download<//>
         `}
       `}

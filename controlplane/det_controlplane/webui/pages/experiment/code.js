@@ -1,13 +1,18 @@
 // The code that an experiment trains with, file by file.
 import { get, post } from "../../lib/api.js";
-import { size } from "../../lib/format.js";
+import { counted, size } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { ask, place } from "../../lib/router.js";
 import { html } from "../../lib/view.js";
-import { Empty, Loaded, Panel } from "../../parts/basic.js";
+import { Button, Empty, Loaded, Panel } from "../../parts/basic.js";
+
+const OPEN = 30;
 
 /** @param {any[]} files @returns {any[]} */
 const leaves = (files) => files.flatMap((f) => (f.isDir ? leaves(f.files) : [f]));
+
+/** Folders first, then files. @param {any[]} files @returns {any[]} */
+const sorted = (files) => [...files.filter((f) => f.isDir), ...files.filter((f) => !f.isDir)];
 
 /** @param {string} packed base64 */
 function unpacked(packed) {
@@ -18,26 +23,41 @@ function unpacked(packed) {
 
 /** @param {{ experiment: any }} props */
 export function Code({ experiment }) {
-  const tree = useLive(async (signal) => leaves((await get(`/api/v1/experiments/${experiment.id}/file_tree`, {}, { signal })).files), [experiment.id]);
-  return html`<${Loaded} of=${tree}>${(/** @type {any[]} */ files) => (files.length ? html`<${Files} experiment=${experiment} files=${files} />` : html`<div class="panel"><${Empty} title="No code"><p>This experiment was created without a model definition.</p><//></div>`)}<//>`;
+  const tree = useLive(async (signal) => (await get(`/api/v1/experiments/${experiment.id}/file_tree`, {}, { signal })).files, [experiment.id]);
+  return html`<${Loaded} of=${tree}>${(/** @type {any[]} */ files) => (leaves(files).length ? html`<${Files} experiment=${experiment} tree=${files} />` : html`<div class="panel"><${Empty} title="No code"><p>This experiment was created without a model definition.</p><//></div>`)}<//>`;
 }
 
-/** @param {{ experiment: any, files: any[] }} props */
-function Files({ experiment, files }) {
+/** @param {{ experiment: any, tree: any[] }} props */
+function Files({ experiment, tree }) {
   const asked = place.value.query.get("file");
+  const files = leaves(tree);
   const chosen = files.find((f) => f.path === asked) ?? files.find((f) => f.path.endsWith(".py")) ?? files[0];
   const content = useLive(async () => unpacked((await post(`/api/v1/experiments/${experiment.id}/file`, { path: chosen.path })).file), [experiment.id, chosen.path]);
+  const base = `/experiments/${experiment.id}`;
+  const download = html`<${Button} href=${`${base}/file/download?path=${encodeURIComponent(chosen.path)}`} download>Download<//>`;
   return html`
     <div class="code-view">
-      <nav class="panel nav files-nav" aria-label="Files">
-        ${files.map((f) => html`<a href=${`?file=${encodeURIComponent(f.path)}`} aria-current=${f === chosen ? "page" : undefined} onClick=${(/** @type {Event} */ e) => (e.preventDefault(), ask({ file: f.path }))}><span class="cut grow">${f.path}</span><span class="faint small">${size(f.contentLength)}</span></a>`)}
+      <nav class="panel files-nav" aria-label="Files">
+        <div class="nav"><${Tree} files=${tree} chosen=${chosen} /></div>
+        <div class="row"><${Button} href=${`${base}/model_def`} download>Download all<//><span class="soft small">${counted(files.length, "file")}, ${size(files.reduce((sum, f) => sum + Number(f.contentLength), 0))}</span></div>
       </nav>
-      <${Panel} title=${html`<code>${chosen.path}</code>`} flush>
-        <${Loaded} of=${content}>${(/** @type {string | null} */ text) => (text === null ? html`<${Empty} title="Not a text"><p>This file holds bytes that are no text.</p><//>` : html`<${Source} text=${text} />`)}<//>
+      <${Panel} title=${html`<code>${chosen.path}</code>`} actions=${download} flush>
+        <${Loaded} of=${content}>${(/** @type {string | null} */ text) => (text === null ? html`<${Empty} title="Not a text"><p>This file holds bytes that are no text: download it.</p><//>` : html`<${Source} text=${text} />`)}<//>
       <//>
     </div>
   `;
 }
+
+/** @param {{ files: any[], chosen: any }} props folders are open where the chosen file is, or little is in them */
+const Tree = ({ files, chosen }) => html`
+  <ul class="tree">
+    ${sorted(files).map((f) =>
+      f.isDir
+        ? html`<li><details open=${files.length < OPEN || chosen.path.startsWith(`${f.path}/`)}><summary>${f.name}</summary><${Tree} files=${f.files} chosen=${chosen} /></details></li>`
+        : html`<li><a href=${`?file=${encodeURIComponent(f.path)}`} aria-current=${f === chosen ? "page" : undefined} onClick=${(/** @type {Event} */ e) => (e.preventDefault(), ask({ file: f.path }))}><span class="cut grow">${f.name}</span><span class="faint small">${size(f.contentLength)}</span></a></li>`,
+    )}
+  </ul>
+`;
 
 /** @param {{ text: string }} props */
 export const Source = ({ text }) => html`

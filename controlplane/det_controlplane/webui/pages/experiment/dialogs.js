@@ -1,56 +1,73 @@
-// What is asked before an experiment is forked, continued, renamed or moved.
-import { get, post, send } from "../../lib/api.js";
-import { useLive } from "../../lib/live.js";
+// What is asked before an experiment is forked, continued or renamed.
+import { post, send } from "../../lib/api.js";
 import { go } from "../../lib/router.js";
-import { html, useState } from "../../lib/view.js";
-import { Field, Loaded } from "../../parts/basic.js";
-import { Verdict } from "../../parts/checked.js";
+import { html, useEffect, useState } from "../../lib/view.js";
+import { fixed, isBlock, withParts, yaml } from "../../lib/yaml.js";
+import { Field } from "../../parts/basic.js";
+import { useChecked, Verdict } from "../../parts/checked.js";
+import { Code, Tick } from "../../parts/fields.js";
 import { Ask, tell } from "../../parts/overlay.js";
 import { useVerdict } from "./verdict.js";
 
 /** @typedef {{ experiment: any, onClose: () => void, onDone?: () => Promise<void> }} Props */
 
 /** @param {any} e */
-const configOf = (e) => e.originalConfig || JSON.stringify(e.config, null, 2);
+const configOf = (e) => e.originalConfig || yaml(e.config);
 
-/** @param {Props} props */
-export function Fork({ experiment, onClose }) {
-  const [config, setConfig] = useState(configOf(experiment));
-  const verdict = useVerdict(config, experiment);
+/** Return the configuration of one more training with what a trial was given. @param {any} e @param {any} trial @param {boolean} goesOn from its last checkpoint */
+function configOfTrial(e, trial, goesOn) {
+  const { metric, smaller_is_better, max_length, time_metric, max_time } = e.config.searcher;
+  const length = max_length ?? (["batches", "epochs", "records"].includes(time_metric) && max_time ? { [time_metric]: max_time } : undefined);
+  const searcher = { name: "single", metric, smaller_is_better, ...(length ? { max_length: length } : {}), ...(goesOn ? { source_trial_id: trial.id } : {}) };
+  const parts = { name: `${e.name} (trial ${trial.id})`, hyperparameters: fixed(trial.hparams), searcher };
+  return isBlock(e.originalConfig) ? withParts(e.originalConfig, parts) : yaml({ ...e.config, ...parts });
+}
+
+/** @param {Props & { trial?: any }} props */
+export function Fork({ experiment, trial, onClose }) {
+  const [goesOn, setGoesOn] = useState(false);
+  const start = () => (trial ? configOfTrial(experiment, trial, goesOn) : configOf(experiment));
+  const [config, setConfig] = useState(start);
+  const [activate, setActivate] = useState(true);
+  const verdict = useVerdict({ config, parentId: experiment.id, projectId: experiment.projectId });
+  useEffect(() => setConfig(start()), [goesOn]);
   const create = async () => {
-    const made = await post("/api/v1/experiments", { config, parentId: experiment.id, projectId: experiment.projectId, activate: true });
+    const made = await post("/api/v1/experiments", { config, parentId: experiment.id, projectId: experiment.projectId, activate });
     tell(`Created experiment ${made.experiment.id}`);
     go(`/experiments/${made.experiment.id}`);
   };
+  const of = trial ? `trial ${trial.id}` : experiment.id;
   return html`
-    <${Ask} title=${`New experiment from ${experiment.id}`} act="Create" wide off=${!verdict.fits} onAct=${create} onClose=${onClose}>
-      <p class="soft">It trains with the code of experiment ${experiment.id}; change what it is given.</p>
+    <${Ask} title=${`New experiment from ${of}`} act="Create" wide unsaved=${config !== start()} off=${!verdict.fits} onAct=${create} onClose=${onClose}>
+      <p class="soft">It trains with the code of experiment ${experiment.id}${trial ? `, once, with the hyperparameters of trial ${trial.id}` : ""}; change what it is given.</p>
+      ${trial && html`<${Tick} label="Start from its last checkpoint" hint="Else it learns from the beginning. This writes the configuration anew." value=${goesOn} set=${setGoesOn} />`}
       <${Editor} config=${config} setConfig=${setConfig} bad=${verdict.problems} />
       <${Verdict} of=${verdict} what="This configuration is valid." />
+      <${Tick} label="Start paused" hint="It waits until somebody resumes it." value=${!activate} set=${(/** @type {boolean} */ paused) => setActivate(!paused)} />
     <//>
   `;
 }
 
 /** @param {{ config: string, setConfig: (text: string) => void, bad: string }} props */
-const Editor = ({ config, setConfig, bad }) => html`
-  <${Field} label="Configuration, in YAML">
-    <textarea class="input code" spellcheck=${false} aria-invalid=${bad ? "true" : "false"} value=${config} onInput=${(/** @type {any} */ e) => setConfig(e.target.value)} />
-  <//>
-`;
+export const Editor = ({ config, setConfig, bad }) => html`<${Code} label="Configuration, in YAML" value=${config} set=${setConfig} bad=${!!bad} />`;
 
 /** @param {Props} props */
 export function Continue({ experiment, onClose, onDone }) {
   const [config, setConfig] = useState("");
+  const path = "/api/v1/experiments/continue";
+  const asked = useChecked(async (signal) => {
+    await post(path, { id: experiment.id, overrideConfig: config, validateOnly: true }, { signal });
+    return "";
+  }, [config]);
   const act = async () => {
-    await post("/api/v1/experiments/continue", { id: experiment.id, overrideConfig: config });
+    await post(path, { id: experiment.id, overrideConfig: config });
     await onDone?.();
   };
   return html`
-    <${Ask} title=${`Continue experiment ${experiment.id}`} act="Continue" wide onAct=${act} onClose=${onClose}>
+    <${Ask} title=${`Continue experiment ${experiment.id}`} act="Continue" wide unsaved=${!!config} off=${!asked.fits} onAct=${act} onClose=${onClose}>
       <p class="soft">Trials go on from their last checkpoints. What is written here replaces parts of the configuration.</p>
-      <${Field} label="Changes of the configuration, in YAML" hint="Empty: it goes on as it is.">
-        <textarea class="input code short" spellcheck=${false} placeholder=${"searcher:\n  max_length:\n    batches: 2000"} value=${config} onInput=${(/** @type {any} */ e) => setConfig(e.target.value)} />
-      <//>
+      <${Code} label="Changes of the configuration, in YAML" hint="Empty: it goes on as it is." short value=${config} set=${setConfig} bad=${!!asked.problems} placeholder=${"hyperparameters:\n  learning_rate: 0.001\nmax_restarts: 5"} />
+      <${Verdict} of=${asked} what="It can go on so." />
     <//>
   `;
 }
@@ -70,37 +87,6 @@ export function Edit({ experiment, onClose, onDone }) {
       <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
       <${Field} label="Description"><input class="input" value=${description} onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//>
       <${Field} label="Labels" hint="Separated by commas"><input class="input" value=${labels} onInput=${(/** @type {any} */ e) => setLabels(e.target.value)} /><//>
-    <//>
-  `;
-}
-
-/** @param {AbortSignal} signal */
-async function everyProject(signal) {
-  const { workspaces } = await get("/api/v1/workspaces", { limit: -1, archived: false }, { signal });
-  const told = await Promise.all(workspaces.map((/** @type {any} */ w) => get(`/api/v1/workspaces/${w.id}/projects`, { limit: -1, archived: false }, { signal })));
-  return told.flatMap((t) => t.projects);
-}
-
-/** @param {Props} props */
-export function Move({ experiment, onClose, onDone }) {
-  const projects = useLive(everyProject, []);
-  const [to, setTo] = useState("");
-  const act = async () => {
-    await post(`/api/v1/experiments/${experiment.id}/move`, { experimentId: experiment.id, destinationProjectId: Number(to) });
-    await onDone?.();
-  };
-  return html`
-    <${Ask} title="Move to another project" act="Move" off=${!to} onAct=${act} onClose=${onClose}>
-      <${Loaded} of=${projects} lines=${1}>
-        ${(/** @type {any[]} */ found) => html`
-          <${Field} label="Project">
-            <select class="input" value=${to} onChange=${(/** @type {any} */ e) => setTo(e.target.value)}>
-              <option value="">Choose one</option>
-              ${found.filter((p) => p.id !== experiment.projectId).map((p) => html`<option value=${String(p.id)}>${p.workspaceName} / ${p.name}</option>`)}
-            </select>
-          <//>
-        `}
-      <//>
     <//>
   `;
 }

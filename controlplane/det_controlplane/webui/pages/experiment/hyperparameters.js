@@ -1,5 +1,6 @@
 // What the hyperparameters did: how much each mattered, and how trials lie between them.
 import { counted, metric } from "../../lib/format.js";
+import { useRoving } from "../../lib/roving.js";
 import { link } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
 import { html, useState } from "../../lib/view.js";
@@ -69,11 +70,13 @@ const Importance = ({ shares, metricName }) => html`
 function Scatter({ axis, goal, rows }) {
   const x = (/** @type {number} */ p) => 66 + p * 400;
   const y = (/** @type {number} */ p) => 216 - p * 196;
+  const points = [...rows].sort((a, b) => axis.at(a.hp[axis.name]) - axis.at(b.hp[axis.name]));
+  const { part, onKeyDown } = useRoving(points.length);
   return html`
-    <svg class="scatter" viewBox="0 0 500 250" role="group" aria-label=${`${goal.name} of ${rows.length} trials by ${axis.name}`}>
+    <svg class="scatter" viewBox="0 0 500 250" role="group" aria-label=${`${goal.name} of ${rows.length} trials by ${axis.name}; arrow keys go from trial to trial`} onKeyDown=${onKeyDown}>
       ${goal.ticks.map(([p, text]) => html`<line x1="60" x2="480" y1=${y(p)} y2=${y(p)} class="grid" /><text x="52" y=${y(p) + 4} text-anchor="end" class="tick">${text}</text>`)}
       ${axis.ticks.map(([p, text]) => html`<text x=${x(p)} y="240" text-anchor="middle" class="tick">${text}</text>`)}
-      ${rows.map((r) => html`<a href=${link(`/trials/${r.id}`)} tabindex="-1"><circle cx=${x(axis.at(r.hp[axis.name]))} cy=${y(goal.at(r.value))} r="4.5"><title>Trial ${r.id}: ${metric(r.value)}</title></circle></a>`)}
+      ${points.map((r, i) => html`<a key=${r.id} href=${link(`/trials/${r.id}`)} aria-label=${`Trial ${r.id}: ${metric(r.value)} at ${metric(r.hp[axis.name])}`} ...${part(i)}><circle cx=${x(axis.at(r.hp[axis.name]))} cy=${y(goal.at(r.value))} r="4.5"><title>Trial ${r.id}: ${metric(r.value)}</title></circle></a>`)}
     </svg>
   `;
 }

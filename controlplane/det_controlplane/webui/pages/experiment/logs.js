@@ -22,7 +22,7 @@ export function ExperimentLogs({ experiment }) {
                 ${rows.map((t) => html`<option value=${String(t.id)}>${t.id}${t.id === experiment.bestTrialId ? " (best)" : ""}</option>`)}
               </select>
             </label>
-            <${Logs} key=${chosen.id} path=${`/api/v1/trials/${chosen.id}/logs`} live=${!ended(chosen.state)} />
+            <${Logs} key=${chosen.id} path=${`/api/v1/trials/${chosen.id}/logs`} live=${!ended(chosen.state)} name=${`trial-${chosen.id}`} />
           </div>
         `;
       }}

@@ -1,5 +1,7 @@
 // Notes of an experiment, kept as text.
 import { send } from "../../lib/api.js";
+import { may } from "../../lib/rights.js";
+import { useUnsaved } from "../../lib/unsaved.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Panel } from "../../parts/basic.js";
 import { attempt } from "../../parts/overlay.js";
@@ -7,13 +9,15 @@ import { attempt } from "../../parts/overlay.js";
 /** @param {{ experiment: any, reload: () => Promise<void> }} props */
 export function Notes({ experiment, reload }) {
   const [text, setText] = useState(experiment.notes);
+  const edits = may("UPDATE_EXPERIMENT_METADATA", experiment.workspaceId);
+  useUnsaved(text !== experiment.notes);
   const save = async () => {
     await attempt(() => send("PATCH", `/api/v1/experiments/${experiment.id}`, { notes: text }), "Notes saved");
     await reload();
   };
   return html`
-    <${Panel} title="Notes" actions=${html`<${Button} kind="primary" disabled=${text === experiment.notes} onClick=${save}>Save<//>`}>
-      <textarea class="input notes" aria-label="Notes" placeholder="What was tried, what was found, what comes next" value=${text} onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
+    <${Panel} title="Notes" actions=${edits && html`<${Button} kind="primary" disabled=${text === experiment.notes} onClick=${save}>Save<//>`}>
+      <textarea class="input notes" aria-label="Notes" placeholder="What was tried, what was found, what comes next" readonly=${!edits} value=${text} onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
     <//>
   `;
 }

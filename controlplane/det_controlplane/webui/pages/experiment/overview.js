@@ -11,6 +11,7 @@ import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } fro
 // Of one curve, and of all together: what is drawn is what a screen can show, and a part of it is asked for again in detail.
 const POINTS = 600;
 const ALL_POINTS = 20_000;
+const NAMED = 30; // in the legend; a pointer at the chart names the others
 
 /** @param {{ experiment: any }} props */
 export function Overview({ experiment }) {
@@ -66,7 +67,7 @@ function Curves({ experiment, known }) {
       <${Loaded} of=${told}>
         ${() =>
           curves.length
-            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} onRange=${setRange} /><${Legend} trials=${told.data ?? []} name=${chosen.name} />`
+            ? html`<${Chart} curves=${curves} label=${`${chosen.name} by ${axis}`} x=${AXES[axis]} time=${axis === "time"} log=${log} onRange=${setRange} /><${Legend} experiment=${experiment} trials=${told.data ?? []} name=${chosen.name} />`
             : html`<${Empty} title="Nothing to draw"><p>No trial has values of ${chosen.name}${axis === "epochs" ? " with epochs" : ""}.</p><//>`}
       <//>
     <//>
@@ -81,12 +82,13 @@ function detailed(trials, part) {
   return trials.map((t) => ({ ...t, data: [...t.data.filter((/** @type {any} */ p) => p.batches < from || p.batches > to), ...(found.get(t.trialId) ?? [])] }));
 }
 
-/** @param {{ trials: any[], name: string }} props */
-const Legend = ({ trials, name }) => html`
+/** @param {{ experiment: any, trials: any[], name: string }} props */
+const Legend = ({ experiment, trials, name }) => html`
   <ul class="legend" aria-label="Trials of the chart">
-    ${trials.slice(0, 30).map((t, i) => {
+    ${trials.slice(0, NAMED).map((t, i) => {
       const last = t.data.findLast((/** @type {any} */ p) => typeof p.values[name] === "number");
       return html`<li><${Swatch} n=${i} /><a href=${link(`/trials/${t.trialId}`)}>Trial ${t.trialId}</a><span class="faint number">${metric(last?.values[name])}</span></li>`;
     })}
+    ${trials.length > NAMED && html`<li><a href=${link(`/experiments/${experiment.id}/trials`)}>and ${trials.length - NAMED} more</a></li>`}
   </ul>
 `;

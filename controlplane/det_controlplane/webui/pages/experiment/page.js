@@ -1,18 +1,21 @@
 // One experiment: what it found, what it does, and everything one can do to it.
 import { get, post } from "../../lib/api.js";
-import { ACTIONS, command } from "../../lib/experiments.js";
+import { ACTIONS, command, offered } from "../../lib/experiments.js";
 import { counted, ended, metric, money, span, stateName } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { REST_MS, whenChanged } from "../../lib/revision.js";
 import { go, link } from "../../lib/router.js";
+import { may, maySomewhere } from "../../lib/rights.js";
 import { reasonOf } from "../../lib/why.js";
-import { html, useEffect, useMemo, useState } from "../../lib/view.js";
+import { html, useMemo, useState } from "../../lib/view.js";
+import { placeOf } from "../../lib/workspaces.js";
 import { Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
-import { Ask, attempt, Menu } from "../../parts/overlay.js";
+import { MoveExperiments } from "../../parts/move_experiments.js";
+import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Code } from "./code.js";
 import { Configuration } from "./configuration.js";
-import { Continue, Edit, Fork, Move } from "./dialogs.js";
+import { Continue, Edit, Fork } from "./dialogs.js";
 import { Hyperparameters } from "./hyperparameters.js";
 import { ExperimentLogs } from "./logs.js";
 import { Notes } from "./notes.js";
@@ -41,11 +44,7 @@ const pace = (data) => (ended(data.experiment.state) ? 0 : LIVE_MS);
 export function Page({ id, tab = "overview" }) {
   const fetched = useMemo(() => whenChanged((signal) => get(`/api/v1/experiments/${encodeURIComponent(id)}`, {}, { signal })), [id]);
   const found = useLive((signal) => fetched(id, signal), [id], pace);
-  const name = found.data?.experiment.name;
-  useEffect(() => {
-    if (name) document.title = `${name} · ${document.title}`;
-  }, [name]);
-  return html`<${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} data=${data} tab=${tab} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title=${`Experiment ${id}`}>${(/** @type {any} */ data) => html`<${Shown} data=${data} tab=${tab} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ data: any, tab: string, reload: () => Promise<void> }} props */
@@ -112,19 +111,27 @@ function Actions({ e, reload }) {
     await attempt(() => command(a.id, e.id), `${a.done} experiment ${e.id}`, back ? () => void run(back) : undefined);
     await reload();
   };
+  /** @param {any} project */
+  const move = async (project) => {
+    const to = (/** @type {number} */ id) => post(`/api/v1/experiments/${e.id}/move`, { experimentId: e.id, destinationProjectId: id });
+    await to(project.id);
+    tell(`Moved to ${placeOf(project)}`, { undo: () => void attempt(() => to(e.projectId), `Moved back to ${e.workspaceName} / ${e.projectName}`).then(reload) });
+    await reload();
+  };
   /** @param {import("../../lib/experiments.js").Action} a */
   const press = (a) => (a.sure ? setOpen(a.id) : run(a));
-  const fitting = ACTIONS.filter((a) => a.fits(e));
+  const fitting = ACTIONS.filter((a) => offered(a, e));
+  const changes = may("UPDATE_EXPERIMENT", e.workspaceId);
   const first = fitting.filter((a) => ["pause", "activate", "cancel"].includes(a.id));
   const sure = fitting.find((a) => a.id === open && a.sure);
   return html`
     ${first.map((a) => html`<${Button} icon=${a.icon} onClick=${() => press(a)}>${a.name}<//>`)}
-    <${Button} icon="copy" onClick=${() => setOpen("fork")}>Fork<//>
+    ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} icon="copy" onClick=${() => setOpen("fork")}>Fork<//>`}
     <${Menu} label="More actions" items=${[
-      { name: "Edit name and labels", act: () => setOpen("edit") },
-      { name: "Open TensorBoard", act: () => void attempt(() => tensorboard(e.id), `TensorBoard starts for experiment ${e.id}`) },
-      { name: "Move to another project", act: () => setOpen("move") },
-      ended(e.state) && !e.unmanaged && { name: "Continue training", act: () => setOpen("continue") },
+      may("UPDATE_EXPERIMENT_METADATA", e.workspaceId) && { name: "Edit name and labels", act: () => setOpen("edit") },
+      maySomewhere("CREATE_NSC") && { name: "Open TensorBoard", act: () => void attempt(() => tensorboard(e.id), `TensorBoard starts for experiment ${e.id}`) },
+      changes && !e.archived && { name: "Move to another project", act: () => setOpen("move") },
+      changes && ended(e.state) && !e.unmanaged && { name: "Continue training", act: () => setOpen("continue") },
       ...fitting.filter((a) => !first.includes(a)).map((a) => ({ name: a.name, danger: a.danger, act: () => press(a) })),
     ]} />
     ${sure &&
@@ -141,7 +148,7 @@ function Actions({ e, reload }) {
     ${open === "fork" && html`<${Fork} experiment=${e} onClose=${close} />`}
     ${open === "continue" && html`<${Continue} experiment=${e} onClose=${close} onDone=${reload} />`}
     ${open === "edit" && html`<${Edit} experiment=${e} onClose=${close} onDone=${reload} />`}
-    ${open === "move" && html`<${Move} experiment=${e} onClose=${close} onDone=${reload} />`}
+    ${open === "move" && html`<${MoveExperiments} title="Move to another project" of=${[e]} onMove=${move} onClose=${close} />`}
   `;
 }
 

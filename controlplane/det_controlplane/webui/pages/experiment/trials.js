@@ -1,15 +1,27 @@
-// The trials of an experiment as a table: state, best value, and what each was given.
+// The trials of an experiment as a table: state, metrics, and what each was given.
+import { first, post } from "../../lib/api.js";
+import { MOST_COMPARED } from "../../lib/experiments.js";
+import { filterOf, textOf } from "../../lib/filters.js";
 import { counted, duration, metric, span } from "../../lib/format.js";
+import { useLive } from "../../lib/live.js";
 import { ask, link, place } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
-import { html, useState } from "../../lib/view.js";
-import { Button, Empty, Loaded, Panel, State } from "../../parts/basic.js";
+import { html, useMemo, useState } from "../../lib/view.js";
+import { Bones, Button, Empty, Failure, Loaded, Panel, State } from "../../parts/basic.js";
+import { Chips, FilterBuilder } from "../../parts/filters.js";
+import { Menu } from "../../parts/overlay.js";
 import { Table } from "../../parts/table.js";
+import { nameOf, summary } from "../experiments_columns.js";
+import { filterable, runsFilter, runNameOf } from "./trials_filter.js";
 
-/** @param {any} trial @param {string} by */
-function valueOf(trial, by) {
+/** @typedef {import("../../lib/filters.js").Group} Group */
+
+const STATISTICS = ["last", "min", "max"];
+
+/** @param {any} trial @param {string} by @param {Map<number, any> | null | undefined} runs */
+function valueOf(trial, by, runs) {
   if (by.startsWith("hp.")) return flat(trial.hparams)[by.slice(3)];
-  return trial[by];
+  return by.includes(".") ? summary(by, runs?.get(trial.id)?.summaryMetrics) : trial[by];
 }
 
 /** @param {any} a @param {any} b */
@@ -23,18 +35,73 @@ function compared(a, b) {
 /** @param {{ experiment: any }} props */
 export function Trials({ experiment }) {
   const trials = useTrials(experiment);
-  return html`<${Loaded} of=${trials}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Rows} experiment=${experiment} rows=${rows} />` : html`<div class="panel"><${Empty} title="No trials yet"><p>The search creates them when it starts.</p><//></div>`)}<//>`;
+  return html`<${Loaded} of=${trials}>${(/** @type {any[]} */ rows) => (rows.length ? html`<${Found} experiment=${experiment} rows=${rows} />` : html`<div class="panel"><${Empty} title="No trials yet"><p>The search creates them when it starts.</p><//></div>`)}<//>`;
 }
 
+/** Ask for the runs that a filter leaves. @param {number} experiment @param {Group} group @param {number} limit @param {AbortSignal} signal */
+const search = (experiment, group, limit, signal) => post("/api/v1/runs", { projectId: 0, limit, filter: runsFilter(experiment, group) }, { signal });
+
+/** @param {Group} group */
+const keep = (group) => ask({ filter: textOf(group) });
+
 /** @param {{ experiment: any, rows: any[] }} props */
-function Rows({ experiment, rows }) {
+function Found({ experiment, rows }) {
+  const { query } = place.value;
+  const { group, dropped } = filterOf(query);
+  const [building, setBuilding] = useState(false);
+  const more = (query.get("columns") ?? "").split(",").filter(Boolean);
+  const text = textOf(group);
+  // What the table does not have itself is asked for when somebody wants to see it, or to filter by it.
+  const runs = useLive(
+    async (signal) => (text || more.length ? (await search(experiment.id, group, -1, signal)).runs.map((/** @type {any} */ r) => ({ id: r.id, summaryMetrics: r.summaryMetrics })) : null),
+    [experiment.id, text, more.length > 0],
+    0,
+    experiment.revision,
+  );
+  const byId = useMemo(() => runs.data && new Map(runs.data.map((/** @type {any} */ r) => [r.id, r])), [runs.data]);
+  const metrics = useLive(
+    async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id }, { signal }))?.metricNames ?? [],
+    [experiment.id],
+    0,
+    experiment.numTrials,
+  );
+  const shown = text ? rows.filter((t) => byId?.has(t.id)) : rows;
+  const known = metrics.data ?? [];
+  const names = known.flatMap((/** @type {any} */ m) => STATISTICS.map((s) => `${m.group}.${m.name}.${s}`));
+  const toggle = (/** @type {string} */ name) => ask({ columns: (more.includes(name) ? more.filter((n) => n !== name) : [...more, name]).join(",") });
+  return html`
+    <div class="stack">
+      <div class="row">
+        <${Button} icon="plus" onClick=${() => setBuilding(true)}>Filter<//>
+        ${names.length > 0 && html`<${Menu} label="Columns" text="Columns" side="left" items=${names.map((/** @type {string} */ name) => ({ name: nameOf(name), on: more.includes(name), act: () => toggle(name) }))} />`}
+        <span class="soft small" role="status">${text && runs.data ? `${shown.length.toLocaleString("en")} of ${counted(rows.length, "trial")}` : counted(rows.length, "trial")}</span>
+      </div>
+      <${Chips} of=${group} nameOf=${runNameOf} keep=${keep} open=${() => setBuilding(true)} />
+      ${dropped > 0 && html`<div class="notice" role="status"><p>A filter in this address is not understood and was left out.</p><${Button} onClick=${() => keep(group)}>Drop it<//></div>`}
+      <${Failure} error=${runs.error} retry=${runs.reload} />
+      ${text && !runs.data && !runs.error
+        ? html`<div class="panel"><${Bones} /></div>`
+        : shown.length
+          ? html`<${Rows} experiment=${experiment} rows=${shown} all=${rows} more=${more} runs=${byId} />`
+          : html`<div class="panel"><${Empty} title="No trial fits"><p>None of ${counted(rows.length, "trial")} has all of these properties.</p><${Button} onClick=${() => ask({ filter: "" })}>Show all trials<//><//></div>`}
+      ${building &&
+      html`
+        <${FilterBuilder} columns=${filterable(rows, known)} of=${group} what="trial" keep=${keep} onClose=${() => setBuilding(false)}
+          count=${async (/** @type {Group} */ g, /** @type {AbortSignal} */ signal) => (await search(experiment.id, g, -2, signal)).pagination.total} />
+      `}
+    </div>
+  `;
+}
+
+/** @param {{ experiment: any, rows: any[], all: any[], more: string[], runs: Map<number, any> | null | undefined }} props `all` tells which hyperparameters vary */
+function Rows({ experiment, rows, all, more, runs }) {
   const [chosen, setChosen] = useState(/** @type {Set<number>} */ (new Set()));
   const smaller = experiment.config.searcher.smaller_is_better !== false;
   const sort = place.value.query.get("sort") ?? `searcherMetricValue=${smaller ? "asc" : "desc"}`;
   const [by, direction] = sort.split("=");
   const sign = direction === "desc" ? -1 : 1;
   const sorted = [...rows].sort((a, b) => {
-    const [x, y] = [valueOf(a, by), valueOf(b, by)];
+    const [x, y] = [valueOf(a, by, runs), valueOf(b, by, runs)];
     const missing = [x, y].some((v) => v === null || v === undefined);
     return compared(x, y) * (missing ? 1 : sign) || a.id - b.id;
   });
@@ -45,18 +112,20 @@ function Rows({ experiment, rows }) {
       name: experiment.searcherMetric || "Metric", right: true, sort: "searcherMetricValue",
       cell: (/** @type {any} */ t) => html`${t.id === experiment.bestTrialId && html`<span class="label best">best</span> `}${metric(t.searcherMetricValue)}`,
     },
+    ...more.map((name) => ({ name: nameOf(name), right: true, sort: name, cell: (/** @type {any} */ t) => metric(valueOf(t, name, runs)) })),
     { name: "Batches", right: true, sort: "totalBatchesProcessed", cell: (/** @type {any} */ t) => metric(t.totalBatchesProcessed) },
-    ...varied(rows).map((name) => ({ name, right: true, sort: `hp.${name}`, cell: (/** @type {any} */ t) => metric(flat(t.hparams)[name]) })),
+    ...varied(all).map((name) => ({ name, right: true, sort: `hp.${name}`, cell: (/** @type {any} */ t) => metric(flat(t.hparams)[name]) })),
     { name: "Duration", right: true, sort: "wallClockTime", cell: (/** @type {any} */ t) => (t.wallClockTime ? duration(t.wallClockTime) : span(t.startTime, t.endTime)) },
     { name: "Restarts", right: true, sort: "restarts", cell: (/** @type {any} */ t) => t.restarts },
   ];
+  const compare = [...chosen].slice(0, MOST_COMPARED);
   return html`
     <${Panel} flush><${Table} label="Trials" columns=${columns} total=${sorted.length} row=${(/** @type {number} */ i) => sorted[i]} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} choice=${{ chosen, onChange: setChosen }} /><//>
     ${chosen.size > 0 &&
     html`
       <div class="chosen" role="group" aria-label="Chosen trials">
-        <strong>${counted(chosen.size, "trial")} chosen</strong>
-        <${Button} icon="columns" href=${link(`/compare?trials=${[...chosen].join(",")}`)}>Compare<//>
+        <strong role="status">${counted(chosen.size, "trial")} chosen</strong>
+        <${Button} icon="columns" href=${link(`/compare?trials=${compare.join(",")}`)}>Compare${chosen.size > compare.length ? ` the first ${compare.length}` : ""}<//>
         <${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${() => setChosen(new Set())} />
       </div>
     `}

@@ -1,28 +1,66 @@
 // What the cluster says of a configuration while it is typed: its problems, or how many trials it makes and what they cost.
 import { get, post } from "../../lib/api.js";
-import { counted, money } from "../../lib/format.js";
+import { counted, metric, money } from "../../lib/format.js";
 import { useChecked } from "../../parts/checked.js";
 
-/** @param {string} config @param {any} parent */
-export const useVerdict = (config, parent) => useChecked((signal) => judge(config, parent, signal), [config]);
+/** @typedef {{ config: string, parentId?: number, projectId?: number, template?: string }} Given */
 
-/** @param {string} config @param {any} parent @param {AbortSignal} signal */
-async function judge(config, parent, signal) {
-  const body = { config, parentId: parent.id, projectId: parent.projectId, validateOnly: true };
-  const { config: resolved } = await post("/api/v1/experiments", body, { signal });
+/** @param {Given} given */
+export const useVerdict = (given) => useChecked((signal) => judge(given, signal), [given.config, given.projectId, given.template]);
+
+/** @param {Given} given @param {AbortSignal} signal */
+async function judge(given, signal) {
+  if (!given.config.trim()) throw new Error("Write a configuration, or take it from a file.");
+  const { config: resolved } = await post("/api/v1/experiments", { ...given, validateOnly: true }, { signal });
   const planned = await post("/api/v1/preview-hp-search", { config: resolved }, { signal }).catch(() => null);
-  const trials = planned?.summary.trials.reduce((/** @type {number} */ sum, /** @type {any} */ t) => sum + Number(t.count), 0);
+  const plan = planned && whole(planned.summary.trials, resolved.searcher);
   const slots = Number(resolved.resources.slots_per_trial ?? 1);
-  const each = trials ? `${counted(trials, "trial")} with ${counted(slots, "slot")} each. ` : "";
-  return each + (await price(resolved, slots, signal).catch(() => ""));
+  const each = plan ? `${counted(plan.trials, "trial")} with ${counted(slots, "slot")} each. ` : "";
+  return each + (await price(resolved, slots, plan, signal).catch(() => ""));
 }
 
-/** @param {any} config @param {number} slots @param {AbortSignal} signal */
-async function price(config, slots, signal) {
-  const [{ pools }, { resourcePools }] = await Promise.all([get("/api/v1/rented-pools", {}, { signal }), get("/api/v1/resource-pools", {}, { signal })]);
+/**
+ * Count trials, and how many whole trainings they are as long as.
+ * @param {{ count: number, unit: { value?: number, maxLength: boolean } }[]} planned @param {any} searcher
+ */
+function whole(planned, searcher) {
+  const longest = Math.max(1, ...planned.map((t) => Number(t.unit.value ?? 0)), Number(searcher.max_time ?? 0));
+  const share = (/** @type {typeof planned[0]} */ t) => (t.unit.maxLength ? 1 : Number(t.unit.value) / longest);
+  return {
+    trials: planned.reduce((sum, t) => sum + Number(t.count), 0),
+    trainings: planned.reduce((sum, t) => sum + Number(t.count) * share(t), 0),
+  };
+}
+
+/** @param {any} config @param {number} slots @param {{ trials: number, trainings: number } | null} plan @param {AbortSignal} signal */
+async function price(config, slots, plan, signal) {
+  const { resourcePools } = await get("/api/v1/resource-pools", {}, { signal });
   const name = config.resources.resource_pool || resourcePools.find((/** @type {any} */ p) => p.defaultComputePool)?.name;
-  const offers = pools.find((/** @type {any} */ p) => p.name === name)?.offers.filter((/** @type {any} */ o) => o.slots && o.isOffered !== false) ?? [];
-  if (!offers.length || !slots) return "No rented machine is needed.";
+  const prices = await pricesOf(name, slots, signal);
+  return prices ? priced(...prices, plan) : "No rented machine is needed.";
+}
+
+/** Return the least and the most that an hour costs with so many slots of a pool; null where it rents nothing. @param {string} pool @param {number} slots @param {AbortSignal} signal @returns {Promise<[number, number] | null>} */
+async function pricesOf(pool, slots, signal) {
+  const { pools } = await get("/api/v1/rented-pools", {}, { signal });
+  const offers = pools.find((/** @type {any} */ p) => p.name === pool)?.offers.filter((/** @type {any} */ o) => o.slots && o.isOffered !== false) ?? [];
+  if (!offers.length || !slots) return null;
   const prices = offers.map((/** @type {any} */ o) => o.priceUsdHour * (slots <= o.slots ? slots / o.slots : Math.ceil(slots / o.slots)));
-  return `An hour of one trial costs ${money(Math.min(...prices))} to ${money(Math.max(...prices))}.`;
+  return [Math.min(...prices), Math.max(...prices)];
+}
+
+/** Say what an hour of a task costs, where machines are rented for it. @param {string} pool @param {number} slots @param {AbortSignal} signal */
+export async function hourly(pool, slots, signal) {
+  const prices = await pricesOf(pool, slots, signal);
+  return prices ? `An hour costs ${money(prices[0])} to ${money(prices[1])}.` : "";
+}
+
+/** Say what an hour costs, and the whole search; nobody knows yet how long a training takes. @param {number} least @param {number} most @param {{ trials: number, trainings: number } | null} plan */
+export function priced(least, most, plan) {
+  const hour = `An hour of one trial costs ${money(least)} to ${money(most)}.`;
+  if (!plan || plan.trials < 2) return hour;
+  const stops = plan.trainings < plan.trials * 0.999;
+  const usual = stops ? ` Trials that are stopped early make it about ${metric(Number(plan.trainings.toPrecision(2)))} whole trainings:` : ` It is ${counted(plan.trials, "whole training")}:`;
+  const worst = stops ? `, and ${money(plan.trials * most)} at worst, if none is stopped` : "";
+  return `${hour}${usual} for each hour that a whole one takes, all cost ${money(plan.trainings * least)} to ${money(plan.trainings * most)}${worst}.`;
 }

@@ -1,0 +1,37 @@
+// Addresses of Determined's own pages that are called otherwise here: links, bookmarks and its command line use them.
+
+/** @type {Record<string, string>} the kinds of tasks, by what Determined calls them in addresses */
+const TASKS = { notebook: "notebooks?|jupyter-?lab", tensorboard: "tensor-?boards?", command: "commands?", shell: "shells?", generic: "generic-?(?:task)?s?" };
+
+/** @type {[RegExp, string][]} address, where its page is; the first that fits counts */
+const MOVED = [
+  [/^\/experiments\/(\d+)\/trials\/(\d+)(\/[\w-]+)?.*$/, "/trials/$2$3"],
+  [/^\/experiments\/(\d+)(\/[\w-]+)\/.*$/, "/experiments/$1$2"],
+  [/^\/searches\/(\d+)(\/[\w-]+)?.*$/, "/experiments/$1$2"],
+  [/^\/trials\/(\d+)(\/[\w-]+)\/.*$/, "/trials/$1$2"],
+  [/^\/projects\/(\d+)(\/.*)?$/, "/experiments?project=$1"],
+  [/^\/uncategorized(\/.*)?$/, "/experiments"],
+  [/^\/workspaces\/\d+\/models(\/.*)?$/, "/models"],
+  [/^\/workspaces\/\d+\/tasks(\/.*)?$/, "/tasks"],
+  [/^\/workspaces\/.*$/, "/workspaces"],
+  [/^\/jobs(\/.*)?$/, "/queue"],
+  [/^\/resourcepool\/([^/]+)(\/.*)?$/, "/queue/$1"],
+  [/^\/(clusters?|resourcepool|logs)(\/.*)?$/, "/cluster"],
+  [/^\/models\/([^/]+)\/.*$/, "/models/$1"],
+  [/^\/(login|reset)(\/.*)?$/, "/sign-in"],
+  [/^\/logout(\/.*)?$/, "/sign-out"],
+  [/^\/admin\/.*$/, "/admin"],
+  [/^\/settings\/.*$/, "/settings"],
+  ...Object.entries(TASKS).flatMap(([kind, names]) => /** @type {[RegExp, string][]} */ ([
+    // `det notebook open` of Determined: its page waits until the notebook serves, and shows it.
+    [new RegExp(`^/interactive/([^/]+)/(?:${names})/.*$`), `/tasks/${kind}/$1?open=1`],
+    [new RegExp(`^/wait/(?:${names})/([^/]+).*$`), `/tasks/${kind}/$1?open=1`],
+    [new RegExp(`^/(?:tasks/)?(?:${names})/([^/]+)(?:/.*)?$`), `/tasks/${kind}/$1`],
+  ])),
+];
+
+/** Return where the page of another address is, or nothing. @param {string} path below /det */
+export function moved(path) {
+  for (const [from, to] of MOVED) if (from.test(path)) return path.replace(from, to);
+  return "";
+}

@@ -1,0 +1,139 @@
+// What is done to the experiments that are chosen in their table, also to thousands at once.
+import { applyToMany, work } from "../lib/bulk.js";
+import { ACTIONS, MOST_COMPARED, offered } from "../lib/experiments.js";
+import { counted } from "../lib/format.js";
+import { may } from "../lib/rights.js";
+import { link } from "../lib/router.js";
+import { html, useEffect, useRef, useState } from "../lib/view.js";
+import { placeOf } from "../lib/workspaces.js";
+import { Button, Progress } from "../parts/basic.js";
+import { MoveExperiments } from "../parts/move_experiments.js";
+import { Ask, Dialog, tell } from "../parts/overlay.js";
+import { Table } from "../parts/table.js";
+
+/**
+ * @typedef {Map<number, any>} Chosen experiments by id; of many there is only what decides about actions
+ * @typedef {import("../lib/bulk.js").Result} Result
+ * @typedef {{ name: string, results: Result[], rows: Chosen, did: number, left: number }} Outcome `results` are refusals; `left` were not reached
+ */
+
+/** @param {any} e */
+const moves = (e) => !e.archived && may("UPDATE_EXPERIMENT", e.workspaceId);
+
+/**
+ * @param {{ chosen: Chosen, choose: (chosen: Chosen) => void, total: number, filter: string, every: () => Promise<any[]>, reload: () => Promise<unknown> }} props
+ *   `every` gives all that the filter leaves; with another `filter` none is chosen
+ */
+export function ChosenBar({ chosen, choose, total, filter, every, reload }) {
+  const [open, setOpen] = useState("");
+  const [refused, setRefused] = useState(/** @type {Outcome | null} */ (null));
+  const rows = [...chosen.values()];
+  const close = () => setOpen("");
+  const now = useRef({ filter, gone: false });
+  now.current.filter = filter;
+  useEffect(() => () => void (now.current.gone = true), []);
+  /** Choose these, unless they are of another filter than that which is there by now. @param {string} of @param {any[]} those */
+  const chooseOf = (of, those) => of === now.current.filter && choose(new Map(those.map((e) => [e.id, e])));
+  /** @param {string} name @param {any[]} targets @param {Result[]} results */
+  const end = async (name, targets, results) => {
+    const failed = results.filter((r) => r.error);
+    // Who has left the page is told all the same.
+    if (failed.length && now.current.gone) tell(`${name}: ${counted(failed.length, "experiment")} refused. ${failed[0].error}`, { bad: true });
+    else if (failed.length) setRefused({ name, results: failed, rows: new Map(targets.map((t) => [t.id, t])), did: results.length - failed.length, left: targets.length - results.length });
+    await reload();
+  };
+  /** Do it, and keep chosen what refused or was not reached. @param {string} name @param {any[]} targets @param {string} action @param {object} body @param {(did: number) => string} told @param {(ids: Set<number>) => Promise<Result[]>} [back] */
+  const act = async (name, targets, action, body, told, back) => {
+    const results = await applyToMany(action, idsOf(targets), { name, body });
+    const did = new Set(idsOf(results.filter((r) => !r.error)));
+    const undo = back && (async () => {
+      const undone = await back(did);
+      const count = undone.filter((r) => !r.error).length;
+      if (count) tell(`Undone for ${counted(count, "experiment")}`);
+      await end("Undo", targets.filter((t) => did.has(t.id)), undone);
+    });
+    if (did.size) tell(told(did.size), { undo: undo && (() => void undo()) });
+    chooseOf(filter, targets.filter((t) => !did.has(t.id)));
+    await end(name, targets, results);
+  };
+  /** @param {any} a @param {any[]} targets */
+  const command = (a, targets) => {
+    const back = a.undo && ((/** @type {Set<number>} */ ids) => applyToMany(a.undo, [...ids], { name: "Undo" }));
+    return act(a.name, targets, a.id, {}, (did) => `${a.done} ${counted(did, "experiment")}`, back);
+  };
+  /** @param {any} project @param {any[]} targets */
+  const move = (project, targets) =>
+    act("Move", targets, "move", { destinationProjectId: project.id }, (did) => `Moved ${counted(did, "experiment")} to ${placeOf(project)}`, (ids) => moveBack(targets.filter((t) => ids.has(t.id))));
+  const chooseAll = () => void every().then((all) => chooseOf(filter, all), (e) => tell(e.message, { bad: true }));
+  const offers = ACTIONS.map((a) => ({ ...a, targets: rows.filter((r) => offered(a, r)) })).filter((a) => a.targets.length);
+  const movable = rows.filter(moves);
+  const sure = offers.find((a) => a.id === open);
+  const part = (/** @type {any[]} */ targets) => (targets.length < rows.length ? ` ${targets.length.toLocaleString("en")}` : "");
+  const compared = rows.slice(0, MOST_COMPARED);
+  return html`
+    ${work.value && html`<${Working} of=${work.value} />`}
+    ${rows.length > 0 &&
+    !work.value &&
+    html`
+      <div class="chosen" role="group" aria-label="Chosen experiments">
+        <strong role="status">${counted(rows.length, "experiment")} chosen</strong>
+        ${rows.length < total && html`<button type="button" class="link" onClick=${chooseAll}>Choose all ${total.toLocaleString("en")} that fit</button>`}
+        ${rows.length > 1 && html`<${Button} icon="columns" href=${link(`/compare?experiments=${compared.map((r) => r.id).join(",")}`)}>Compare${rows.length > compared.length ? ` the first ${compared.length}` : ""}<//>`}
+        ${offers.map((a) => html`<${Button} kind=${a.danger ? "danger" : ""} icon=${a.icon} onClick=${() => (a.sure ? setOpen(a.id) : command(a, a.targets))}>${a.name}${part(a.targets)}<//>`)}
+        ${movable.length > 0 && html`<${Button} icon="folder" onClick=${() => setOpen("move")}>Move${part(movable)}<//>`}
+        <${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${() => choose(new Map())} />
+      </div>
+    `}
+    ${sure?.sure &&
+    html`
+      <${Ask} title=${`${sure.name} ${counted(sure.targets.length, "experiment")}?`} act=${sure.name} danger=${sure.danger} onAct=${async () => void command(sure, sure.targets)} onClose=${close}>
+        <p class="soft">${sure.sure}</p>
+      <//>
+    `}
+    ${open === "move" &&
+    html`
+      <${MoveExperiments} title=${`Move ${counted(movable.length, "experiment")}`} of=${movable} onMove=${async (/** @type {any} */ project) => void move(project, movable)} onClose=${close}>
+        ${movable.length < rows.length && html`<p class="soft">Archived ones stay where they are.</p>`}
+      <//>
+    `}
+    ${refused && html`<${Refused} ...${refused} onClose=${() => setRefused(null)} />`}
+  `;
+}
+
+/** @param {{ id: number }[]} of @returns {number[]} */
+const idsOf = (of) => of.map((o) => o.id);
+
+/** @param {any[]} rows as they were before */
+async function moveBack(rows) {
+  const results = [];
+  for (const project of new Set(rows.map((r) => r.projectId))) {
+    const ids = idsOf(rows.filter((r) => r.projectId === project));
+    results.push(...(await applyToMany("move", ids, { name: "Undo", body: { destinationProjectId: project } })));
+  }
+  return results;
+}
+
+/** @param {{ of: import("../lib/bulk.js").Work }} props */
+const Working = ({ of }) => html`
+  <div class="chosen" role="group" aria-label="In progress">
+    <span role="status">${of.name}: ${of.done.toLocaleString("en")} of ${of.of.toLocaleString("en")} done</span>
+    <${Progress} value=${of.done / of.of} />
+    <${Button} onClick=${of.stop}>Stop here<//>
+  </div>
+`;
+
+/** @param {Outcome & { onClose: () => void }} props */
+function Refused({ name, results, rows, did, left, onClose }) {
+  const columns = [
+    { name: "ID", right: true, cell: (/** @type {any} */ r) => html`<a href=${link(`/experiments/${r.id}`)}>${r.id}</a>` },
+    { name: "Name", main: true, cell: (/** @type {any} */ r) => rows.get(r.id)?.name ?? "" },
+    { name: "Why", wrap: true, cell: (/** @type {any} */ r) => r.error },
+  ];
+  return html`
+    <${Dialog} title=${`${name}: ${counted(results.length, "experiment")} refused`} wide onClose=${onClose}>
+      <p class="soft">${did ? `It was done to ${counted(did, "experiment")}` : "It was done to none"}${left ? `, and ${left.toLocaleString("en")} were not reached` : ""}.</p>
+      <div class="panel"><${Table} label="Refused" columns=${columns} total=${results.length} row=${(/** @type {number} */ i) => results[i]} /></div>
+      <div class="dialog-foot"><${Button} kind="primary" onClick=${onClose}>Close<//></div>
+    <//>
+  `;
+}

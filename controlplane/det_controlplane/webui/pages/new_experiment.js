@@ -1,0 +1,134 @@
+// A new experiment: its code, its configuration, and what the cluster says of them before it is made.
+import { ApiError, get, post } from "../lib/api.js";
+import { folderOf, modelDefinition } from "../lib/code_folder.js";
+import { counted, size } from "../lib/format.js";
+import { useLive } from "../lib/live.js";
+import { may } from "../lib/rights.js";
+import { go } from "../lib/router.js";
+import { html, useEffect, useState } from "../lib/view.js";
+import { everyProject, placeOf } from "../lib/workspaces.js";
+import { Button, Failure, Head, Panel } from "../parts/basic.js";
+import { Verdict } from "../parts/checked.js";
+import { Choice, Code, Tick } from "../parts/fields.js";
+import { tell } from "../parts/overlay.js";
+import { useVerdict } from "./experiment/verdict.js";
+
+/** @typedef {import("../lib/code_folder.js").Folder} Folder */
+
+const SHOWN = 8;
+const TOO_LARGE = 413;
+const FIRST = `name: my first experiment
+entrypoint: python3 train.py
+hyperparameters:
+  learning_rate: 0.01
+searcher:
+  name: single
+  metric: validation_loss
+`;
+
+export function Page() {
+  const [folder, setFolder] = useState(/** @type {Folder | null} */ (null));
+  const [config, setConfig] = useState(FIRST);
+  const [template, setTemplate] = useState("");
+  const [project, setProject] = useState("");
+  const [paused, setPaused] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
+  const given = { config, ...(template ? { template } : {}), ...(project ? { projectId: Number(project) } : {}) };
+  const verdict = useVerdict(given);
+  const create = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      const made = await post("/api/v1/experiments", { ...given, modelDefinition: await modelDefinition(folder?.files ?? []), activate: !paused });
+      tell(`Created experiment ${made.experiment.id}`);
+      go(`/experiments/${made.experiment.id}`);
+    } catch (e) {
+      setError(explained(/** @type {Error} */ (e)));
+      setBusy(false);
+    }
+  };
+  return html`
+    <${Head} title="New experiment" text="Code and a configuration; the cluster does the rest" />
+    <div class="stack">
+      <${Panel} title="Code"><${Files} folder=${folder} setFolder=${setFolder} /><//>
+      <${Panel} title="Configuration">
+        <div class="stack">
+          <${FromFile} folder=${folder} setConfig=${setConfig} fresh=${config === FIRST} />
+          <${Code} label="Configuration, in YAML" value=${config} set=${setConfig} bad=${!!verdict.problems} style=${{ minHeight: "16rem" }} />
+          <div class="fields"><${Places} template=${template} setTemplate=${setTemplate} project=${project} setProject=${setProject} /></div>
+          <${Tick} label="Start paused" hint="It waits until somebody resumes it." value=${paused} set=${setPaused} />
+          <${Verdict} of=${verdict} what="This configuration is valid." />
+          <${Failure} error=${error} />
+          <div class="row"><${Button} kind="primary" disabled=${busy || !verdict.fits || !!folder?.problem} onClick=${create}>${busy ? "Sending …" : "Create"}<//></div>
+        </div>
+      <//>
+    </div>
+  `;
+}
+
+/** Say what helps where a host takes no request so large. @param {Error} error */
+const explained = (error) =>
+  error instanceof ApiError && error.status === TOO_LARGE
+    ? new Error("This cluster takes no request so large from a browser: some hosts take a few MiB. Leave files out by .detignore, or use `det experiment create`, which sends code on a way of its own.")
+    : error;
+
+/** @param {{ folder: Folder | null, setFolder: (folder: Folder | null) => void }} props */
+export function Files({ folder, setFolder }) {
+  const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
+  /** @param {any} e */
+  const take = (e) => {
+    setError(undefined);
+    if (e.target.files.length) folderOf(e.target.files).then(setFolder, setError);
+  };
+  return html`
+    <div class="stack">
+      <p class="soft">The folder that has your script. What its <code>.detignore</code> names stays here, as do byte-code and <code>.git</code>.</p>
+      <div class="fields">
+        <label class="field"><span>A folder</span><input class="input" type="file" webkitdirectory onChange=${take} /></label>
+        <label class="field"><span>Or single files</span><input class="input" type="file" multiple onChange=${take} /></label>
+      </div>
+      <${Failure} error=${error} />
+      ${folder &&
+      html`
+        <div role="status" class=${folder.problem ? "notice red" : ""}>
+          <p>${folder.problem || html`${counted(folder.files.length, "file")}, ${size(folder.bytes)}${folder.name && html` of <code>${folder.name}</code>`}${folder.left > 0 && html`; ${folder.left} left out`}.`}</p>
+        </div>
+        <ul class="soft small mono">
+          ${folder.files.slice(0, SHOWN).map((f) => html`<li class="cut">${f.path}</li>`)}
+          ${folder.files.length > SHOWN && html`<li>and ${folder.files.length - SHOWN} more</li>`}
+        </ul>
+      `}
+    </div>
+  `;
+}
+
+/**
+ * Offer the configurations that lie beside the code; the only one is taken at once where nothing was written yet.
+ * @param {{ folder: Folder | null, setConfig: (text: string) => void, fresh: boolean }} props
+ */
+function FromFile({ folder, setConfig, fresh }) {
+  const [chosen, setChosen] = useState("");
+  const found = (folder?.files ?? []).filter((f) => /^[^/]+\.(ya?ml|json)$/.test(f.path));
+  /** @param {string} path */
+  const take = (path) => {
+    setChosen(path);
+    found.find((f) => f.path === path)?.file.text().then(setConfig);
+  };
+  useEffect(() => (found.length === 1 && fresh ? take(found[0].path) : setChosen("")), [folder]);
+  if (!found.length) return null;
+  return html`<${Choice} label="Take it from a file" value=${chosen} set=${take} of=${[["", "Choose a file of the folder"], ...found.map((f) => [f.path, f.path])]} />`;
+}
+
+/** @param {{ template: string, setTemplate: (name: string) => void, project: string, setProject: (id: string) => void }} props */
+function Places({ template, setTemplate, project, setProject }) {
+  const told = useLive(async (signal) => {
+    const [projects, { templates }] = await Promise.all([everyProject(signal), get("/api/v1/templates", { limit: -1 }, { signal })]);
+    return { projects: projects.filter((p) => may("CREATE_EXPERIMENT", p.workspaceId)), templates };
+  }, []);
+  const { projects = [], templates = [] } = told.data ?? {};
+  return html`
+    <${Choice} label="Project" value=${project} set=${setProject} of=${[["", "As the configuration says"], ...projects.map((/** @type {any} */ p) => [String(p.id), placeOf(p)])]} />
+    ${templates.length > 0 && html`<${Choice} label="Template" value=${template} set=${setTemplate} of=${[["", "None"], ...templates.map((/** @type {any} */ t) => [t.name, t.name])]} />`}
+  `;
+}

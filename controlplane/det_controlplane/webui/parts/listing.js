@@ -1,0 +1,12 @@
+// A long listing in a panel: what loads, what fails, nothing, or rows that are fetched as they come into sight.
+import { html } from "../lib/view.js";
+import { Bones, Failure } from "./basic.js";
+import { Table } from "./table.js";
+
+/** @param {{ of: import("../lib/paged.js").Paged, label: string, columns: import("./table.js").Column[], empty: any, id?: (row: any) => any, [more: string]: any }} props `empty` is shown where there is nothing */
+export const Listing = ({ of, label, columns, empty, id, ...more }) => html`
+  <${Failure} error=${of.error} retry=${of.reload} />
+  ${of.total === undefined && !of.error && html`<${Bones} />`}
+  ${of.total === 0 && empty}
+  ${!!of.total && html`<${Table} label=${label} columns=${columns} total=${of.total} row=${of.row} onSight=${of.onSight} id=${id} ...${more} />`}
+`;

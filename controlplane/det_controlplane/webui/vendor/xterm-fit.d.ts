@@ -1,0 +1,1 @@
+export { FitAddon } from "@xterm/addon-fit";

@@ -1,0 +1,24 @@
+"""Pages over an API in the test's own process: no agent is needed, and time goes as tests say."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.house import House, house_over
+from tests.support.postgres import DatabaseServer
+from tests.support.served_api import served
+
+
+@pytest.fixture(scope="module")
+def house(
+    postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    """A cluster with roles and two workspaces, red and blue."""
+    with house_over(postgres_server, tmp_path_factory.mktemp("house")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def base(house: House) -> Iterator[str]:
+    with served(house.api) as url:
+        yield url

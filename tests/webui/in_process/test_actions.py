@@ -1,0 +1,245 @@
+"""Actions that no other test presses: groups, templates, webhooks, models, workspaces, agents, settings."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.api import PASSWORD, trial_of
+from tests.support.browser import Tab, opened
+from tests.support.house import House, id_of
+from tests.support.inbox import W, make_webhook
+from tests.support.played_agent import PlayedAgent
+from tests.support.pressing import choose, fill, gone, press
+
+
+@pytest.fixture
+def tab(browser: Any, base: str) -> Iterator[Tab]:
+    with opened(browser, base, user=("admin", PASSWORD)) as made:
+        yield made
+        assert made.complaints == []
+
+
+def told(tab: Tab, words: str) -> None:
+    tab.page.get_by_role("status").get_by_text(words).first.wait_for()
+
+
+def test_a_group_is_renamed_loses_a_member_and_goes(tab: Tab, house: House) -> None:
+    ada = id_of(house.person("ada"))
+    new = {"name": "sight", "addUsers": [ada]}
+    group = house.admin.post("/api/v1/groups", new)["group"]["groupId"]
+    path = f"/api/v1/groups/{group}"
+    tab.open(f"/admin/groups/{group}")
+    press(tab, "More actions", "Rename")
+    fill(tab, Name="vision")
+    press(tab, "Save")
+    tab.page.get_by_role("heading", name="vision").wait_for()
+    press(tab, "Take out ada")
+    told(tab, "ada left vision")
+    assert house.admin.get(path)["group"]["users"] == []
+    press(tab, "Undo")
+    tab.page.get_by_role("link", name="ada").wait_for()
+    found = house.admin.get(path)["group"]
+    assert (found["name"], [u["id"] for u in found["users"]]) == ("vision", [ada])
+    press(tab, "More actions", "Delete", "Delete")
+    tab.page.get_by_role("heading", name="Groups", exact=True).wait_for()
+    assert house.admin.ask("GET", path).status == 404
+
+
+def test_a_person_is_signed_out_everywhere(tab: Tab, house: House) -> None:
+    caller = house.person("grace")
+    tab.open(f"/admin/people/{id_of(caller)}")
+    press(tab, "More actions", "Sign out everywhere", "Sign out")
+    gone(tab)
+    assert caller.ask("GET", "/api/v1/me").status == 401
+
+
+def test_a_template_is_renamed(tab: Tab, house: House) -> None:
+    house.admin.post("/api/v1/templates/old", {"config": {"max_restarts": 1}})
+    tab.open("/templates/old")
+    press(tab, "More actions", "Rename")
+    fill(tab, Name="new one")
+    press(tab, "Save")
+    tab.page.get_by_role("heading", name="new one").wait_for()
+    assert house.admin.get("/api/v1/templates/new%20one")["template"]["name"] == "new one"
+    assert house.admin.ask("GET", "/api/v1/templates/old").status == 404
+
+
+def test_a_webhook_is_edited(tab: Tab, house: House) -> None:
+    make_webhook(house.admin, name="chat")
+    tab.open("/webhooks")
+    press(tab, "Actions on chat", "Edit")
+    fill(tab, Name="pager", Address="https://example.com/other")
+    press(tab, "Save")
+    gone(tab)
+    (found,) = house.admin.get(W)["webhooks"]
+    assert (found["name"], found["url"]) == ("pager", "https://example.com/other")
+
+
+def test_a_model_is_moved_archived_and_deleted(tab: Tab, house: House) -> None:
+    new = {"name": "digits", "workspaceId": house.red}
+    house.admin.post("/api/v1/models", new)
+    path = "/api/v1/models/digits"
+    tab.open("/models/digits")
+    press(tab, "More actions", "Move to another workspace")
+    choose(tab, Workspace="blue")
+    press(tab, "Move")
+    gone(tab)
+    assert house.admin.get(path)["model"]["workspaceId"] == house.blue
+    for action, archived in (("Archive", True), ("Unarchive", False)):
+        press(tab, "More actions", action)
+        told(tab, f"{action}d")
+        assert house.admin.get(path)["model"]["archived"] is archived
+    press(tab, "More actions", "Delete", "Delete")
+    tab.page.get_by_role("heading", name="Model registry").or_(
+        tab.page.get_by_role("heading", name="Models")
+    ).first.wait_for()
+    assert house.admin.ask("GET", path).status == 404
+
+
+def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
+    def pinned() -> bool:
+        found = house.admin.get(f"/api/v1/workspaces/{house.red}")["workspace"]["pinned"]
+        return bool(found)
+
+    tab.open("/workspaces")
+    # As it is for those who made it.
+    assert pinned()
+    press(tab, "Actions on red", "Unpin")
+    told(tab, "Unpinned red")
+    assert not pinned()
+    press(tab, "Actions on red", "Pin")
+    told(tab, "Pinned red")
+    assert pinned()
+
+
+def test_an_agent_is_drained_disabled_and_enabled(tab: Tab, house: House) -> None:
+    PlayedAgent(house.api, "a1").join()
+
+    def agent() -> tuple[bool, bool]:
+        found = house.admin.get("/api/v1/agents/a1")["agent"]
+        return found["enabled"], found["draining"]
+
+    tab.open("/cluster")
+    press(tab, "Actions on a1", "Drain: let its work end")
+    told(tab, "a1 takes no new work")
+    assert agent()[1] or not agent()[0]
+    press(tab, "Actions on a1", "Enable")
+    told(tab, "a1 takes work again")
+    assert agent() == (True, False)
+    press(tab, "Actions on a1", "Disable: end its work")
+    told(tab, "a1 is disabled")
+    assert agent()[0] is False
+
+
+def test_a_person_changes_the_own_name_password_and_colours(
+    browser: Any, base: str, house: House
+) -> None:
+    house.person("linus")
+    with opened(browser, base, user=("linus", PASSWORD)) as tab:
+        tab.open("/settings")
+        fill(tab, Shown_name="Linus <b>P.")
+        tab.page.get_by_role("button", name="Save", exact=True).first.click()
+        told(tab, "Name saved")
+        found = house.admin.get("/api/v1/users/linus/by-username")["user"]
+        assert found["displayName"] == "Linus <b>P."
+        press(tab, "Dark")
+        assert tab.page.evaluate("document.documentElement.dataset.theme") == "dark"
+        fill(tab, New_password="another password")
+        press(tab, "Change password")
+        told(tab, "Password changed")
+        house.api.signed_in("linus", "another password")
+        assert tab.complaints == []
+
+
+def test_a_token_of_ones_own_is_described(tab: Tab, house: House) -> None:
+    made = house.admin.post("/api/v1/tokens", {"description": "old words"})["tokenId"]
+    tab.open("/settings")
+    press(tab, f"Actions on token {made}", "Describe")
+    fill(tab, Description="nightly builds")
+    press(tab, "Save")
+    gone(tab)
+    (found,) = house.admin.get("/api/v1/tokens")["tokenInfo"]
+    assert found["description"] == "nightly builds"
+
+
+def test_notes_of_an_experiment_are_kept(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{made}/notes")
+    fill(tab, Notes="what was <b>tried</b>")
+    press(tab, "Save")
+    told(tab, "Notes saved")
+    assert (
+        house.admin.get(f"/api/v1/experiments/{made}")["experiment"]["notes"]
+        == "what was <b>tried</b>"
+    )
+
+
+def test_a_trial_is_killed(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    house.admin.post(f"/api/v1/experiments/{made}/activate")
+    trial = trial_of(house.admin, made)["id"]
+    tab.open(f"/trials/{trial}")
+    press(tab, "Kill", "Kill")
+    tab.page.locator(".head .state", has_text=re.compile("Canceled|Stopping")).wait_for()
+    assert house.admin.get(f"/api/v1/trials/{trial}")["trial"]["state"] == "STATE_CANCELED"
+
+
+def test_an_experiment_is_renamed_and_labelled(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{made}")
+    press(tab, "More actions", "Edit name and labels")
+    fill(tab, Name="digits", Description="the first", Labels="a, <b>b")
+    press(tab, "Save")
+    gone(tab)
+    found = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
+    assert (found["name"], found["description"]) == ("digits", "the first")
+    assert sorted(found["labels"]) == ["<b>b", "a"]
+
+
+def test_an_experiment_ends_is_continued_and_deleted(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    path = f"/api/v1/experiments/{made}"
+    tab.open(f"/experiments/{made}")
+    press(tab, "More actions", "Kill", "Kill")
+    tab.page.locator(".head .state", has_text="Canceled").wait_for()
+    press(tab, "More actions", "Continue training")
+    tab.page.get_by_text("It can go on so.").wait_for()
+    press(tab, "Continue")
+    gone(tab)
+    assert house.admin.get(path)["experiment"]["state"] not in ("STATE_CANCELED", "STATE_ERROR")
+    press(tab, "More actions", "Kill", "Kill")
+    tab.page.locator(".head .state", has_text="Canceled").wait_for()
+    press(tab, "More actions", "Delete", "Delete")
+    tab.page.get_by_role("heading", name="Experiments").wait_for()
+    assert (
+        house.admin.ask("GET", path).status == 404
+        or "DELET" in house.admin.get(path)["experiment"]["state"]
+    )
+
+
+def test_a_tensorboard_of_an_experiment_is_opened(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{made}")
+    press(tab, "More actions", "Open TensorBoard")
+    tab.page.wait_for_url(re.compile("/det/tasks/tensorboard/"))
+    (found,) = house.admin.get("/api/v1/tensorboards")["tensorboards"]
+    assert found["experimentIds"] == [made]
+
+
+def test_only_what_one_keeps_goes_to_another_workspace(
+    browser: Any, base: str, house: House
+) -> None:
+    mover = house.person("mover", "Editor")
+    theirs = house.experiment(house.admin, house.red_project)
+    own = house.experiment(mover, house.red_project)
+    with opened(browser, base, user=("mover", PASSWORD)) as tab:
+        for made, offered in ((theirs, False), (own, True)):
+            tab.open(f"/experiments/{made}")
+            press(tab, "More actions", "Move to another project")
+            why = tab.page.get_by_text("Only its owner and administrators of its workspace")
+            there = tab.page.get_by_role("option", name="blue / work")
+            why.or_(there).first.wait_for(state="attached")
+            assert (there.count(), why.count()) == ((1, 0) if offered else (0, 1))
+        assert tab.complaints == []

@@ -1,0 +1,226 @@
+"""Logs in the page: a long one to its beginning, times, texts, patterns, ranks, and all of it as a file."""
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.support.api import PASSWORD
+from tests.support.browser import Tab, opened
+from tests.support.house import House
+
+LINES = 20_000
+MOST_IN_THE_PAGE = 6_000
+# A second apart, over some hours of two days.
+FILL = text("""
+    INSERT INTO task_logs (task_id, rank_id, logged_at, level, source, stdtype, log)
+    SELECT :task, n % 4, timestamptz '2026-01-01 20:00+0' + n * interval '1 second',
+           CASE WHEN n % 1000 = 7 THEN 'LOG_LEVEL_ERROR' ELSE 'LOG_LEVEL_INFO' END, 'task', 'stdout',
+           'line ' || n || CASE WHEN n % 1000 = 7 THEN ' <b>broke</b>' ELSE '' END
+    FROM generate_series(0, cast(:last AS integer)) AS n
+""")
+
+
+EARLIER = re.compile(r"afterId=.*ORDER_BY_DESC")
+
+
+@dataclass
+class Log:
+    tab: Tab
+
+    def __post_init__(self) -> None:
+        self.lines = self.tab.page.locator(".log-text")
+        self.box = self.tab.page.get_by_role("log", name="Log lines")
+
+    def see(self, line: str) -> None:
+        self.tab.page.get_by_text(line, exact=True).wait_for()
+
+    def at_end(self) -> None:
+        """Wait until the last line is in sight."""
+        self.tab.page.wait_for_function(
+            "last => [...document.querySelectorAll('.log')].at(-1)?.getBoundingClientRect().bottom"
+            " <= document.querySelector('.logs')?.getBoundingClientRect().bottom + 2"
+            " && document.querySelector('.logs').textContent.includes(last)",
+            arg=f"line {LINES - 1}",
+        )
+
+    def only(self, *lines: str) -> None:
+        """Wait until nothing but these lines is left."""
+        self.tab.page.wait_for_function(
+            "wanted => [...document.querySelectorAll('.log-text')].map(e => e.textContent).join('|') === wanted",
+            arg="|".join(lines),
+        )
+
+    def first_in_sight(self) -> str:
+        found: str = self.box.evaluate(
+            """box => [...box.querySelectorAll('.log')].find(
+                (line) => line.getBoundingClientRect().bottom > box.getBoundingClientRect().top + 2
+            ).querySelector('.log-text').textContent"""
+        )
+        return found
+
+
+@pytest.fixture(scope="module")
+def trial(house: House) -> int:
+    made = house.experiment(house.admin, house.blue_project)
+    house.admin.post(f"/api/v1/experiments/{made}/activate")
+    (trial,) = house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    house.admin.post(f"/api/v1/experiments/{made}/kill")
+    with house.api.ctx.db.begin() as tx:
+        tx.execute(text("DELETE FROM task_logs WHERE task_id = :task"), {"task": trial["taskId"]})
+        tx.execute(FILL, {"task": trial["taskId"], "last": LINES - 1})
+    return int(trial["id"])
+
+
+@pytest.fixture
+def log(browser: Any, base: str, trial: int) -> Iterator[Log]:
+    with opened(browser, base, user=("admin", PASSWORD)) as tab:
+        tab.open(f"/trials/{trial}/logs")
+        yield Log(tab)
+        assert tab.complaints == []
+
+
+def test_a_long_log_is_read_from_its_end_to_its_beginning(log: Log) -> None:
+    log.at_end()
+    page = log.tab.page
+    for _ in range(LINES // 1000):
+        before = log.lines.first.text_content()
+        log.box.press("Home")
+        page.wait_for_function(
+            "before => document.querySelector('.log-text').textContent !== before", arg=before
+        )
+        assert log.lines.count() <= MOST_IN_THE_PAGE
+        if log.lines.first.text_content() == "line 0":
+            break
+    log.box.press("Home")
+    log.see("The beginning of the log")
+    # Lines of the end have left the page, and come back.
+    assert page.get_by_text(f"line {LINES - 1}", exact=True).count() == 0
+    page.get_by_role("button", name="To the end").click()
+    log.at_end()
+    page.get_by_role("button", name="To the beginning").click()
+    log.see("line 0")
+    log.see("1 Jan 2026")
+    assert log.tab.faults() == []
+
+
+def test_what_is_in_sight_stays_while_earlier_lines_come(log: Log) -> None:
+    log.see(f"line {LINES - 1}")
+    log.box.evaluate("box => { box.scrollTop = 700; }")
+    seen = log.first_in_sight()
+    log.tab.page.wait_for_function(
+        "before => document.querySelector('.log-text').textContent !== before",
+        arg=f"line {LINES - 1000}",
+    )
+    assert log.first_in_sight() == seen
+
+
+def test_earlier_lines_that_do_not_come_are_asked_for_at_intervals(log: Log) -> None:
+    log.at_end()
+    page = log.tab.page
+    asked: list[float] = []
+
+    def note(request: Any) -> None:
+        if EARLIER.search(request.url):
+            asked.append(time.monotonic())
+
+    page.on("request", note)
+    page.route(EARLIER, lambda route: route.abort())
+    with page.expect_request(EARLIER):
+        log.box.press("Home")
+    page.get_by_role("alert").filter(has_text="does not answer").wait_for()
+    page.wait_for_event("request", lambda request: EARLIER.search(request.url))
+    page.unroute(EARLIER)
+    page.wait_for_function("() => document.querySelectorAll('.log').length > 1000")
+    assert len(asked) < 4
+    assert asked[1] - asked[0] > 2
+    assert page.get_by_role("alert").count() == 0
+    log.tab.complaints[:] = [c for c in log.tab.complaints if "ERR_FAILED" not in c]
+
+
+def test_lines_that_are_on_their_way_leave_no_gap_when_the_end_is_asked_for(log: Log) -> None:
+    log.at_end()
+    page = log.tab.page
+    end = page.get_by_text(f"line {LINES - 1}", exact=True)
+    while end.count():
+        before = log.lines.first.text_content()
+        log.box.press("Home")
+        page.wait_for_function(
+            "before => document.querySelector('.log-text').textContent !== before", arg=before
+        )
+    page.route(EARLIER, lambda route: None)
+    with page.expect_request(EARLIER):
+        log.box.press("Home")
+    with page.expect_event("requestfailed", lambda request: EARLIER.search(request.url)):
+        page.get_by_role("button", name="To the end").click()
+    log.at_end()
+    shown = [int(line.removeprefix("line ").split()[0]) for line in log.lines.all_text_contents()]
+    assert shown == list(range(shown[0], LINES))
+
+
+def test_a_log_is_shown_from_a_time_on(log: Log) -> None:
+    log.see(f"line {LINES - 1}")
+    # Fields of forms have the time of the place where their user is.
+    there = log.tab.page.evaluate(
+        """() => { const t = new Date("2026-01-01T21:00:05Z");
+        return new Date(t - t.getTimezoneOffset() * 60000).toISOString().slice(0, 19); }"""
+    )
+    log.tab.page.get_by_label("From a time").fill(there)
+    log.see("line 3605")
+    log.tab.page.wait_for_function("() => document.querySelectorAll('.log').length > 1000")
+    assert log.first_in_sight() == "line 3605"
+    assert "at=2026-01-01T21" in log.tab.page.url
+    log.tab.page.reload()
+    log.see("line 3605")
+    assert log.tab.page.get_by_label("From a time").input_value() == there
+
+
+def test_lines_are_found_by_text_pattern_level_and_rank(log: Log) -> None:
+    page = log.tab.page
+    page.get_by_label("Search in logs").fill("LINE 1234")
+    log.only("line 1234", *(f"line {n}" for n in range(12340, 12350)))
+    assert page.locator("mark").first.text_content() == "line 1234"
+    page.get_by_label("Ranks").fill("1, 2")
+    log.only("line 1234", *(f"line {n}" for n in range(12340, 12350) if n % 4 in (1, 2)))
+    page.get_by_label("Ranks").fill("")
+    page.get_by_label("Search in logs").fill("^line 1(2|3)77$")
+    log.only()
+    page.get_by_text("Nothing fits.").wait_for()
+    page.get_by_label("Regular expression").check()
+    log.only("line 1277", "line 1377")
+    page.get_by_label("Search in logs").fill("line (")
+    page.get_by_role("alert").filter(has_text="searchText").wait_for()
+    log.tab.complaints[:] = [c for c in log.tab.complaints if "400" not in c]
+    page.get_by_label("Search in logs").fill("")
+    page.get_by_label("Least level").select_option(label="Error and up")
+    broken = [f"line {n} <b>broke</b>" for n in range(7, LINES, 1000)]
+    log.only(*broken)
+    assert page.locator(".logs b").count() == 0
+
+
+def test_what_is_around_a_found_line_is_shown(log: Log) -> None:
+    log.tab.page.get_by_label("Search in logs").fill("line 5007")
+    log.only("line 5007 <b>broke</b>")
+    log.box.press("Enter")
+    log.tab.page.wait_for_function("() => document.activeElement.matches('.log time')")
+    log.box.get_by_title("show what is around").press("Enter")
+    log.see("line 5008")
+    log.see("line 5006")
+    assert log.tab.page.get_by_label("Search in logs").input_value() == ""
+
+
+def test_every_line_that_fits_is_saved_as_text(log: Log) -> None:
+    log.see(f"line {LINES - 1}")
+    for level, wanted in (("Every level", LINES), ("Error and up", LINES // 1000)):
+        log.tab.page.get_by_label("Least level").select_option(label=level)
+        with log.tab.page.expect_download() as downloading:
+            log.tab.page.get_by_role("button", name="Download").click()
+        assert re.fullmatch(r"trial-\d+\.log", downloading.value.suggested_filename)
+        content = Path(downloading.value.path()).read_text("utf-8")
+        assert content.count("\n") == wanted
+        assert "line 7 <b>broke</b>\n" in content

@@ -1,0 +1,141 @@
+"""Rented machines in the page, from the first reason to wait to the bill, over a cloud in memory."""
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Scope
+from det_controlplane.db.engine import Database
+
+from tests.support.api import PASSWORD, create
+from tests.support.browser import Tab, opened
+from tests.support.postgres import DatabaseServer
+from tests.support.pressing import fill, gone, press
+from tests.support.rented import OFFERS, Rented, rented_cluster
+from tests.support.served_api import served
+
+
+@pytest.fixture
+def rented(
+    postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rented]:
+    with postgres_server.database() as url:
+        database = Database(url)
+        with rented_cluster(database, tmp_path_factory.mktemp("rented")) as made:
+            # Browsers count from their own clock.
+            made.time = datetime.now(timezone.utc)
+            yield made
+        database.dispose()
+
+
+@pytest.fixture
+def base(rented: Rented) -> Iterator[str]:
+    with served(rented.api) as url:
+        yield url
+
+
+@pytest.fixture
+def tab(browser: Any, base: str) -> Iterator[Tab]:
+    with opened(browser, base, user=("admin", PASSWORD)) as made:
+        yield made
+        assert made.complaints == []
+
+
+def machine(tab: Tab, name: str) -> Any:
+    """Return the row of a machine, on a page that is fresh."""
+    tab.page.reload()
+    found = tab.page.get_by_role("region", name="Machines").get_by_role("row").filter(has_text=name)
+    found.wait_for()
+    return found
+
+
+def test_a_machine_is_watched_from_its_launch_to_its_bill(tab: Tab, rented: Rented) -> None:
+    rented.pass_time(hours=-5)
+    user = rented.api.signed_in("determined")
+    experiment = create(user, activate=True)
+    tab.open("/cluster")
+    tab.page.get_by_text("None now.").wait_for()
+    rented.settle()
+    (rental,) = rented.cloud.alive()
+    machine(tab, rental.cloud_id).get_by_text("Launched", exact=True).wait_for()
+    agent = rented.boot(rental)
+    rented.settle()
+    agent.work()
+    machine(tab, rental.cloud_id).get_by_text("Registered", exact=True).wait_for()
+    tab.page.get_by_role("region", name="What runs").get_by_role("row").nth(1).wait_for()
+    assert tab.faults() == []
+    rented.pass_time(hours=3)
+    agent.poll()
+    user.post(f"/api/v1/experiments/{experiment}/kill")
+    agent.finish()
+    for _ in range(4):
+        rented.pass_time(minutes=10)
+        rented.settle(1)
+    (ended,) = rented.instances(all=True)
+    assert ended["state"] == "GONE"
+    tab.page.reload()
+    tab.page.get_by_text("None now.").wait_for()
+    press(tab, "Ended ones too")
+    row = tab.page.get_by_role("region", name="Machines").get_by_role("row").nth(1)
+    row.get_by_text("Gone", exact=True).wait_for()
+    row.get_by_text(f"${ended['costUsd']:.2f}", exact=True).wait_for()
+    row.get_by_text(ended["reason"], exact=True).wait_for()
+    row.get_by_role("button", name=rental.cloud_id).click()
+    for word in ("Asked for", "Launched", "Its agent joined", "Ended"):
+        tab.page.get_by_role("dialog").get_by_text(word, exact=True).first.wait_for()
+    assert tab.faults() == []
+    press(tab, "Close")
+    hours = tab.page.get_by_role("img", name="Cost of each of the last 24 hours").locator("span")
+    heights = [hour.bounding_box()["height"] for hour in hours.all()]
+    assert sum(height > 1 for height in heights) in (3, 4, 5)
+    (month,) = rented.api.signed_in("admin").get("/api/v1/costs/pools")["costs"]
+    tab.page.get_by_text(
+        f"${month['workingUsd']:.2f} at work, ${month['idleUsd']:.2f} idle"
+    ).wait_for()
+
+
+def test_a_machine_is_given_back(tab: Tab, rented: Rented) -> None:
+    create(rented.api.signed_in("determined"), activate=True)
+    rental, _ = rented.employ()
+    tab.open("/cluster")
+    press(tab, f"Actions on {rental.cloud_id}", "Give back", "Give back")
+    gone(tab)
+    (found,) = rented.instances()
+    assert (found["state"], found["reason"]) == ("TERMINATING", "terminated by admin")
+    machine(tab, rental.cloud_id).get_by_text("terminated by admin").wait_for()
+
+
+def test_a_pool_is_held_and_resumed(tab: Tab, rented: Rented) -> None:
+    tab.open("/cluster")
+    press(tab, "Hold")
+    fill(tab, Reason="the bill <b>of March</b>")
+    press(tab, "Hold")
+    gone(tab)
+    tab.page.get_by_text("held by admin: the bill <b>of March</b>").wait_for()
+    admin = rented.api.signed_in("admin")
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"]["byOperator"]
+    create(rented.api.signed_in("determined"), activate=True)
+    rented.settle()
+    assert rented.cloud.rented == []
+    tab.page.reload()
+    tab.page.get_by_text("1 run waits:").wait_for()
+    press(tab, "Resume")
+    tab.page.get_by_role("button", name="Hold").wait_for()
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
+    rented.settle()
+    assert len(rented.cloud.rented) == 1
+
+
+def test_offers_say_what_clouds_refused_and_until_when(tab: Tab, rented: Rented) -> None:
+    rented.cloud.refuse(Scope.of(OFFERS[0]), RefusalKind.NO_CAPACITY, "1a has no <b>g5</b>")
+    create(rented.api.signed_in("determined"), activate=True)
+    rented.settle()
+    tab.open("/cluster")
+    offers = tab.page.get_by_role("region", name="Offers")
+    refused = offers.get_by_role("row").filter(has_text="us-east-1a").first
+    refused.get_by_text("1a has no <b>g5</b>. Asked again in").wait_for()
+    others = offers.get_by_role("row").filter(has_text="us-east-1b")
+    assert "Asked again" not in (others.text_content() or "")
+    assert tab.faults() == []

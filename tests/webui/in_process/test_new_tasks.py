@@ -1,0 +1,121 @@
+"""Notebooks, commands, TensorBoards and generic tasks that are started in the browser."""
+
+import base64
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.api import PASSWORD
+from tests.support.browser import Tab, opened
+from tests.support.house import House
+from tests.support.pressing import choose, fill, press
+
+
+@pytest.fixture
+def tab(browser: Any, base: str) -> Iterator[Tab]:
+    with opened(browser, base, user=("admin", PASSWORD)) as made:
+        yield made
+        # The cluster refuses what is not finished yet: that is how a page learns what is wrong with it.
+        assert [c for c in made.complaints if not re.search("status of 40[04]", c)] == []
+
+
+def started(tab: Tab, house: House, kind: str) -> Any:
+    """Start what the dialog asks for; return what the API says of it."""
+    tab.page.get_by_text("This can start.").wait_for()
+    assert tab.faults() == []
+    press(tab, "Start")
+    tab.page.wait_for_url(re.compile(f"/det/tasks/{kind}/"))
+    task_id = tab.page.url.rsplit("/", 1)[1]
+    if kind == "generic":
+        return json.loads(house.admin.get(f"/api/v1/tasks/{task_id}/config")["config"])
+    return house.admin.get(f"/api/v1/{kind}s/{task_id}")
+
+
+def test_tasks_before_the_newest_are_found(tab: Tab, house: House) -> None:
+    def generic(name: str, **more: Any) -> Any:
+        config = f"{{description: {name}, entrypoint: [sleep, '9']}}"
+        new = {"config": config, "contextDirectory": [], **more}
+        return house.admin.post("/api/v1/generic-tasks", new)["taskId"]
+
+    first = generic("before")
+    for _ in range(200):
+        last = generic("later", parentId=first)
+    tab.open("/tasks")
+    tab.page.locator(f"a[href$='{last}']").wait_for()
+    assert tab.page.get_by_role("link", name="before").count() == 0
+    assert tab.faults() == []
+    press(tab, "Look further back")
+    tab.page.get_by_role("link", name="before").wait_for()
+    assert tab.page.get_by_role("button", name="Look further back").count() == 0
+    house.admin.post(f"/api/v1/tasks/{first}/kill", {"taskId": first, "killFromRoot": True})
+
+
+def test_a_notebook_has_what_the_form_says(tab: Tab, house: House, tmp_path: Path) -> None:
+    house.admin.post("/api/v1/templates/urgent", {"config": {"resources": {"priority": 9}}})
+    (tmp_path / "plan.ipynb").write_text("{}")
+    tab.open("/tasks")
+    press(tab, "New notebook")
+    fill(tab, Description="looking at digits", Slots="2", Image="own/image:1")
+    choose(tab, Workspace="red", Template="urgent", Resource_pool="reserved")
+    tab.page.get_by_text("It takes 2 slots in pool reserved.").wait_for()
+    tab.page.get_by_text("More of the configuration").click()
+    more = tab.page.get_by_label(re.compile("^In YAML"))
+    more.fill("resources: {slots: many}")
+    tab.page.get_by_text(re.compile("resources.slots")).wait_for()
+    assert tab.page.get_by_role("button", name="Start").is_disabled()
+    more.fill("idle_timeout: 2h\nresources: {slots: 1}")
+    tab.page.get_by_text("It takes 1 slot in pool reserved.").wait_for()
+    tab.page.get_by_text("Files that it begins with").click()
+    tab.page.get_by_label("Or single files").set_input_files(tmp_path / "plan.ipynb")
+    tab.page.get_by_text("1 file, 2 B").wait_for()
+    made = started(tab, house, "notebook")
+    assert made["notebook"]["workspaceId"] == house.red
+    config = made["config"]
+    assert (config["description"], config["idle_timeout"]) == ("looking at digits", 7200)
+    assert config["environment"]["image"]["cuda"] == "own/image:1"
+    resources = config["resources"]
+    assert (resources["slots"], resources["priority"]) == (1, 9)
+    packed = house.admin.get(f"/api/v1/tasks/{made['notebook']['id']}/context_directory")
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed["b64Tgz"]))) as files:
+        assert files.getnames() == ["plan.ipynb"]
+
+
+def test_a_command_needs_one(tab: Tab, house: House) -> None:
+    tab.open("/tasks")
+    press(tab, "Others", "New command")
+    tab.page.get_by_text("Write the command that is to run.").wait_for()
+    assert tab.page.get_by_role("button", name="Start").is_disabled()
+    fill(tab, Command="python3 prepare.py && ls")
+    made = started(tab, house, "command")
+    assert made["config"]["entrypoint"] == ["python3 prepare.py && ls"]
+    assert made["config"]["resources"]["slots"] == 0
+
+
+def test_a_generic_task_is_started_in_a_project(tab: Tab, house: House) -> None:
+    tab.open("/tasks")
+    press(tab, "Others", "New generic task")
+    fill(tab, Command="python3 sweep.py", Description="sweeping")
+    choose(tab, Project="blue / work")
+    config = started(tab, house, "generic")
+    assert (config["entrypoint"], config["description"]) == (["python3 sweep.py"], "sweeping")
+    tasks = house.admin.get("/api/v1/generic-tasks", workspaceId=house.blue)["tasks"]
+    assert [t["description"] for t in tasks] == ["sweeping"]
+
+
+def test_a_tensorboard_shows_what_was_compared(tab: Tab, house: House) -> None:
+    first, second = (house.experiment(house.admin, house.red_project) for _ in range(2))
+    tab.open(f"/compare?experiments={first},{second}")
+    tab.page.get_by_role("link", name="TensorBoard").click()
+    experiments = tab.page.get_by_label(re.compile("^Experiments"))
+    assert experiments.input_value() == f"{first}, {second}"
+    experiments.fill(f"{first}, 99999")
+    tab.page.get_by_text(re.compile("experiment 99999 not found")).wait_for()
+    experiments.fill(f"{first}, {second}")
+    made = started(tab, house, "tensorboard")
+    assert made["tensorboard"]["experimentIds"] == [first, second]

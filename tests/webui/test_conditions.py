@@ -1,0 +1,180 @@
+"""Pages as people use them: in two tabs, hidden, over a slow line, with odd names, by keyboard and ear."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.browser import Tab, opened
+from tests.support.cluster import Cluster
+from tests.webui.conftest import MARKUP
+
+CONFIG = {
+    "name": "odd names", "entrypoint": "sleep 600", "max_restarts": 0,
+    "hyperparameters": {MARKUP: {"type": "categorical", "vals": [1, 2]}},
+    "searcher": {"name": "grid", "metric": MARKUP, "max_length": {"batches": 4}},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def odd(cluster: Cluster) -> tuple[int, int]:
+    """An experiment whose metric and hyperparameter have markup in their names, and one of its trials."""
+    body = {"config": json.dumps(CONFIG), "activate": False}
+    experiment_id = int(cluster.post("/api/v1/experiments", body)["experiment"]["id"])
+    trials = cluster.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    for trial in trials:
+        for batches in (2, 4):
+            metrics = {"avgMetrics": {MARKUP: trial["id"] / batches}}
+            report = {
+                "trialId": trial["id"],
+                "trialRunId": 0,
+                "stepsCompleted": batches,
+                "metrics": metrics,
+            }
+            path = f"/api/v1/trials/{trial['id']}/metrics"
+            cluster.post(path, {"group": "validation", "metrics": report})
+    return experiment_id, int(trials[0]["id"])
+
+
+def test_markup_in_names_of_metrics_and_hyperparameters_stays_text(
+    tab: Tab, odd: tuple[int, int]
+) -> None:
+    experiment_id, trial_id = odd
+    for address in (
+        f"/experiments/{experiment_id}", f"/experiments/{experiment_id}/trials",
+        f"/experiments/{experiment_id}/search", f"/experiments/{experiment_id}/hyperparameters",
+        f"/trials/{trial_id}", f"/trials/{trial_id}/workloads", f"/trials/{trial_id}/hyperparameters",
+        f"/compare?experiments={experiment_id}",
+    ):  # fmt: skip
+        tab.open(address)
+        tab.ready()
+        tab.page.get_by_text(MARKUP).first.wait_for(state="attached")
+        assert (address, tab.page.locator("main img, main b").count()) == (address, 0)
+        assert tab.page.title() != "1"
+
+
+def test_what_is_done_in_one_tab_is_seen_in_the_other(tab: Tab, waiting: int) -> None:
+    tab.open(f"/experiments/{waiting}")
+    tab.page.locator(".head .state", has_text="Paused").wait_for()
+    other = tab.page.context.new_page()
+    other.goto(tab.page.url)
+    other.get_by_role("button", name="Stop", exact=True).click()
+    other.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    tab.page.bring_to_front()
+    tab.page.locator(".head .state", has_text="Canceled").wait_for()
+    other.get_by_role("button", name="Your account").click()
+    other.get_by_role("menuitem", name="Sign out").click()
+    other.get_by_label("User name").wait_for()
+    tab.page.get_by_role("link", name="Job queue").click()
+    tab.page.get_by_label("User name").wait_for()
+    tab.complaints[:] = [c for c in tab.complaints if "401" not in c]
+
+
+HIDE = """hidden => {
+    Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_hidden_tab_asks_nothing(tab: Tab) -> None:
+    asked: list[str] = []
+    tab.page.on("request", lambda r: asked.append(r.url) if "/api/" in r.url else None)
+    tab.page.clock.install()
+    tab.open("/queue")
+    tab.page.get_by_text("The queue is empty").wait_for()
+    with tab.page.expect_response("**/job-queues-v2*"):
+        tab.page.clock.run_for(60_000)
+    tab.page.evaluate(HIDE, True)
+    tab.page.wait_for_load_state("networkidle")
+    tab.page.clock.run_for(60_000)  # what was due finds that nobody looks
+    before = len(asked)
+    tab.page.clock.run_for(600_000)
+    assert asked[before:] == []
+    with tab.page.expect_response("**/job-queues-v2*"):
+        tab.page.evaluate(HIDE, False)
+
+
+def test_over_a_slow_line_the_last_page_asked_for_is_shown_and_nothing_is_done_twice(
+    tab: Tab, cluster: Cluster, trained: int
+) -> None:
+    tab.open("/experiments")
+    tab.ready()
+    slow = {
+        "offline": False,
+        "latency": 700,
+        "downloadThroughput": 60_000,
+        "uploadThroughput": 60_000,
+    }
+    tab.page.context.new_cdp_session(tab.page).send("Network.emulateNetworkConditions", slow)
+    tab.page.locator(f'a[href="/det/experiments/{trained}"]').last.click()
+    tab.page.get_by_role("status", name="Loading").first.wait_for()
+    tab.page.get_by_role("link", name="Workspaces").click()
+    tab.page.get_by_role("heading", name="Workspaces").wait_for()
+    tab.ready()
+    assert tab.page.locator("h1").all_inner_texts() == ["Workspaces"]
+    tab.page.get_by_role("button", name="New workspace").click()
+    tab.page.get_by_label("Name", exact=True).fill("Slow")
+    tab.page.get_by_role("button", name="Create").dblclick()
+    tab.page.get_by_role("heading", name="Slow").wait_for()
+    found = [w["name"] for w in cluster.get("/api/v1/workspaces?limit=-1")["workspaces"]]
+    assert found.count("Slow") == 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_lies_above_a_page_is_accessible(
+    browser: Any, base: str, trained: int, theme: str
+) -> None:
+    with opened(browser, base, theme=theme) as tab:
+        tab.open(f"/experiments/{trained}")
+        tab.ready()
+        tab.page.get_by_role("button", name="More actions").click()
+        tab.page.get_by_role("menu").wait_for()
+        assert ("menu", tab.faults()) == ("menu", [])
+        tab.page.get_by_role("menuitem", name="Move to another project").click()
+        tab.page.get_by_text("There is no other project").wait_for()
+        assert ("dialog", tab.faults()) == ("dialog", [])
+        tab.page.keyboard.press("Escape")
+        tab.page.get_by_role("button", name="Fork").click()
+        tab.page.get_by_text("This configuration is valid.").wait_for()
+        assert ("fork", tab.faults()) == ("fork", [])
+        tab.open("/experiments/new")
+        tab.ready()
+        assert ("new", tab.faults()) == ("new", [])
+        tab.open("/experiments/999999")
+        tab.page.get_by_role("alert").wait_for()
+        assert ("failure", tab.faults()) == ("failure", [])
+        tab.open("/nowhere")
+        tab.page.get_by_role("heading", name="There is no such page").wait_for()
+        assert ("missing", tab.faults()) == ("missing", [])
+    with opened(browser, base, theme=theme, signed_in=False) as tab:
+        tab.open("/experiments")
+        tab.page.get_by_label("User name").wait_for()
+        assert ("sign-in", tab.faults()) == ("sign-in", [])
+
+
+def test_one_question_tries_for_a_page_whose_cluster_does_not_answer(tab: Tab, odd: Any) -> None:
+    asked: list[str] = []
+
+    def lost(route: Any) -> None:
+        asked.append(route.request.url)
+        route.abort()
+
+    tab.page.clock.install()
+    tab.open("/dashboard")
+    tab.ready()
+    tab.page.route("**/api/v1/**", lost)
+    tab.page.clock.run_for(60_000)
+    told = tab.page.get_by_role("alert")
+    told.get_by_text("The cluster does not answer; this page tries again").wait_for()
+    assert told.count() == 1
+    for _ in range(20):
+        tab.page.clock.run_for(30_000)
+    first = len(asked)
+    for _ in range(20):
+        tab.page.clock.run_for(30_000)
+    assert 0 < len(asked) - first < 40
+    tab.page.unroute("**/api/v1/**")
+    tab.page.get_by_role("button", name="Retry now").click()
+    told.wait_for(state="detached")
+    tab.ready()
+    tab.complaints[:] = [c for c in tab.complaints if "ERR_FAILED" not in c]

@@ -1,0 +1,174 @@
+"""Addresses: those of Determined's own pages, what pages are called, and what is shown for one that makes no sense."""
+
+import json
+import re
+from typing import Any
+from urllib.parse import quote
+
+from tests.support.browser import Tab, opened
+from tests.support.cluster import Cluster
+from tests.webui.conftest import EXAMPLE
+
+# What bookmarks, and Determined's own command line, know; and where it is.
+MOVED = {
+    "/experiments/{e}/trials/{t}": "/trials/{t}",
+    "/experiments/{e}/trials/{t}/logs": "/trials/{t}/logs",
+    "/searches/{e}": "/experiments/{e}",
+    "/projects/1": "/experiments?project=1",
+    "/projects/1/experiments": "/experiments?project=1",
+    "/jobs": "/queue",
+    "/clusters": "/cluster",
+    "/clusters/historical-usage": "/cluster",
+    "/resourcepool/default/active": "/queue/default",
+    "/models/{m}/versions/2": "/models/{m}",
+    "/login": "/dashboard",
+    "/admin/cluster": "/admin",
+    "/settings/profile": "/settings",
+    "/commands/{c}/logs": "/tasks/command/{c}",
+    "/wait/command/{c}?eventUrl=x": "/tasks/command/{c}?open=1",
+    "/interactive/{c}/command/a%20%28b/c%29/default/%2Fdet%2Fwait?x=false": "/tasks/command/{c}?open=1",
+}  # fmt: skip
+
+
+def test_addresses_of_determined_lead_to_the_page(tab: Tab, cluster: Cluster, trained: int) -> None:
+    line = ("command", "run", "--config", "resources.slots=0", "--detach", "sleep 600")
+    names = {
+        "e": trained, "t": cluster.experiment(trained)["bestTrialId"], "c": cluster.det(*line).out.split()[-1],
+    }  # fmt: skip
+    cluster.det("model", "create", "linked")
+    names["m"] = cluster.get("/api/v1/models?name=linked")["models"][0]["id"]
+    for asked, page in MOVED.items():
+        tab.open(asked.format(**names))
+        tab.page.wait_for_url(f"{tab.base}/det{page.format(**names)}")
+        tab.ready()
+        assert (asked, tab.page.get_by_text("There is no such page").count()) == (asked, 0)
+    cluster.det("command", "kill", names["c"])
+
+
+def test_signing_out_has_an_address(browser: Any, base: str) -> None:
+    with opened(browser, base) as tab:
+        tab.open("/logout")
+        tab.page.get_by_label("User name").wait_for()
+        tab.open("/experiments")
+        tab.page.get_by_label("User name").wait_for()
+
+
+def test_the_window_is_called_as_its_page_also_on_another_tab(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}")
+    tab.ready()
+    name = tab.page.locator("h1").inner_text()
+    for part in ("Trials", "Search"):
+        tab.page.get_by_role("link", name=part, exact=True).click()
+        tab.page.wait_for_url(f"**/{part.lower()}")
+        tab.ready()
+        assert tab.page.title().startswith(name)
+
+
+def test_what_an_address_asks_in_vain_is_told_and_dropped(tab: Tab, trained: int) -> None:
+    date = {
+        "column": "startTime", "location": "LOCATION_TYPE_EXPERIMENT", "type": "COLUMN_TYPE_DATE",
+        "operator": ">", "value": "no date",
+    }  # fmt: skip
+    vain: tuple[Any, ...] = ([{}], [date], "cut")
+    for asked in vain:
+        tab.open(f"/experiments?filter={quote(json.dumps(asked))}")
+        tab.page.get_by_text("A filter in this address is not understood").wait_for()
+        tab.page.get_by_role("checkbox", name=f"Choose {trained}", exact=True).wait_for()
+    tab.page.get_by_role("button", name="Drop it").click()
+    tab.page.wait_for_url("**/det/experiments")
+
+
+def test_a_page_that_breaks_says_so_and_the_others_stay(tab: Tab, trained: int) -> None:
+    def torn(route: Any) -> None:
+        route.fulfill(json={"jobs": [{"full": {}}], "pagination": {"total": 1}})
+
+    tab.page.route("**/api/v1/job-queues-v2*", torn)
+    tab.open("/queue")
+    tab.page.get_by_role("heading", name="This page cannot be shown").wait_for()
+    tab.page.unroute("**/api/v1/job-queues-v2*")
+    tab.page.get_by_role("button", name="Try again").click()
+    tab.page.get_by_role("heading", name="Job queue").wait_for()
+    tab.complaints.clear()
+
+
+def test_another_page_is_told_and_has_the_focus(tab: Tab, trained: int) -> None:
+    tab.open("/experiments")
+    tab.ready()
+    assert tab.page.evaluate("document.activeElement.tagName") == "BODY"
+    tab.page.get_by_role("link", name="Job queue").press("Enter")
+    heading = tab.page.get_by_role("heading", name="Job queue")
+    heading.wait_for()
+    tab.page.get_by_role("status", name="Page").filter(has_text="Job queue").wait_for(
+        state="attached"
+    )
+    assert heading.evaluate("e => e === document.activeElement")
+
+
+def test_pictures_are_one_stop_of_the_tab_key(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}/search")
+    lines = tab.page.get_by_role("button", name=re.compile(r"^Trial \d+"))
+    lines.first.wait_for()
+    assert [e.get_attribute("tabindex") for e in lines.all()].count("0") == 1
+    lines.first.focus()
+    tab.page.keyboard.press("ArrowDown")
+    tab.page.keyboard.press("Enter")
+    assert lines.nth(1).get_attribute("aria-pressed") == "true"
+    tab.open(f"/experiments/{trained}/hyperparameters")
+    points = tab.page.locator(".scatter").first.get_by_role("link")
+    points.first.wait_for()
+    assert [e.get_attribute("tabindex") for e in points.all()].count("0") == 1
+    points.first.focus()
+    tab.page.keyboard.press("End")
+    assert points.last.evaluate("e => e === document.activeElement")
+
+
+def test_a_first_experiment_is_made_from_a_folder(
+    tab: Tab, cluster: Cluster, tmp_path: Any, trained: int
+) -> None:
+    folder = tmp_path / "code"
+    (folder / "data").mkdir(parents=True)
+    for file in ("train.py", "digits.py", "network.py"):
+        (folder / file).write_bytes((EXAMPLE / file).read_bytes())
+    (folder / "data" / "large.bin").write_bytes(b"0" * 1000)
+    (folder / ".detignore").write_text("data/\n")
+    (folder / "const.yaml").write_text(
+        (EXAMPLE / "adaptive.yaml").read_text("utf-8").replace("max_trials: 16", "max_trials: 1")
+    )
+    tab.open("/experiments")
+    tab.page.get_by_role("link", name="New experiment").click()
+    tab.page.get_by_label("A folder").set_input_files(folder)
+    tab.page.get_by_text(re.compile("^4 files, .* of code; 2 left out")).wait_for()
+    tab.page.get_by_label("Take it from a file").select_option("const.yaml")
+    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot each.").wait_for()
+    tab.page.get_by_label("Start paused").check()
+    tab.page.get_by_role("button", name="Create", exact=True).click()
+    tab.page.wait_for_url(re.compile(r"/det/experiments/\d+$"))
+    made = int(tab.page.url.rsplit("/", 1)[1])
+    assert cluster.experiment(made)["state"] == "STATE_PAUSED"
+    files = cluster.get(f"/api/v1/experiments/{made}/file_tree")["files"]
+    assert {f["path"] for f in files} == {"train.py", "digits.py", "network.py", "const.yaml"}
+    tab.page.get_by_role("button", name="Resume", exact=True).click()
+    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
+
+
+def test_a_trial_is_trained_again(tab: Tab, cluster: Cluster, trained: int) -> None:
+    best = cluster.experiment(trained)["bestTrialId"]
+    hparams = cluster.get(f"/api/v1/trials/{best}")["trial"]["hparams"]
+    tab.open(f"/trials/{best}")
+    tab.page.get_by_role("button", name="Train it again").click()
+    tab.page.get_by_label("Start from its last checkpoint").check()
+    written = tab.page.get_by_label("Configuration, in YAML")
+    tab.page.wait_for_function(
+        "e => e.value.includes('source_trial_id')", arg=written.element_handle()
+    )
+    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot each.").wait_for()
+    tab.page.get_by_label("Start paused").check()
+    tab.page.get_by_role("button", name="Create", exact=True).click()
+    tab.page.wait_for_url(re.compile(rf"/det/experiments/(?!{trained}\b)\d+$"))
+    made = int(tab.page.url.rsplit("/", 1)[1])
+    searcher = cluster.experiment(made)["config"]["searcher"]
+    uuids = [c["uuid"] for c in cluster.get(f"/api/v1/trials/{best}/checkpoints")["checkpoints"]]
+    assert searcher["name"] == "single"
+    assert searcher["source_checkpoint_uuid"] in uuids
+    (trial,) = cluster.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    assert trial["hparams"] == hparams

@@ -1,0 +1,104 @@
+"""Settings, webhooks and unsaved texts, over an API in this process without roles."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.webhooks import delivery
+
+from tests.support.browser import Tab
+from tests.support.house import House
+from tests.support.inbox import Inbox, end, make_webhook
+from tests.support.pressing import fill, gone, press
+
+
+@pytest.fixture
+def tab(house_tab: Tab) -> Tab:
+    return house_tab
+
+
+def test_a_person_sees_the_sessions_and_ends_others(tab: Tab, house: House) -> None:
+    there = house.api.signed_in("determined")
+    tab.open("/settings")
+    sessions = tab.page.get_by_role("region", name="Sessions")
+    sessions.get_by_text("Chrome on Linux").first.wait_for()
+    sessions.get_by_text("this one").wait_for()
+    assert tab.faults() == []
+    press(tab, "Sign out everywhere else", "Sign out")
+    tab.page.get_by_text(re.compile("^Ended [0-9]+ session")).wait_for()
+    assert there.ask("GET", "/api/v1/me").status == 401
+    sessions.get_by_role("button", name=re.compile("^Sign out session")).click()
+    tab.page.get_by_label("User name").wait_for()
+
+
+def test_what_came_of_each_message_of_a_webhook_is_shown(tab: Tab, house: House) -> None:
+    house.api.ctx.courier = inbox = Inbox()
+    user = house.api.signed_in("determined")
+    made = make_webhook(user, name="chat")
+    inbox.refusals[made["url"]] = Unsent("<b>answered</b> with status 503")
+    experiment = end(user)
+    delivery.run(house.api.ctx)
+    tab.open("/webhooks")
+    press(tab, "Actions on chat", "Deliveries")
+    row = tab.page.get_by_role("row").nth(1)
+    row.get_by_text("<b>answered</b> with status 503").wait_for()
+    assert row.get_by_role("link", name=f"experiment {experiment}").is_visible()
+    assert tab.faults() == []
+
+
+def test_an_owner_sets_the_policies_of_a_workspace_without_roles(tab: Tab, house: House) -> None:
+    tab.open("/workspaces")
+    assert tab.page.get_by_role("link", name="Administration").count() == 0
+    press(tab, "New workspace")
+    fill(tab, Name="mine")
+    press(tab, "Create")
+    gone(tab)
+    tab.page.get_by_role("link", name="Policies").click()
+    fields = tab.page.get_by_label(re.compile("^Policies, in YAML"))
+    fields.nth(1).wait_for()  # that of tasks may come before that of experiments
+    fields.first.fill("invariant_config:\n  max_restarts: 3\n")
+    tab.page.get_by_role("button", name="Save").first.click()
+    tab.page.get_by_text("Saved: it counts from now on").wait_for()
+    spaces = house.admin.get("/api/v1/workspaces", name="mine")["workspaces"]
+    path = f"/api/v1/config-policies/workspaces/{spaces[0]['id']}/experiment"
+    assert house.admin.get(path)["configPolicies"]["invariant_config"] == {"max_restarts": 3}
+
+
+def test_a_text_that_is_not_saved_is_not_lost_unasked(tab: Tab, house: House) -> None:
+    house.admin.post("/api/v1/templates/kept", {"config": {"max_restarts": 1}})
+    asked: list[str] = []
+    answers = iter([False, False, True])
+
+    def answer(dialog: Any) -> None:
+        asked.append(dialog.type)
+        dialog.accept() if next(answers) else dialog.dismiss()
+
+    tab.page.on("dialog", answer)
+    tab.open("/templates")
+    tab.page.get_by_role("link", name="kept").click()
+    text = tab.page.get_by_label(re.compile("^Configuration"))
+    text.fill("max_restarts: 2\n")
+    tab.page.get_by_role("link", name="Models").click()
+    assert text.input_value() == "max_restarts: 2\n"
+    with tab.page.expect_event("dialog"):
+        tab.page.evaluate("history.back()")
+    tab.page.wait_for_function("location.pathname.endsWith('/templates/kept')")
+    assert text.input_value() == "max_restarts: 2\n"
+    tab.page.get_by_role("link", name="Models").click()
+    tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
+    assert asked == ["confirm"] * 3
+    shown = house.admin.get("/api/v1/templates/kept")["template"]["config"]
+    assert json.dumps(shown) == '{"max_restarts": 1}'
+
+
+def test_a_saved_text_is_no_reason_to_ask(tab: Tab, house: House) -> None:
+    house.admin.post("/api/v1/templates/saved", {"config": {"max_restarts": 1}})
+    tab.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
+    tab.open("/templates/saved")
+    tab.page.get_by_label(re.compile("^Configuration")).fill("max_restarts: 2\n")
+    press(tab, "Save")
+    tab.page.get_by_text("Saved", exact=True).wait_for()
+    tab.page.get_by_role("link", name="Models").click()
+    tab.page.get_by_role("heading", name="Models", exact=True).wait_for()

@@ -1,0 +1,197 @@
+"""The job queue: each job is managed in one dialog, brought back, and told where the cluster refuses."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.pools import Scheduler
+
+from tests.support.api import Caller, create
+from tests.support.browser import Tab
+from tests.support.house import House
+from tests.support.pressing import choose, fill, gone, press
+
+QUEUE = "/api/v1/job-queues-v2"
+
+
+@pytest.fixture
+def tab(house_tab: Tab) -> Tab:
+    return house_tab
+
+
+@pytest.fixture
+def user(house: House) -> Caller:
+    return house.api.signed_in("determined")
+
+
+@pytest.fixture
+def three(house: House, user: Caller) -> Iterator[list[str]]:
+    """Names of three experiments that wait, next first."""
+    ids = [create(user, name=f"job {n}", activate=True) for n in "abc"]
+    house.api.tick()
+    yield ["job a", "job b", "job c"]
+    for experiment_id in ids:
+        user.post(f"/api/v1/experiments/{experiment_id}/kill")
+
+
+def queue(user: Caller, pool: str = "default") -> list[str]:
+    jobs = user.get(QUEUE, resourcePool=pool)["jobs"]
+    return [job["full"]["name"] for job in jobs]
+
+
+def job(user: Caller, name: str, pool: str = "default") -> dict[str, Any]:
+    jobs = user.get(QUEUE, resourcePool=pool)["jobs"]
+    return next(j["full"] for j in jobs if j["full"]["name"] == name)
+
+
+def manage(tab: Tab, name: str) -> None:
+    press(tab, f"Actions on {name}", "Manage job")
+    tab.page.get_by_role("dialog", name=f"Manage {name}").wait_for()
+
+
+def test_priority_and_place_are_managed_and_brought_back(
+    tab: Tab, user: Caller, three: list[str]
+) -> None:
+    tab.open("/queue/default")
+    manage(tab, "job c")
+    tab.page.get_by_text(re.compile("^It waits: ")).wait_for()
+    assert tab.faults() == []
+    fill(tab, Priority="10")
+    press(tab, "Save")
+    gone(tab)
+    tab.page.get_by_text("Changed job c").wait_for()
+    assert (queue(user)[0], job(user, "job c")["priority"]) == ("job c", 10)
+    press(tab, "Undo")
+    tab.page.get_by_text("Undone").wait_for()
+    assert (queue(user), job(user, "job c")["priority"]) == (three, 42)
+    tab.page.get_by_role("row").nth(3).get_by_text("job c").wait_for()
+    manage(tab, "job c")
+    fill(tab, Place="2")
+    press(tab, "Save")
+    gone(tab)
+    assert queue(user) == ["job a", "job c", "job b"]
+    press(tab, "Undo")
+    tab.page.get_by_role("row").nth(3).get_by_text("job c").wait_for()
+    assert queue(user) == three
+
+
+def test_a_job_goes_to_another_pool_and_back(tab: Tab, user: Caller, three: list[str]) -> None:
+    tab.open("/queue/default")
+    manage(tab, "job a")
+    fill(tab, Place="9")  # means nothing in another pool
+    choose(tab, Resource="reserved")
+    fill(tab, Priority="7")
+    press(tab, "Save")
+    gone(tab)
+    tab.page.wait_for_url(re.compile("/queue/reserved$"))
+    tab.page.get_by_role("link", name="job a").wait_for()
+    assert (queue(user, "reserved"), job(user, "job a", "reserved")["priority"]) == (["job a"], 7)
+    press(tab, "Undo")
+    tab.page.get_by_text("Undone").wait_for()
+    assert (sorted(queue(user)), job(user, "job a")["priority"]) == (three, 42)
+
+
+@pytest.fixture
+def fair(house: House) -> Iterator[str]:
+    """A pool whose scheduler knows weights, and no priorities."""
+    before = house.api.ctx.config
+    (pool,) = [p for p in before.resource_pools if p.pool_name == "reserved"]
+    pools = [p for p in before.resource_pools if p is not pool]
+    other = replace(pool, scheduler=Scheduler("fair_share"))
+    house.api.ctx.config = replace(before, resource_pools=(*pools, other))
+    yield pool.pool_name
+    house.api.ctx.config = before
+
+
+def test_a_job_comes_back_from_a_pool_of_another_scheduler(
+    tab: Tab, user: Caller, three: list[str], fair: str
+) -> None:
+    tab.open("/queue/default")
+    manage(tab, "job a")
+    choose(tab, Resource=fair)
+    fill(tab, Weight="3")
+    press(tab, "Save")
+    gone(tab)
+    tab.page.wait_for_url(re.compile(f"/queue/{fair}$"))
+    assert job(user, "job a", fair)["weight"] == 3
+    press(tab, "Undo")
+    tab.page.get_by_text("Undone").wait_for()
+    assert (sorted(queue(user)), job(user, "job a")["weight"]) == (three, 1)
+
+
+def test_a_place_before_jobs_of_another_priority_is_left_for_the_one_before(
+    tab: Tab, user: Caller, three: list[str]
+) -> None:
+    body = {"updates": [{"jobId": job(user, "job a")["jobId"], "priority": 5}]}
+    user.post("/api/v1/job-queues", body)
+    tab.open("/queue/default")
+    press(tab, "Actions on job c", "Move to top")
+    tab.page.get_by_text("Moved to the top").wait_for()
+    assert (queue(user)[0], job(user, "job c")["priority"]) == ("job c", 5)
+    press(tab, "Undo")
+    tab.page.get_by_text("Undone").wait_for()
+    assert (queue(user), job(user, "job c")["priority"]) == (three, 42)
+
+
+def test_what_the_cluster_refuses_is_told_where_it_was_asked(
+    tab: Tab, house: House, user: Caller, three: list[str]
+) -> None:
+    path = "/api/v1/config-policies/global/experiment"
+    policies = "constraints:\n  priority_limit: 20\n"
+    house.admin.done("PUT", path, {"configPolicies": policies})
+    try:
+        tab.open("/queue/default")
+        manage(tab, "job b")
+        fill(tab, Priority="3")
+        press(tab, "Save")
+        refused = tab.page.get_by_role("dialog").get_by_role("alert")
+        refused.wait_for()
+        assert "job b" in refused.inner_text()
+        press(tab, "Cancel")
+        gone(tab)
+    finally:
+        house.admin.done("DELETE", path)
+    assert queue(user) == three
+    told = {"error": {"error": "there is no room"}}
+    tab.page.route("**/api/v1/job-queues", lambda r: r.fulfill(status=400, json=told))
+    press(tab, "Actions on job b", "Move to top")
+    tab.page.get_by_role("alert").get_by_text("there is no room").wait_for()
+    press(tab, "Dismiss")
+    tab.page.get_by_role("alert").wait_for(state="detached")
+    tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
+
+
+def test_a_queue_that_is_longer_than_its_list_says_so(
+    tab: Tab, user: Caller, three: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def two_of_three(route: Any) -> None:
+        asked.append(route.request.url)
+        if len(asked) > 1 and "limit=1000" in route.request.url:
+            route.continue_()
+            return
+        told = user.get(QUEUE, resourcePool="default")
+        told["jobs"] = told["jobs"][:2]
+        route.fulfill(json=told)
+
+    tab.page.route(f"**{QUEUE}*", two_of_three)
+    tab.open("/queue/default")
+    tab.page.get_by_text("The first 2 of 3 jobs.").wait_for()
+    manage(tab, "job b")
+    tab.page.get_by_text("1 is next; there are 3 jobs.").wait_for()
+    press(tab, "Cancel")
+    press(tab, "Show more")
+    tab.page.get_by_role("link", name="job c").wait_for()
+    tab.page.get_by_text("The first 2 of 3 jobs.").wait_for(state="detached")
+
+
+def test_a_job_is_moved_by_the_keys_of_its_menu(tab: Tab, user: Caller, three: list[str]) -> None:
+    tab.open("/queue/default")
+    tab.page.get_by_role("button", name="Actions on job b").focus()
+    for key in ("Enter", "ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        tab.page.keyboard.press(key)
+    tab.page.get_by_text("Moved down").wait_for()
+    assert queue(user) == ["job a", "job c", "job b"]

@@ -1,0 +1,69 @@
+"""What a page shows stays fresh: beside a question that is not answered, and below what is in sight."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.api import Caller
+from tests.support.browser import Tab
+from tests.support.house import House
+from tests.webui.test_conditions import HIDE
+
+LONG = 240  # rows; a table fetches a hundred at a time
+SOON_MS = 20_000
+
+
+@pytest.fixture
+def tab(house_tab: Tab) -> Tab:
+    return house_tab
+
+
+@pytest.fixture
+def user(house: House) -> Caller:
+    return house.api.signed_in("determined")
+
+
+def test_one_question_that_is_not_answered_stops_no_other(tab: Tab) -> None:
+    tab.page.clock.install()
+    tab.open("/queue/default")
+    tab.page.get_by_text("The queue is empty").wait_for()
+    tab.page.route("**/job-queues-v2*", lambda r: r.fulfill(status=504, body="too slow"))
+    failed = tab.page.get_by_role("alert").get_by_text("The cluster answered with 504")
+    for _ in range(4):
+        with tab.page.expect_response("**/resource-pools*", timeout=SOON_MS):
+            tab.page.clock.run_for(60_000)
+    failed.wait_for()
+    for _ in range(4):
+        with tab.page.expect_response("**/resource-pools*", timeout=SOON_MS):
+            tab.page.clock.run_for(60_000)
+        assert (failed.count(), tab.page.locator(".lost").count()) == (1, 0)
+    tab.page.unroute("**/job-queues-v2*")
+    with tab.page.expect_response("**/job-queues-v2*", timeout=SOON_MS):
+        tab.page.clock.run_for(60_000)
+    failed.wait_for(state="detached")
+    tab.complaints[:] = [c for c in tab.complaints if "504" not in c]
+
+
+def test_rows_out_of_sight_are_fetched_again_when_others_changed(tab: Tab, user: Caller) -> None:
+    for n in range(LONG):
+        user.post("/api/v1/models", {"name": f"fresh {n:03}"})
+    tab.page.clock.install()
+    tab.open("/models?q=fresh")
+    tab.page.get_by_role("link", name=f"fresh {LONG - 1}").wait_for()
+    scroll(tab, "e.scrollHeight")
+    tab.page.get_by_role("link", name="fresh 000").wait_for()
+    user.post("/api/v1/models", {"name": "fresh and new"})
+    with tab.page.expect_response(lambda r: "/models?" in r.url, timeout=SOON_MS):
+        tab.page.clock.run_for(60_000)
+    tab.page.locator(f'table[aria-rowcount="{LONG + 2}"]').wait_for()
+    tab.page.evaluate(HIDE, True)  # so that nothing is asked by the clock
+    scroll(tab, "0")
+    tab.page.get_by_role("link", name="fresh and new").wait_for(timeout=SOON_MS)
+
+
+def scroll(tab: Tab, to: str) -> None:
+    region: Any = tab.page.get_by_role("region", name="Models")
+    region.evaluate(f"e => e.scrollTo(0, {to})")
+    for _ in range(5):
+        tab.page.wait_for_timeout(50)
+        tab.page.clock.run_for(100)

@@ -1,0 +1,330 @@
+"""Tables of experiments and trials: filtered by anything, chosen by the hundred, moved, and brought back."""
+
+import json
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.support.api import Caller, create, create_ended, report_metrics, trial_of
+from tests.support.browser import Tab
+from tests.support.house import House
+from tests.support.pressing import choose, fill, gone, press
+
+MANY = 120  # more than a table has at once, and than one request changes
+TWO = {"name": "grid", "metric": "loss", "max_length": {"batches": 4}}
+
+
+@pytest.fixture
+def tab(house_tab: Tab) -> Tab:
+    return house_tab
+
+
+@pytest.fixture
+def user(house: House) -> Caller:
+    return house.api.signed_in("determined")
+
+
+@pytest.fixture
+def place(house: House, user: Caller, request: pytest.FixtureRequest) -> dict[str, str]:
+    """A project of the test's own, as configurations name it."""
+    name = request.node.name
+    user.post(f"/api/v1/workspaces/{house.red}/projects", {"name": name})
+    return {"workspace": "red", "project": name}
+
+
+def reported(user: Caller, name: str, loss: float, **more: Any) -> int:
+    """Return an experiment whose trial has reported a loss."""
+    made = create(user, name=name, **more)
+    report_metrics(user, trial_of(user, made)["id"], "validation", 1, {"loss": loss})
+    return made
+
+
+def address_of(user: Caller, experiment_id: int) -> str:
+    """Return where the project of an experiment is listed."""
+    return f"/experiments?project={experiment(user, experiment_id)['projectId']}&sort=id%3Dasc"
+
+
+def experiment(user: Caller, experiment_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    return found
+
+
+def names(tab: Tab) -> list[str]:
+    return [n.strip() for n in tab.page.locator("td.main-cell").all_inner_texts()]
+
+
+def condition(tab: Tab, nth: int, column: str, operator: str, value: str = "") -> None:
+    """Fill one line of the dialog that builds a filter."""
+    dialog = tab.page.get_by_role("dialog")
+    dialog.get_by_label("Column", exact=True).nth(nth).select_option(label=column)
+    dialog.get_by_label("Condition", exact=True).nth(nth).select_option(label=operator)
+    if value:
+        dialog.get_by_label("Value", exact=True).nth(nth).fill(value)
+
+
+def test_conditions_are_joined_in_groups_and_kept_by_views(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    reported(user, "good", 0.25, hyperparameters={"lr": 0.1}, **place)
+    reported(user, "fair", 0.5, hyperparameters={"lr": 1.0}, description="to be told", **place)
+    made = reported(user, "bad", 0.75, hyperparameters={"lr": 2.0}, **place)
+    tab.open(address_of(user, made))
+    tab.page.get_by_text(f"3 experiments in red / {place['project']}").wait_for()
+    press(tab, "Filter")
+    condition(tab, 0, "loss, last (validation)", "is at most (≤)", "0.5")
+    tab.page.get_by_text("2 experiments fit.").wait_for()
+    press(tab, "Group")
+    condition(tab, 1, "lr", "is at least (≥)", "1")
+    press_in_group(tab, "Condition")
+    condition(tab, 2, "Description", "is empty")
+    tab.page.get_by_text("2 experiments fit.").wait_for()
+    tab.page.get_by_label("Condition", exact=True).nth(1).select_option(label="is more than (>)")
+    tab.page.get_by_text("1 experiment fits.").wait_for()
+    assert tab.faults() == []
+    press(tab, "Apply")
+    gone(tab)
+    tab.page.get_by_role("button", name="lr > 1 or Description is empty", exact=True).wait_for()
+    tab.page.get_by_role("row").nth(2).wait_for(state="detached")
+    assert names(tab) == ["good"]
+    press(tab, "Views", "Save this view")
+    fill(tab, Name="low losses")
+    press(tab, "Save")
+    gone(tab)
+    tab.open("/experiments")
+    press(tab, "Views", "low losses")
+    tab.page.get_by_text("1 experiment in red").wait_for()
+    assert names(tab) == ["good"]
+    press(tab, "Drop the filter lr > 1 or Description is empty")
+    tab.page.get_by_text("2 experiments in red").wait_for()
+    assert names(tab) == ["good", "fair"]
+
+
+def press_in_group(tab: Tab, name: str) -> None:
+    group = tab.page.get_by_role("group", name="Group")
+    group.get_by_role("button", name=name, exact=True).click()
+
+
+def test_a_filter_is_built_by_keyboard_alone(tab: Tab, user: Caller, place: dict[str, str]) -> None:
+    create(user, name="reached by keys", **place)
+    tab.open(address_of(user, create(user, name="not reached", **place)))
+    tab.page.get_by_text("2 experiments in").wait_for()
+    keyboard = tab.page.keyboard
+    tab.page.get_by_role("button", name="Filter", exact=True).focus()
+    keyboard.press("Enter")
+    tab.page.get_by_role("dialog").wait_for()
+    for keys in ("Name", "contains", "by keys"):
+        label = {"Name": "Column", "contains": "Condition"}.get(keys, "Value")
+        for _ in range(12):
+            if tab.page.evaluate("document.activeElement.ariaLabel") == label:
+                break
+            keyboard.press("Tab")
+        keyboard.type(keys)
+    tab.page.get_by_text("1 experiment fits.").wait_for()
+    keyboard.press("Enter")
+    gone(tab)
+    tab.page.get_by_text("1 experiment in").wait_for()
+    assert names(tab) == ["reached by keys"]
+
+
+def test_what_an_address_asks_in_groups_is_read_as_far_as_it_is_understood(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    create(user, name="one", **place)
+    listed = address_of(user, create(user, name="two", **place))
+    text = {"location": "LOCATION_TYPE_EXPERIMENT", "type": "COLUMN_TYPE_TEXT", "operator": "="}
+    one, other = ({"column": "name", "value": value, **text} for value in ("one", "other"))
+    asked = {"any": [one, {"all": [other, {"column": "name"}]}]}
+    tab.open(f"{listed}&filter={json.dumps(asked)}")
+    tab.page.get_by_text("1 experiment in").wait_for()
+    tab.page.get_by_text("A filter in this address is not understood").wait_for()
+    assert names(tab) == ["one"]
+    press(tab, "Drop it")
+    tab.page.get_by_text("A filter in this address").wait_for(state="detached")
+    assert names(tab) == ["one"]
+
+
+def test_trials_are_filtered_and_show_the_metrics_that_are_chosen(tab: Tab, user: Caller) -> None:
+    made = create(
+        user, searcher=TWO, hyperparameters={"lr": {"type": "categorical", "vals": [1, 2, 3]}}
+    )
+    trials = user.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    assert len(trials) > 1
+    for nth, trial in enumerate(trials):
+        report_metrics(user, trial["id"], "validation", 1, {"loss": 0.5, "accuracy": nth / 8})
+    first, last = trials[0], trials[-1]
+    tab.open(f"/experiments/{made}/trials")
+    press(tab, "Columns")
+    tab.page.get_by_role("menuitemcheckbox", name="accuracy, last (validation)").click()
+    tab.page.keyboard.press("Escape")
+    value = f"{(len(trials) - 1) / 8:g}"
+    tab.page.get_by_role("cell", name=value, exact=True).wait_for()
+    press(tab, "Filter")
+    condition(tab, 0, "accuracy, last (validation)", "is more than (>)", "0")
+    press(tab, "Condition")
+    condition(tab, 1, "lr", "is (=)", str(last["hparams"]["lr"]))
+    tab.page.get_by_text("1 trial fits.").wait_for()
+    press(tab, "Apply")
+    gone(tab)
+    tab.page.get_by_text(f"1 of {len(trials)} trials").wait_for()
+    links = tab.page.get_by_role("table").locator('a[href*="/trials/"]')
+    assert links.all_inner_texts() == [str(last["id"])]
+    assert str(first["id"]) != str(last["id"])
+    assert tab.faults() == []
+
+
+def test_all_that_fit_are_archived_and_brought_back(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    made = [create_ended(user, name=f"run {n}", **place) for n in range(MANY)]
+    tab.open(address_of(user, made[0]))
+    tab.page.get_by_text(f"{MANY} experiments in").wait_for()
+    tab.page.get_by_role("checkbox", name=f"Choose {made[0]}", exact=True).check()
+    press(tab, f"Choose all {MANY} that fit")
+    tab.page.get_by_text(f"{MANY} experiments chosen").wait_for()
+    press(tab, "Archive")
+    tab.page.get_by_text(f"Archived {MANY} experiments").wait_for()
+    assert all(experiment(user, e)["archived"] for e in (made[0], made[-1]))
+    tab.page.get_by_text("No experiments yet").wait_for()
+    press(tab, "Undo")
+    tab.page.get_by_text(f"Undone for {MANY} experiments").wait_for()
+    assert not any(experiment(user, e)["archived"] for e in made)
+
+
+def test_many_are_moved_back_and_each_that_refused_says_why(
+    tab: Tab, house: House, user: Caller, place: dict[str, str]
+) -> None:
+    made = [create_ended(user, name=f"moved {n}", **place) for n in range(3)]
+    here, there = experiment(user, made[0])["projectId"], house.blue_project
+    tab.open(address_of(user, made[0]))
+    for experiment_id in made:
+        tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
+    user.post(f"/api/v1/experiments/{made[1]}/archive")  # as another user does meanwhile
+    press(tab, "Move")
+    choose(tab, Project="blue / work")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Move", exact=True).click()
+    tab.page.get_by_role("dialog", name="Move: 1 experiment refused").wait_for()
+    tab.page.get_by_role("cell", name=f"experiment {made[1]} or its project is archived").wait_for()
+    assert tab.faults() == []
+    assert [experiment(user, e)["projectId"] for e in made] == [there, here, there]
+    press(tab, "Close")
+    tab.page.get_by_text("1 experiment chosen").wait_for()
+    press(tab, "Undo")
+    tab.page.get_by_text("Undone for 2 experiments").wait_for()
+    assert {experiment(user, e)["projectId"] for e in made} == {here}
+
+
+def test_many_are_paused_resumed_stopped_and_deleted(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    made = [create(user, name=f"steered {n}", activate=True, **place) for n in range(2)]
+    tab.open(address_of(user, made[0]))
+    steps = (
+        ("Pause", "Paused", "STATE_PAUSED"),
+        ("Resume", "Resumed", "STATE_QUEUED"),
+        ("Kill", "Killed", "STATE_CANCELED"),
+    )
+    for action, told, state in steps:
+        tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
+        press(tab, action)
+        if action == "Kill":
+            tab.page.get_by_role("dialog").get_by_role("button", name="Kill", exact=True).click()
+        tab.page.get_by_text(f"{told} 2 experiments").wait_for()
+        assert {experiment(user, e)["state"] for e in made} == {state}
+        tab.page.get_by_text("experiments chosen").wait_for(state="detached")
+    tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
+    press(tab, "Delete")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    tab.page.get_by_text("Deleting 2 experiments").wait_for()
+    states = [user.ask("GET", f"/api/v1/experiments/{e}") for e in made]
+    assert all(s.status == 404 or "DELET" in s.json()["experiment"]["state"] for s in states)
+
+
+def test_what_fits_a_filter_of_before_is_not_chosen(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    made = [create(user, name=f"asked {n}", **place) for n in range(2)]
+    create(user, name="other", **place)
+    tab.open(address_of(user, made[0]))
+    tab.page.get_by_role("checkbox", name=f"Choose {made[0]}", exact=True).check()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        every = json.loads(route.request.post_data)["limit"] == -1
+        held.append(route) if every else route.continue_()
+
+    tab.page.route("**/experiments-search", hold)
+    press(tab, "Choose all 3 that fit")
+    tab.page.get_by_label("Search names").fill("other")
+    tab.page.get_by_text("1 experiment in").wait_for()
+    with tab.page.expect_response("**/experiments-search") as answer:
+        held[0].continue_()
+    answer.value.finished()
+    tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
+    tab.page.get_by_text("1 experiment chosen").wait_for()
+
+
+def test_what_was_refused_or_not_reached_is_told_also_elsewhere(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    made = [create_ended(user, name=f"kept {n}", **place) for n in range(60)]
+    held: list[Any] = []
+    tab.page.route("**/projects/-1/experiments/archive", lambda route: held.append(route))
+    tab.open(address_of(user, made[0]))
+
+    def archive() -> None:
+        tab.page.get_by_role("checkbox", name=f"Choose {made[0]}", exact=True).check()
+        press(tab, "Choose all 60 that fit")
+        tab.page.get_by_text("60 experiments chosen").wait_for()
+        press(tab, "Archive")
+        tab.page.get_by_text("Archive: 0 of 60 done").wait_for()
+
+    def answer() -> None:
+        route = held.pop()
+        ids = json.loads(route.request.post_data)["experimentIds"]
+        told = [{"id": id, "error": "" if n else "not now"} for n, id in enumerate(ids)]
+        route.fulfill(json={"results": told})
+
+    archive()
+    press(tab, "Stop here")
+    answer()
+    tab.page.get_by_role("dialog", name="Archive: 1 experiment refused").wait_for()
+    tab.page.get_by_text("It was done to 49 experiments, and 10 were not reached.").wait_for()
+    press(tab, "Close", "Choose none")
+    archive()
+    press(tab, "Stop here")
+    tab.page.get_by_role("link", name="Models", exact=True).click()
+    tab.page.get_by_role("heading", name="Models").wait_for()
+    answer()
+    tab.page.get_by_text("Archive: 1 experiment refused. not now").wait_for()
+
+
+def test_a_time_in_an_address_is_the_same_wherever_it_is_read(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    listed = address_of(user, create(user, name="timed", **place))
+    session = tab.page.context.new_cdp_session(tab.page)
+    session.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
+    tab.open(listed)
+    press(tab, "Filter")
+    condition(tab, 0, "Started", "is after", "2026-01-01T10:00")
+    press(tab, "Apply")
+    gone(tab)
+    tab.page.get_by_text("Started after 2026-01-01 10:00", exact=True).wait_for()
+    assert "2026-01-01T01:00:00.000Z" in unquote(tab.page.url)
+    session.send("Emulation.setTimezoneOverride", {"timezoneId": "America/Lima"})
+    tab.page.reload()
+    press(tab, "Started after 2025-12-31 20:00")
+    value = tab.page.get_by_role("dialog").get_by_label("Value", exact=True)
+    assert value.input_value() == "2025-12-31T20:00"
+
+
+def test_a_long_list_shows_its_last_row(tab: Tab, user: Caller) -> None:
+    for n in range(MANY):
+        user.post("/api/v1/models", {"name": f"listed {n:03}"})
+    tab.open("/models?q=listed")
+    table = tab.page.get_by_role("table")
+    table.wait_for()
+    assert table.get_attribute("aria-rowcount") == str(MANY + 1)
+    tab.page.get_by_role("region", name="Models").evaluate("e => e.scrollTo(0, e.scrollHeight)")
+    tab.page.get_by_role("link", name="listed 000").wait_for()
