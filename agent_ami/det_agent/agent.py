@@ -28,8 +28,10 @@ from det_agent.container_sessions import ContainerSessions
 from det_agent.containers import ContainerDependencies, Containers
 from det_agent.environment import AgentEnvironment
 from det_agent.gateway import Gateway, GatewayDependencies
+from det_agent.gpus import LOOK_S, GpuNotices, Gpus
 from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
+from det_agent.log_limits import LogLimits
 from det_agent.loop import Loop, LoopDependencies, Replaced, Silent
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
@@ -66,6 +68,9 @@ class Agent:
         self._control_plane = ControlPlane(session)
         self._sessions = ContainerSessions()
         self._spool = Spool(self._state.folder("spool"))
+        self._logs = LogLimits(
+            self._spool, settings.agent_id, settings.log_lines_s, settings.log_bytes_s
+        )
         self._shipper = LogShipper(self._spool, self._control_plane)
         self._upstream = Connections(settings.master_url, **settings.trust)
         self._reports = TrialReports(
@@ -73,12 +78,22 @@ class Agent:
         )
         lends = settings.container_credentials == "machine"
         self._credentials = credentials.of_machine(settings.identity) if lends else None
-        self._signals = Signals(sources, self._changed.set)
         self._leaving = False
         self._runtime = self._make_runtime()
         self._ping_token = secrets.token_urlsafe(16)
         self._gateway = self._make_gateway()
-        self._health = Health(self._check_runtime, self._changed.set)
+        self._gpus = Gpus(self._slots)
+        self._health = Health(
+            self._check_runtime,
+            self._changed.set,
+            look=self._gpus.check if self._gpus.are_looked_at else None,
+            look_s=LOOK_S,
+        )
+        if (
+            sources and self._gpus.are_looked_at
+        ):  # a rented machine: there is another one for its work
+            sources = (*sources, GpuNotices(self._gpus, self._health))
+        self._signals = Signals(sources, self._changed.set)
         self._address = self._find_address()
         self._containers = Containers(
             self._container_dependencies(), settings.agent_id, self._changed.set
@@ -186,7 +201,7 @@ class Agent:
         dependencies = GatewayDependencies(
             self._settings.agent_id,
             self._sessions,
-            self._spool,
+            self._logs,
             self._reports,
             self._upstream,
             self._ping_token,
@@ -214,6 +229,7 @@ class Agent:
         return GatewayAddress(port, self._ping_token, settings.container_master_host)
 
     def _check_runtime(self) -> None:
+        self._gpus.check()
         self._runtime.check(self._gateway_address())
 
     def _environment(self, spec: ContainerSpec) -> AgentEnvironment:
@@ -231,15 +247,17 @@ class Agent:
         )
 
     def _lends_to(self, spec: ContainerSpec) -> str:
-        """Return which credentials a container may ask for. In the machine's own network it reaches the cloud's."""
-        apart = self._runtime.kind == "docker" and spec.network != "host"
-        return self._credentials.kind if self._credentials is not None and apart else ""
+        """Return which credentials a container may ask for; none where it reaches those of the cloud by itself."""
+        if self._credentials is None or not self._runtime.is_kept_apart(spec.network):
+            return ""
+        return self._credentials.kind
 
     def _container_dependencies(self) -> ContainerDependencies:
         return ContainerDependencies(
             runtime=self._runtime,
             sessions=self._sessions,
             logs=self._spool,
+            limits=self._logs,
             reports=self._reports,
             cursors=self._state.folder("cursors"),
             address=self._address,

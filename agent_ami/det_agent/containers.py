@@ -21,6 +21,7 @@ from det_agent.container_sessions import ContainerSessions
 from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
 from det_agent.identity import write_atomically
+from det_agent.log_limits import LogLimits
 from det_agent.runtime import Exit, Runtime, Started, StartFailed, Stream
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import agent_line, output_line
@@ -51,6 +52,7 @@ class ContainerDependencies:
     runtime: Runtime
     sessions: ContainerSessions
     logs: Spool
+    limits: LogLimits
     reports: TrialReports
     cursors: Path
     address: str
@@ -196,19 +198,26 @@ class Containers:
         ended = self._agent.runtime.wait(started)
         for reader in readers:
             reader.join(LAST_OUTPUT_S)
-        self._end(container, _exit_report(container, ended))
+        # Work that fails as a GPU does pays for it with none of its restarts, and is not placed here again. The end of
+        # what was killed waits for no look: a driver that hangs takes minutes.
+        failed = ended.exit_code and not container.kill_asked.is_set()
+        broken = self._agent.health.look() if failed else ""
+        self._end(container, _exit_report(container, ended, broken))
 
     def _ship_output(self, container: _Container, started: Started, stream: Stream) -> None:
         place = self._cursor(container.key, stream)
         cursor = place.read_text() if place.exists() else ""
         for line in self._agent.runtime.output(started, stream, cursor):
             entry = output_line(container.key, self._agent_id, line.text, stream, line.timestamp)
-            self._append(entry)
+            with contextlib.suppress(SpoolFull):
+                self._agent.limits.append(container.key, [entry])
             write_atomically(place, line.cursor)
 
     def _end(self, container: _Container, report: ContainerReport) -> None:
         # The end of a trial decides by what the trial reported, and a follower of its log shall see the last lines.
         self._agent.reports.finish(container.key)
+        with contextlib.suppress(SpoolFull):
+            self._agent.limits.ended(container.key)
         self._agent.flush_logs()
         self._agent.sessions.close(container.key.id)
         self._set(container, report)
@@ -256,7 +265,8 @@ def _failed(report: ContainerReport, failure: Failure, message: str) -> Containe
     return report.moved("terminated", failure=failure, message=message)
 
 
-def _exit_report(container: _Container, ended: Exit) -> ContainerReport:
+def _exit_report(container: _Container, ended: Exit, broken: str = "") -> ContainerReport:
+    """Return how a container ended; `broken` is what is wrong with the machine, by which a failure is its fault."""
     report = container.report.moved(
         "terminated", exit_code=ended.exit_code, message=ended.message or None
     )
@@ -267,6 +277,7 @@ def _exit_report(container: _Container, ended: Exit) -> ContainerReport:
     if container.kill_asked.is_set() and ended.exit_code == KILLED_EXIT_CODE:
         return report.moved("terminated", failure="aborted", message="the container was killed")
     message = f"container failed with non-zero exit code: {ended.exit_code}"
-    if ended.message:
-        message += f" ({ended.message})"
-    return report.moved("terminated", failure="container_failed", message=message)
+    if ended.message or broken:
+        message += f" ({broken or ended.message})"
+    failure: Failure = "agent_error" if broken else "container_failed"
+    return report.moved("terminated", failure=failure, message=message)

@@ -7,16 +7,18 @@ import posixpath
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
-from docker.types import DeviceRequest, LogConfig, Mount
+from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, assigned, python_path
 from det_agent.payload import DEPS_DIR, HARNESS_DIR, Payload
 
 LABEL = "ai.determined.container."
+FABRIC = Path("/dev/infiniband")  # where EFA and InfiniBand have their devices
 # Enough to look back on, and no way to fill the disk.
 _LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
 
@@ -58,9 +60,15 @@ def ports_from(found: Mapping[str, str]) -> tuple[int, ...] | None:
 
 
 def create_options(
-    spec: ContainerSpec, env: Mapping[str, str], slots: Sequence[Slot], payload: Payload
+    spec: ContainerSpec,
+    env: Mapping[str, str],
+    slots: Sequence[Slot],
+    payload: Payload,
+    host_parent: str = "",
 ) -> dict[str, Any]:
-    """Return the arguments for `containers.create`, without name and labels."""
+    """Return the arguments for `containers.create`, without name and labels.
+
+    `host_parent` is the control group of containers in the machine's own network."""
     bridged = spec.network != "host"
     options: dict[str, Any] = {
         "image": spec.image,
@@ -84,7 +92,20 @@ def create_options(
     if bridged:
         local = {f"{port}/tcp": ("127.0.0.1", None) for port in spec.local_ports}
         options["ports"] = {**local, **{f"{port}/tcp": None for port in spec.ports}}
-    return options | _gpus(spec, slots, options)
+    elif host_parent:
+        options["cgroup_parent"] = host_parent
+    options |= _gpus(spec, slots, options)
+    return options | _fabric(spec, assigned(spec, slots), options)
+
+
+def _fabric(
+    spec: ContainerSpec, slots: Sequence[Slot], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Give a part of a gang the machine's fast network (EFA, InfiniBand), which pins memory."""
+    if spec.network != "host" or not slots or not FABRIC.is_dir():
+        return {}
+    devices = [*options["devices"], f"{FABRIC}:/dev/infiniband:rwm"]
+    return {"devices": devices, "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)]}
 
 
 def needs_archive(spec: ContainerSpec) -> bool:

@@ -13,20 +13,20 @@ from det_agent.runtime import OutputLine, Stream
 
 
 @dataclass(frozen=True, order=True)
-class Place:
-    """Locate a line in the output: it is the nth line of its moment."""
+class LogPosition:
+    """The place of a line in the output: it is the nth line of its moment."""
 
     moment: str = ""
     nth: int = 0
 
     @classmethod
-    def read(cls, cursor: str) -> "Place":
+    def read(cls, cursor: str) -> "LogPosition":
         """Read a cursor. A moment without a number stands for all of its lines."""
         moment, _, nth = cursor.partition("#")
         return cls(moment, int(nth or sys.maxsize))
 
-    def next(self, moment: str) -> "Place":
-        return Place(moment, self.nth + 1 if moment == self.moment else 1)
+    def next(self, moment: str) -> "LogPosition":
+        return LogPosition(moment, self.nth + 1 if moment == self.moment else 1)
 
     def __str__(self) -> str:
         return f"{self.moment}#{self.nth}"
@@ -39,7 +39,7 @@ def read_output(
 
     A follower may miss the last words of a container that ends while it listens: read once more without `follow` then.
     """
-    seen, place = Place.read(cursor), Place()
+    seen, place = LogPosition.read(cursor), LogPosition()
     chunks = api.logs(
         docker_id,
         stdout=stream == "stdout",

@@ -27,6 +27,7 @@ from det_agent.docker_options import (
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
 from det_agent.host_address import HostAddresses
+from det_agent.host_network import cgroup_parent
 from det_agent.payload import Payload, find_payload
 from det_agent.runtime import (
     Exit,
@@ -92,6 +93,16 @@ class DockerRuntime:
         except (DockerException, *EngineAway) as e:
             raise _start_failure(e) from e
 
+    @cached_property
+    def _host_parent(self) -> str:
+        try:
+            return cgroup_parent(self._client)
+        except (DockerException, *EngineAway) as e:
+            raise _start_failure(e) from e
+
+    def is_kept_apart(self, network: str) -> bool:
+        return network != "host" or bool(self._host_parent)
+
     def host_address(self, network: str, gateway: GatewayAddress) -> str:
         return self._host_addresses.of(network, gateway)
 
@@ -104,7 +115,7 @@ class DockerRuntime:
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
         key = ContainerKey.of(spec)
         self._require_paths(spec)
-        options = create_options(spec, env, self._slots, self._payload)
+        options = create_options(spec, env, self._slots, self._payload, self._host_parent)
         ports = (*spec.ports, *spec.local_ports)
         try:
             container = self._client.containers.create(

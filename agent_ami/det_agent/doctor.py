@@ -23,6 +23,7 @@ from det_agent.container_sessions import ContainerSessions
 from det_agent.docker_engine import DOCKER, engine_of
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.host_address import DEFAULT_NETWORK, HostAddresses
+from det_agent.log_limits import LogLimits
 from det_agent.runtime import GatewayAddress, StartFailed
 from det_agent.settings import Settings
 from det_agent.slots import SlotsUnavailable, discover
@@ -136,8 +137,9 @@ def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
     spool = Spool(folder)
     upstream = Connections(settings.master_url, **settings.trust)
     reports = TrialReports(folder, upstream, lambda key, text: None)
+    logs = LogLimits(spool, settings.agent_id, settings.log_lines_s, settings.log_bytes_s)
     agent = GatewayDependencies(
-        settings.agent_id, ContainerSessions(), spool, reports, upstream, PING_TOKEN
+        settings.agent_id, ContainerSessions(), logs, reports, upstream, PING_TOKEN
     )
     return Gateway(agent, settings.bind_ip or "0.0.0.0", settings.bind_port), spool
 

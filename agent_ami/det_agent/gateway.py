@@ -7,24 +7,39 @@ import io
 import json
 import logging
 import socket
-import tempfile
 import threading
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import IO, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from determined.common.connections import Connections
 
+from det_agent.bodies import (
+    MAX_BODY_BYTES,
+    MAX_TOKENLESS_BODY_BYTES,
+    BadBody,
+    Body,
+    Budget,
+    read_body,
+)
 from det_agent.container_sessions import ContainerSessions
 from det_agent.credentials import MachineCredentials
-from det_agent.spool import Spool, SpoolFull
+from det_agent.log_limits import LogLimits
+from det_agent.spool import SpoolFull
 from det_agent.task_code import address_in, asking_for_address, is_code, opened
 from det_agent.task_logs import BadTaskLogs, posted_lines
-from det_agent.trial_reports import QueueFull, TrialReport, TrialReports, is_trial_report
+from det_agent.trial_reports import (
+    MAX_REPORT_BYTES,
+    QueueFull,
+    TrialReport,
+    TrialReports,
+    is_trial_report,
+)
 from det_agent.upstream import (
     HOP_BY_HOP,
     LONGEST_PAUSE_S,
@@ -35,7 +50,6 @@ from det_agent.upstream import (
     send,
 )
 
-MEMORY_BODY_BYTES = 1024 * 1024
 MAX_LOG_BODY_BYTES = 64 * 1024 * 1024
 # Shorter than the 60 s read time-outs that proxies and clients are fond of.
 LONGEST_PREEMPTION_WAIT_S = 60.0
@@ -44,13 +58,17 @@ _REASONS = {
     401: (16, "Unauthenticated"),
     403: (7, "PermissionDenied"),
     404: (5, "NotFound"),
+    413: (8, "ResourceExhausted"),
 }
 _UNAVAILABLE = (14, "Unavailable")
 CALLER_LOOK_S = 1.0
+# Of a body that was refused.
+MOST_READ_ON_BYTES, READ_ON_S = 16 * 1024 * 1024, 5.0
 # How long the server takes to notice that it should end.
 _STOP_S = 0.05
 PING_PATH = "/det-agent/ping"
 CREDENTIALS_PATH = "/det-agent/credentials"
+_TOO_MANY_LOGS = "too many bytes of logs in one request: send fewer lines at a time"
 _LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
 
 _log = logging.getLogger(__name__)
@@ -62,11 +80,12 @@ class GatewayDependencies:
 
     agent_id: str
     sessions: ContainerSessions
-    logs: Spool
+    logs: LogLimits
     reports: TrialReports
     upstream: Connections
     ping_token: str = ""
     credentials: MachineCredentials | None = None
+    others: Budget = field(default_factory=Budget)
 
 
 class Gateway:
@@ -110,6 +129,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path.rstrip("/")
+        try:
+            self._route(path)
+        except BadBody as e:
+            # What was not read would be taken for the next request.
+            self.close_connection = True
+            self._refuse(e.status, str(e))
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Take some of the body that was refused: a caller whose bytes are reset never reads why."""
+        left, until = MOST_READ_ON_BYTES, time.monotonic() + READ_ON_S
+        with contextlib.suppress(OSError):
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(READ_ON_S)
+            while left > 0 and time.monotonic() < until and (part := self.rfile.read1(1 << 16)):
+                left -= len(part)
+
+    def _route(self, path: str) -> None:
         allocation_id = _preemption_target(path)
         if self.command == "GET" and allocation_id:
             self._answer_preemption(allocation_id)
@@ -140,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(403, f"this container belongs to allocation {key.allocation_id}")
         query = parse_qs(urlsplit(self.path).query)
         asked = (query.get("timeoutSeconds") or query.get("timeout_seconds") or ["60"])[0]
-        wait_s = min(float(asked) if asked.isdigit() else 60.0, LONGEST_PREEMPTION_WAIT_S)
+        wait_s = float(_whole(asked, LONGEST_PREEMPTION_WAIT_S))
         preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
         return self._answer(200, {"preempt": preempt})
 
@@ -162,8 +200,11 @@ class _Handler(BaseHTTPRequestHandler):
                 # The token of a user, as unmanaged training inside a notebook has.
                 return self._forward(urlsplit(self.path).path, body)
             try:
-                lines = posted_lines(self._decoded(body.read()), key, self.agent.agent_id)
-                self.agent.logs.append(lines, self.headers.get("Idempotency-Key") or "")
+                if body.length > MAX_LOG_BODY_BYTES:
+                    raise BadTaskLogs(400, _TOO_MANY_LOGS)
+                lines = posted_lines(self._decoded(body.file.read()), key, self.agent.agent_id)
+                again = self.headers.get("Idempotency-Key") or ""
+                self.agent.logs.append(key, lines, again)
             except BadTaskLogs as e:
                 return self._refuse(e.status, str(e))
             except SpoolFull as e:
@@ -174,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         key = self.agent.sessions.owner_of(self._tokens())
         path = urlsplit(self.path).path
         with self._body() as body:
-            if key is None:
+            if key is None or body.length > MAX_REPORT_BYTES:
                 return self._forward(path, body)
             report = TrialReport(self.path, dict(self.headers.items()), body.file.read())
             try:
@@ -217,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(
         self,
         path: str,
-        body: "_Body",
+        body: Body,
         target: str = "",
         headers: dict[str, str] | None = None,
         pass_on: Callable[[http.client.HTTPResponse], None] | None = None,
@@ -279,14 +320,12 @@ class _Handler(BaseHTTPRequestHandler):
         carriers = ("Authorization", "Grpc-Metadata-x-allocation-token")
         return [(self.headers.get(name) or "").removeprefix("Bearer ").strip() for name in carriers]
 
-    def _body(self) -> "_Body":
-        file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=MEMORY_BODY_BYTES)  # noqa: SIM115
-        if "chunked" in (self.headers.get("Transfer-Encoding") or "").lower():
-            length = _copy_chunks(self.rfile.readline, self.rfile.read, file)
-        else:
-            length = _copy(self.rfile.read, file, int(self.headers.get("Content-Length") or 0))
-        file.seek(0)
-        return _Body(file, length)
+    def _body(self) -> Body:
+        """Read the body: as much as the caller may send. Raises BadBody."""
+        tokens = [*self._tokens(), self.headers.get("Cookie") or ""]
+        limit = MAX_BODY_BYTES if any(tokens) else MAX_TOKENLESS_BODY_BYTES
+        is_own = self.agent.sessions.owner_of(tokens) is not None
+        return read_body(self.rfile, self.headers, limit, None if is_own else self.agent.others)
 
     def _decoded(self, raw: bytes) -> bytes:
         if (self.headers.get("Content-Encoding") or "").lower() != "gzip":
@@ -297,7 +336,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (OSError, EOFError, zlib.error):
             raise BadTaskLogs(400, "the body says gzip and is not") from None
         if len(unpacked) > MAX_LOG_BODY_BYTES:
-            raise BadTaskLogs(400, f"more than {MAX_LOG_BODY_BYTES} bytes of logs in one request")
+            raise BadTaskLogs(400, _TOO_MANY_LOGS)
         return unpacked
 
     def _refuse(self, status: int, message: str) -> None:
@@ -316,25 +355,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(payload)
 
 
-@dataclass(frozen=True)
-class _Body:
-    """A request body that can be sent again, in memory while it is small."""
-
-    file: IO[bytes]
-    length: int
-
-    def read(self) -> bytes:
-        if self.length > MAX_LOG_BODY_BYTES:
-            raise BadTaskLogs(400, f"more than {MAX_LOG_BODY_BYTES} bytes of logs in one request")
-        return self.file.read()
-
-    def __enter__(self) -> "_Body":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.file.close()
-
-
 def _preemption_target(path: str) -> str:
     """Return the allocation in /api/v1/allocations/{id}/signals/preemption, or nothing."""
     head, tail = "/api/v1/allocations/", "/signals/preemption"
@@ -343,24 +363,8 @@ def _preemption_target(path: str) -> str:
     return unquote(path[len(head) : -len(tail)])
 
 
-def _copy(read: Callable[[int], bytes], file: IO[bytes], length: int) -> int:
-    left = length
-    while left:
-        block = read(min(left, 256 * 1024))
-        if not block:
-            raise ConnectionError("the container closed the connection inside its request")
-        file.write(block)
-        left -= len(block)
-    return length
-
-
-def _copy_chunks(
-    readline: Callable[[], bytes], read: Callable[[int], bytes], file: IO[bytes]
-) -> int:
-    total = 0
-    while size := int(readline().split(b";")[0].strip() or b"0", 16):
-        total += _copy(read, file, size)
-        readline()
-    while readline().strip():
-        pass
-    return total
+def _whole(text: str, most: float) -> float:
+    """Return the number that a text is, but no more than `most`, which also stands for what is no number."""
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        return most
+    return min(int(text), most)

@@ -1,4 +1,4 @@
-"""The check that this agent can start containers: while it fails, the agent is out of service and checks again."""
+"""The checks that this agent can start containers: while one fails, the agent is out of service and checks again."""
 
 import logging
 import threading
@@ -21,8 +21,12 @@ class Health:
         check: Callable[[], None],
         on_change: Callable[[], None],
         first_recheck_s: float = FIRST_RECHECK_S,
+        look: Callable[[], None] | None = None,
+        look_s: float | None = None,
     ) -> None:
+        """Take the whole `check`, and a cheap `look` that is taken every `look_s` while the agent is in service."""
         self._check = check
+        self._look, self._look_s = look, look_s if look else None
         self._on_change = on_change
         self._lock = threading.Lock()
         self._failures = 0
@@ -40,7 +44,7 @@ class Health:
         try:
             self._check()
         except StartFailed as e:
-            self._leave_service(str(e))
+            self.leave_service(str(e))
         else:
             self._return_to_service()
 
@@ -50,6 +54,16 @@ class Health:
     def stop(self) -> None:
         self._stop.set()
         self._left_service.set()
+
+    def leave_service(self, reason: str) -> None:
+        """Take the agent out of service until its check passes."""
+        if not self._out_of_service:
+            _log.error("out of service: %s", reason)
+        changed = self._out_of_service != reason
+        self._out_of_service = reason
+        self._left_service.set()
+        if changed:
+            self._on_change()
 
     def container_started(self) -> None:
         with self._lock:
@@ -62,14 +76,26 @@ class Health:
             self._failures += 1
             failures = self._failures
         if failures >= FAILURES_IN_A_ROW and not self._out_of_service:
-            self._leave_service(f"{failures} containers in a row could not be started: {message}")
+            self.leave_service(f"{failures} containers in a row could not be started: {message}")
 
     def _check_while_out(self) -> None:
         while not self._stop.is_set():
-            self._left_service.wait()
+            if not self._left_service.wait(self._look_s):
+                self.look()
+                continue
             if self._stop.wait(self.next_recheck_s()):
                 return
             self.check()
+
+    def look(self) -> str:
+        """Take the cheap look now. Return what is wrong, which takes the agent out of service; empty if nothing."""
+        try:
+            if self._look is not None:
+                self._look()
+        except StartFailed as e:
+            self.leave_service(str(e))
+            return str(e)
+        return ""
 
     def next_recheck_s(self) -> float:
         """Return how long to wait now, and wait twice as long next time.
@@ -79,15 +105,6 @@ class Health:
             due_s = self._recheck_s
             self._recheck_s = min(due_s * 2, LONGEST_RECHECK_S)
         return due_s
-
-    def _leave_service(self, reason: str) -> None:
-        if not self._out_of_service:
-            _log.error("out of service: %s", reason)
-        changed = self._out_of_service != reason
-        self._out_of_service = reason
-        self._left_service.set()
-        if changed:
-            self._on_change()
 
     def _return_to_service(self) -> None:
         with self._lock:

@@ -1,4 +1,5 @@
-"""The command `det-agent`: `run`, which systemd and `det deploy local` start, `doctor`, and `systemd-unit`."""
+"""The command `det-agent`: `run`, which systemd and `det deploy local` start, `doctor`, and two that print
+what machines need: `systemd-unit` and `machine-setup`."""
 
 import argparse
 import importlib.metadata
@@ -20,6 +21,8 @@ from det_agent.signals import SignalSource
 from det_agent.slots import SlotsUnavailable
 
 UNIT = Path(__file__).parent / "det-agent.service"
+MACHINE_SETUP = Path(__file__).parent / "machine-setup.sh"
+_PRINTED = {"systemd-unit": UNIT, "machine-setup": MACHINE_SETUP}
 DOCTOR_IMAGE = "busybox:latest"
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_REPLACED = 0, 1, 2, 5
 
@@ -38,11 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_flags(doctor)
     _add_doctor_flags(doctor)
     commands.add_parser("systemd-unit", help="print the unit by which systemd runs the agent")
+    commands.add_parser(
+        "machine-setup", help="print the script that prepares a rented machine for work"
+    )
     arguments = vars(parser.parse_args(argv))
     if arguments["command"] == "doctor":
         return _examine(arguments)
-    if arguments["command"] == "systemd-unit":
-        print(UNIT.read_text("utf-8"), end="")
+    if arguments["command"] in _PRINTED:
+        print(_PRINTED[arguments["command"]].read_text("utf-8"), end="")
         return EXIT_OK
     try:
         settings = load(arguments, os.environ)

@@ -1,7 +1,9 @@
 """Notices of clouds that they take this machine back, or will have to stop it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from det_controlplane.core.agent_protocol import Signal
@@ -10,6 +12,23 @@ from det_agent.metadata import AwsMetadata, GcpMetadata
 
 # A notice is seen within five seconds: a spot machine of Google has thirty.
 INTERVAL_S = 2.0
+
+
+def _iso(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def rfc3339(text: str | None) -> str | None:
+    """Return a time that EC2 tells ("2026-01-01T00:02:00Z", "2 Jan 2026 00:00:00 GMT"); None where it is neither."""
+    readers: tuple[Callable[[str], datetime], ...] = (_iso, parsedate_to_datetime)
+    for read in readers:
+        try:
+            time = read(text or "")
+        except ValueError:
+            continue
+        utc = time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time
+        return utc.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    return None
 
 
 class AwsNotices:
@@ -27,13 +46,13 @@ class AwsNotices:
     def _notices(self) -> Iterator[Signal]:
         action = self._json("meta-data/spot/instance-action")
         if action and action.get("action") in ("terminate", "stop", "hibernate"):
-            yield Signal("spot_interruption", action.get("time"))
+            yield Signal("spot_interruption", rfc3339(action.get("time")))
         recommendation = self._json("meta-data/events/recommendations/rebalance")
         if recommendation:
             yield Signal("rebalance")
         for event in self._json("meta-data/events/maintenance/scheduled") or ():
             if event.get("State", "active") == "active":
-                yield Signal("maintenance", event.get("NotBefore"))
+                yield Signal("maintenance", rfc3339(event.get("NotBefore")))
 
     def _json(self, path: str) -> Any:
         text = self._metadata.get(path)

@@ -53,6 +53,9 @@ class ProcessRuntime:
         self._python = python or sys.executable
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
 
+    def is_kept_apart(self, network: str) -> bool:
+        return False
+
     def host_address(self, network: str, gateway: GatewayAddress) -> str:
         return gateway.host or "127.0.0.1"
 

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -235,9 +237,11 @@ async def _carry_both_ways(
 ) -> None:
     inward = asyncio.create_task(_to_container(stream, writer))
     outward = asyncio.create_task(_from_container(stream, reader))
+    # A container that neither reads nor says anything would not let the others know.
+    over = asyncio.create_task(stream.over())
     try:
-        await asyncio.wait({inward, outward}, return_when=asyncio.FIRST_EXCEPTION)
-        if outward.done() and isinstance(outward.exception(), StreamReset):
+        await asyncio.wait({inward, outward, over}, return_when=asyncio.FIRST_EXCEPTION)
+        if stream.why_reset is not None:
             # What came before the client went is still the container's.
             await asyncio.wait({inward}, timeout=DIAL_S)
         broken = [e for t in (inward, outward) if t.done() and (e := t.exception()) is not None]
@@ -246,14 +250,23 @@ async def _carry_both_ways(
                 message = f"the task's connection broke: {failure.strerror or failure}"
                 await stream.reset(Cause.BROKEN, message)
         if any(not isinstance(e, StreamReset) or e.cause is Cause.BROKEN for e in broken):
-            writer.transport.abort()
+            _break_off(writer)
     finally:
-        for task in (inward, outward):
+        for task in (inward, outward, over):
             task.cancel()
-        await asyncio.gather(inward, outward, return_exceptions=True)
+        await asyncio.gather(inward, outward, over, return_exceptions=True)
         if inward.cancelled():
             # A container that reads nothing would keep the connection open for what is left to send.
-            writer.transport.abort()
+            _break_off(writer)
+
+
+def _break_off(writer: asyncio.StreamWriter) -> None:
+    """End a connection so that the container is told, though it reads nothing of what it was sent."""
+    with contextlib.suppress(OSError):
+        at_once = struct.pack("ii", 1, 0)
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    writer.transport.abort()
 
 
 async def _to_container(stream: Stream, writer: asyncio.StreamWriter) -> None:

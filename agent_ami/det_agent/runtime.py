@@ -56,6 +56,9 @@ class StartFailed(Exception):
 class Runtime(Protocol):
     kind: Literal["docker", "process"]
 
+    def is_kept_apart(self, network: str) -> bool:
+        """Return whether containers on `network` do not reach the machine's metadata service. Raises StartFailed."""
+
     def host_address(self, network: str, gateway: GatewayAddress) -> str:
         """Return how a container on `network` reaches the gateway. Raises StartFailed when none does."""
 

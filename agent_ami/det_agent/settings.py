@@ -77,6 +77,8 @@ OPTIONS = (
     Option("on_stop", "leave", "containers at SIGTERM: leave them running, or kill them"),
     Option("stop_grace", 10.0, "seconds for trials to save a checkpoint before on_stop kills them"),
     Option("container_auto_remove_disabled", False, "keep exited containers for inspection"),
+    Option("log_lines_per_second", 1000.0, "lines of a task's log that are kept (0: all)"),
+    Option("log_bytes_per_second", 1048576.0, "bytes of a task's log that are kept"),
     Option("log.level", "info", "trace, debug, info, warning or error"),
     Option("log.color", True, "accepted and ignored"),
     Option("debug", False, "the same as log level debug"),
@@ -112,6 +114,8 @@ class Settings:
     on_stop: str
     stop_grace: float
     keep_exited: bool
+    log_lines_s: float
+    log_bytes_s: float
     log_level: str
     proxies: Mapping[str, str] = field(default_factory=dict)
 
@@ -239,6 +243,8 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         on_stop=v["on_stop"],
         stop_grace=v["stop_grace"],
         keep_exited=v["container_auto_remove_disabled"],
+        log_lines_s=v["log_lines_per_second"],
+        log_bytes_s=v["log_bytes_per_second"],
         log_level="debug" if v["debug"] else v["log_level"],
         proxies=proxies | {n.upper(): value for n, value in proxies.items()},
     )

@@ -19,7 +19,7 @@ class SlotsUnavailable(Exception):
 
 def discover(wanted: str, visible_gpus: str = "", query: QueryTool | None = None) -> list[Slot]:
     """List the slots of a kind: auto, none, cpu, cuda (or gpu), rocm, artificial:N."""
-    run = query or _run_tool
+    run = query or run_tool
     kind, _, count = wanted.partition(":")
     if kind == "artificial":
         return artificial(count)
@@ -110,10 +110,16 @@ def _cpu_model() -> str:
     return named.group(1) if named else platform.processor() or platform.machine()
 
 
-def _run_tool(command: Sequence[str]) -> str:
+def run_tool(command: Sequence[str]) -> str:
+    """Return what a vendor's tool prints; empty where there is none, or it fails."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TOOL_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -1,7 +1,8 @@
 """Task logs: lines of containers and of the agent in the form that the control plane stores."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -38,7 +39,22 @@ def now_rfc3339() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """A line of a container as it is sent, and its text, which is not searched for patterns yet."""
+
+    encoded: bytes
+    text: str
+
+    def with_matched(self, found: Sequence[str]) -> bytes:
+        """Return the line as it is sent, with those of its container's patterns that it matches."""
+        if not found:
+            return self.encoded
+        matched = json.dumps(found, separators=(",", ":")).encode()
+        return b'%s,"matched":%s}' % (self.encoded[:-1], matched)
+
+
+def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[TaskLine]:
     """Read a body of `POST /api/v1/task/logs` (an object) or `POST /task-logs` (an array)."""
     try:
         parsed = json.loads(body)
@@ -47,34 +63,35 @@ def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[bytes]:
     entries = parsed.get("logs") if isinstance(parsed, dict) else parsed
     if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise BadTaskLogs(400, 'the body must be {"logs": [...]} or a list of task logs')
-    return [_encode(_completed(entry, key, agent_id), key) for entry in entries]
+    return [_line(_completed(entry, key, agent_id)) for entry in entries]
 
 
 def agent_line(key: ContainerKey, agent_id: str, text: str, level: str = "INFO") -> bytes:
     """Make a line of the agent about a container: pulling, starting, failing."""
-    return _encode(
+    line = _line(
         {
             **_identity(key, agent_id),
             "timestamp": now_rfc3339(),
             "level": f"LOG_LEVEL_{level}",
             "log": text,
             "source": "agent",
-        },
-        key,
+        }
     )
+    return line.with_matched([p for p in key.log_patterns if patterns.matches(p, line.text)])
 
 
-def output_line(key: ContainerKey, agent_id: str, text: str, stdtype: str, timestamp: str) -> bytes:
+def output_line(
+    key: ContainerKey, agent_id: str, text: str, stdtype: str, timestamp: str
+) -> TaskLine:
     """Make the line that a container wrote to its stdout or stderr."""
-    return _encode(
+    return _line(
         {
             **_identity(key, agent_id),
             "timestamp": timestamp,
             "log": text,
             "source": "task",
             "stdtype": stdtype,
-        },
-        key,
+        }
     )
 
 
@@ -104,9 +121,9 @@ def _completed(entry: Mapping[str, Any], key: ContainerKey, agent_id: str) -> di
     return line
 
 
-def _encode(line: Mapping[str, Any], key: ContainerKey) -> bytes:
-    """Return the line as it is sent, with those of its container's patterns that it matches."""
+def _line(line: Mapping[str, Any]) -> TaskLine:
     text = str(line.get("log") or "")
-    matched = [p for p in key.log_patterns if patterns.matches(p, text)]
-    sent = {**line, "matched": matched} if matched else line
-    return json.dumps(sent, separators=(",", ":")).encode()
+    if len(text) > patterns.LONGEST_LINE:
+        text = text[: patterns.LONGEST_LINE]
+        line = {**line, "log": text}
+    return TaskLine(json.dumps(line, separators=(",", ":")).encode(), text)

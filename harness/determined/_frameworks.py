@@ -1,4 +1,4 @@
-"""Which framework a trial class is written for."""
+"""Find the framework that a trial class is written for."""
 
 from typing import Any, Type
 

@@ -89,7 +89,7 @@ class ClusterInfo:
 
     @property
     def latest_checkpoint(self) -> Optional[str]:
-        """The checkpoint to resume from, or None for a fresh start."""
+        """Return the checkpoint to resume from, or None for a fresh start."""
         return self._latest_checkpoint
 
     @property
@@ -100,7 +100,7 @@ class ClusterInfo:
 
     @property
     def user_data(self) -> Dict[str, Any]:
-        """The `data` section of the experiment configuration."""
+        """Return the `data` section of the experiment configuration."""
         return dict(self.trial._config.get("data") or {}) if self._trial_info else {}
 
     @property

@@ -68,7 +68,7 @@ def cluster_source(context: Any, plan: Plan) -> WorkloadSource:
 
 
 def max_length(config: Mapping[str, Any], unit: Any, core_context: Any) -> TrainUnit:
-    """`searcher.max_length`; else the searcher's `max_time`; else the searcher's first operation."""
+    """Return `searcher.max_length`; else the searcher's `max_time`; else the searcher's first operation."""
     searcher: Mapping[str, Any] = config.get("searcher") or {}
     found: Optional[TrainUnit] = unit(searcher.get("max_length"))
     kind = _UNITS_OF_TIME.get(str(searcher.get("time_metric")))

@@ -37,6 +37,6 @@ class RemoteSource:
 
 
 def _is_done(told: Workload, progress: Progress) -> bool:
-    """Reports and checkpoints travel in the background: the answer may not know of the newest ones yet."""
+    """Return whether a workload is done already: an answer may lag behind reports, which travel in the background."""
     done_at = {Kind.VALIDATE: progress.validated_at, Kind.CHECKPOINT: progress.checkpointed_at}
     return done_at.get(told.kind) == progress.batches

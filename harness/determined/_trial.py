@@ -73,7 +73,7 @@ class TrialContext:
         return int(self.get_hparam("global_batch_size"))
 
     def get_per_slot_batch_size(self) -> int:
-        """`global_batch_size` divided by the number of slots."""
+        """Return `global_batch_size` divided by the number of slots."""
         size = int(self.distributed.size)
         per_slot = self.get_global_batch_size() // size
         if per_slot < 1:

@@ -19,7 +19,7 @@ class _Horovod:
         self._reason = ""
 
     def require_horovod_type(self, horovod_type: str, reason: str) -> None:
-        """Load Horovod for a framework; a process can use it for one."""
+        """Load Horovod for a framework; a process can load it for only one."""
         if horovod_type not in _MODULES:
             raise ValueError(
                 f"unknown framework {horovod_type!r} for Horovod: use one of {', '.join(_MODULES)}"

@@ -20,7 +20,7 @@ class Sampler:
         self._network = _network_counters()
 
     def sample(self) -> Sample:
-        """Groups `cpu`, `memory`, `disk`, `network` and `gpu`, where the machine has them."""
+        """Return the groups `cpu`, `memory`, `disk`, `network` and `gpu`, where the machine has them."""
         now = time.monotonic()
         elapsed_s = max(now - self._time, 1e-3)
         self._time = now
@@ -136,7 +136,7 @@ def _lines(path: str) -> List[str]:
 
 
 def _cpu_times() -> Tuple[float, float]:
-    """Busy and total time of all processors."""
+    """Return busy and total time of all processors."""
     for line in _lines("/proc/stat")[:1]:
         values = [float(v) for v in line.split()[1:9]]
         idle = values[3] + values[4]
@@ -152,7 +152,7 @@ def _free_memory_gib() -> Optional[float]:
 
 
 def _disk_counters() -> Tuple[float, float, float]:
-    """Operations, bytes read and bytes written of whole disks."""
+    """Return operations, bytes read and bytes written of whole disks."""
     operations = read = written = 0.0
     for line in _lines("/proc/diskstats"):
         fields = line.split()

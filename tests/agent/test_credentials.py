@@ -12,6 +12,7 @@ from det_agent import credentials
 from det_agent.container_sessions import ContainerSessions
 from det_agent.credentials import MachineCredentials
 from det_agent.gateway import Gateway, GatewayDependencies
+from det_agent.log_limits import LogLimits
 from det_agent.metadata import AwsMetadata
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
@@ -51,7 +52,8 @@ def lending(url: str, folder: Path, lent: MachineCredentials | None) -> Iterator
     sessions, spool, upstream = ContainerSessions(), Spool(folder / "logs"), Connections(url)
     sessions.open(KEY)
     reports = TrialReports(folder / "reports", upstream, lambda key, text: None)
-    parts = GatewayDependencies("agent-1", sessions, spool, reports, upstream, credentials=lent)
+    logs = LogLimits(spool, "agent-1", 0, 0)
+    parts = GatewayDependencies("agent-1", sessions, logs, reports, upstream, credentials=lent)
     gateway = Gateway(parts, "127.0.0.1", 0)
     gateway.start()
     yield Caller(gateway, sessions, spool)

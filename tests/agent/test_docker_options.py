@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+from det_agent import docker_options, host_network
 from det_agent.container_key import ContainerKey
 from det_agent.docker_options import create_options, key_from, labels
+from det_agent.docker_runtime import DockerRuntime
 from det_agent.payload import Payload
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
@@ -40,6 +43,19 @@ def test_a_task_sees_its_own_amd_gpus() -> None:
     assert made["environment"]["ROCR_VISIBLE_DEVICES"] == "0,1"
 
 
+def test_a_part_of_a_gang_gets_the_fast_network_of_its_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_options, "FABRIC", tmp_path / "none")
+    assert "ulimits" not in options(CUDA, slot_ids=[0, 1], network="host")
+    monkeypatch.setattr(docker_options, "FABRIC", tmp_path)
+    made = options(CUDA, slot_ids=[0, 1], network="host")
+    assert f"{tmp_path}:/dev/infiniband:rwm" in made["devices"]
+    assert [(u["Name"], u["Soft"], u["Hard"]) for u in made["ulimits"]] == [("memlock", -1, -1)]
+    for alone in (options(CUDA, slot_ids=[0]), options(CUDA, network="host")):
+        assert "ulimits" not in alone
+
+
 def test_harness_and_dependencies_are_lent_read_only() -> None:
     mounts = {m["Target"]: m for m in options(())["mounts"]}
     assert mounts["/opt/determined/harness/determined"]["Source"] == "/venv/determined"
@@ -56,6 +72,43 @@ def test_the_harness_comes_before_the_users_own_python_path() -> None:
 def test_only_bridged_containers_publish_ports() -> None:
     assert options(())["ports"] == {"1734/tcp": None}
     assert "ports" not in options((), network="host")
+
+
+def test_containers_in_the_network_of_the_machine_are_in_the_slice_that_is_blocked() -> None:
+    spec = ContainerSpec.from_json(make_spec("true", network="host"))
+    made = create_options(spec, {}, (), PAYLOAD, "determined.slice")
+    assert made["cgroup_parent"] == "determined.slice"
+    bridged = ContainerSpec.from_json(make_spec("true"))
+    assert "cgroup_parent" not in create_options(bridged, {}, (), PAYLOAD, "determined.slice")
+    assert "cgroup_parent" not in options((), network="host")
+
+
+class Engine:
+    def __init__(self, version: str, driver: str) -> None:
+        self._told = {"CgroupVersion": version, "CgroupDriver": driver}
+
+    def info(self) -> dict[str, str]:
+        return self._told
+
+
+@pytest.mark.parametrize(
+    ("engine", "parent"),
+    [
+        (Engine("2", "systemd"), "determined.slice"),
+        (Engine("2", "cgroupfs"), "/determined.slice"),
+        (Engine("1", "cgroupfs"), ""),
+    ],
+    ids=["systemd", "cgroupfs", "first version"],
+)
+def test_the_slice_is_used_where_the_machine_blocks_it_and_sockets_have_it(
+    engine: Engine, parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_network, "SLICE", tmp_path / "slice")
+    assert host_network.cgroup_parent(engine) == ""
+    (tmp_path / "slice").write_text("determined.slice\n")
+    assert host_network.cgroup_parent(engine) == parent
+    runtime = DockerRuntime(engine, "agent", lambda: "cluster", (), PAYLOAD)
+    assert [runtime.is_kept_apart(n) for n in ("bridge", "host")] == [True, bool(parent)], "is lent"
 
 
 def test_labels_find_a_container_again_and_hold_no_secret() -> None:

@@ -4,6 +4,7 @@ import base64
 import gzip
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from det_agent import bodies
 from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
 from det_agent.gateway import Gateway, GatewayDependencies
+from det_agent.log_limits import LogLimits
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
 from determined.common.connections import Connections
@@ -36,7 +39,7 @@ class Caller:
         self,
         method: str,
         path: str,
-        body: bytes | None = None,
+        body: bytes | Iterator[bytes] | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any, dict[str, str]]:
         connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=60)
@@ -60,7 +63,8 @@ def running_gateway(
 ) -> Iterator[Gateway]:
     upstream = Connections(url)
     reports = TrialReports(folder / "reports", upstream, lambda key, text: None)
-    agent = GatewayDependencies("agent-1", sessions, spool, reports, upstream)
+    logs = LogLimits(spool, "agent-1", lines_s=1, bytes_s=1 << 20)
+    agent = GatewayDependencies("agent-1", sessions, logs, reports, upstream)
     gateway = Gateway(agent, "127.0.0.1", 0)
     gateway.start()
     try:
@@ -385,6 +389,53 @@ def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
     headers = {**TOKEN, "Content-Encoding": "gzip"}
     assert caller.ask("POST", "/api/v1/task/logs", body, headers)[0] == 400
     assert caller.spooled() == []
+
+
+def test_a_flood_of_lines_ends_at_the_agent(caller: Caller) -> None:
+    """A minute's worth of them passes at once; the rest is counted."""
+    for _ in range(10):
+        body = json.dumps({"logs": [{"log": "again and again"}] * 1000}).encode()
+        assert caller.ask("POST", "/api/v1/task/logs", body, TOKEN)[0] == 200
+    other = {"Grpc-Metadata-x-allocation-token": "Bearer secret-2"}
+    body = json.dumps({"logs": [{"log": "a word of another task"}]}).encode()
+    assert caller.ask("POST", "/api/v1/task/logs", body, other)[0] == 200
+    texts = [line["log"] for line in caller.spooled()]
+    assert texts.count("again and again") < 500
+    assert texts[-1] == "a word of another task"
+
+
+def test_strangers_fill_no_disk(caller: Caller, plane: FakeControlPlane) -> None:
+    """Known containers, and callers with tokens of users, send as much as the control plane takes."""
+    path, body = "/api/v1/experiments", b"x" * (bodies.MAX_TOKENLESS_BODY_BYTES + 1)
+    assert caller.ask("POST", path, body)[0] == 413
+    assert caller.ask("POST", path, iter([body]))[0] == 413
+    assert plane.forwarded == []
+    for token in (TOKEN, {"Authorization": "Bearer of-a-user"}):
+        caller.ask("POST", path, body, token)
+    assert len(plane.forwarded) == 2
+    length = {**TOKEN, "Content-Length": str(bodies.MAX_BODY_BYTES + 1)}
+    assert caller.ask("POST", path, headers=length)[0] == 413
+
+
+def test_a_caller_that_sends_all_of_a_refused_body_reads_why(caller: Caller) -> None:
+    body = bytes(8 * 1024 * 1024)
+    with socket.create_connection(("127.0.0.1", caller.gateway.port), timeout=60) as connection:
+        head = f"POST /api/v1/experiments HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("length", ["-5", "²", "1" * 5000, "five"])
+def test_a_body_of_no_length_is_refused(caller: Caller, length: str) -> None:
+    headers = {**TOKEN, "Content-Length": length}
+    assert caller.ask("POST", "/api/v1/experiments", headers=headers)[0] in (400, 413)
+
+
+def test_a_wait_that_is_no_number_is_answered(caller: Caller) -> None:
+    caller.sessions.set_preempting(frozenset({"alloc-1"}))
+    for asked in ("%C2%B2", "-1", "1" * 5000):
+        answer = caller.ask("GET", f"{PREEMPTION}?timeoutSeconds={asked}", headers=TOKEN)
+        assert answer[:2] == (200, {"preempt": True})
 
 
 CODE = "/api/v1/tasks/task-1/context_directory"

@@ -65,6 +65,19 @@ def test_the_agent_returns_when_its_check_passes() -> None:
     machine.health.stop()
 
 
+def test_a_look_in_service_takes_the_agent_out_of_it() -> None:
+    told = threading.Event()
+
+    def look() -> None:
+        raise StartFailed("agent_error", "GPU 0 is gone")
+
+    watched = Health(lambda: None, told.set, first_recheck_s=600, look=look, look_s=0.01)
+    watched.start()
+    assert told.wait(30)
+    assert watched.out_of_service == "GPU 0 is gone"
+    watched.stop()
+
+
 def test_an_agent_that_goes_on_failing_returns_less_and_less_often() -> None:
     machine = Machine()
     waits = []

@@ -8,12 +8,12 @@ import pytest
 from det_agent.main import UNIT
 from det_controlplane.core.provision.boot import Boot, user_data
 
-from tests.support import skips
-from tests.support.cloudbox.box import can_make_machines, until
+from tests.support.cloudbox.box import until
 from tests.support.cloudbox.machine import Image, Machine, power_on
 from tests.support.cloudbox.network import network
 
 PACKER = Path(__file__).resolve().parents[2] / "agent_ami" / "packer"
+PROGRAMS = ("docker", "apt-get", "nvidia-ctk")
 CHANGED = (
     "/etc/apt/apt.conf.d/99determined",
     "/etc/systemd/journald.conf.d/determined.conf",
@@ -22,30 +22,88 @@ CHANGED = (
     "/etc/systemd/system/det-agent.service",
 )
 
+# A network behind a bridge, as containers have it, whose packets pass Docker's chain. It asks for a name in both ways.
+INSIDE = "nsenter --net=/run/container"
+CONTAINER = f"""
+set -e
+touch /run/container
+unshare --net=/run/container true
+ip link add host-end type veth peer name its-end
+{INSIDE} sleep 60 & inside=$!
+until [ "$(readlink /proc/$inside/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
+ip link set its-end netns $inside
+kill $inside
+ip addr add 10.99.0.1/24 dev host-end
+ip link set host-end up
+{INSIDE} sh -c 'ip addr add 10.99.0.2/24 dev its-end; ip link set its-end up; ip route add default via 10.99.0.1'
+echo 1 > /proc/sys/net/ipv4/ip_forward
+iptables -A FORWARD -j DOCKER-USER
+{INSIDE} bash -c 'echo name > /dev/udp/169.254.169.254/53'
+{INSIDE} timeout 0.3 bash -c ': < /dev/tcp/169.254.169.254/53' || true
+"""
 
-@pytest.mark.skipif(
-    not can_make_machines(), reason=skips.because("namespaces are for root only", skips.AS_ROOT)
-)
+
+ASK = "timeout 0.3 bash -c ': < /dev/tcp/169.254.169.254/{port}'"
+
+
+def packets(machine: Machine, target: str, chain: str = "DOCKER-USER") -> list[int]:
+    """Return how many packets each rule of a chain with this target has seen."""
+    listed = machine.shell(f"iptables -L {chain} -v -n -x").stdout.splitlines()
+    return [int(line.split()[0]) for line in listed if line.split()[2:3] == [target]]
+
+
+def containers_in_its_network_are_kept_out(machine: Machine) -> None:
+    """Ask the metadata service as a program of the machine, then as one in the slice of such containers."""
+    tree = machine.shell("findmnt --noheadings --first-only -t cgroup2 -o TARGET").stdout.strip()
+    assert machine.shell("cat /run/determined-slice").stdout == "determined.slice\n"
+    entered = f"echo $$ > {tree}/determined.slice/cgroup.procs && "
+    try:
+        machine.shell(ASK.format(port=80))
+        assert packets(machine, "REJECT", "OUTPUT") == [0]
+        machine.shell(entered + ASK.format(port=53))
+        assert packets(machine, "REJECT", "OUTPUT") == [0], "DNS passes"
+        machine.shell(entered + ASK.format(port=80))
+        assert packets(machine, "REJECT", "OUTPUT")[0] > 0
+        assert machine.shell("/usr/local/sbin/determined-block-metadata").returncode == 0
+        assert packets(machine, "REJECT", "OUTPUT") == [0], "one rule, made anew"
+    finally:
+        machine.shell(f"rmdir {tree}/determined.slice")
+
+
+@pytest.mark.usefixtures("machines_may_boot")
 def test_a_machine_of_the_image_installs_nothing_when_it_boots(tmp_path: Path) -> None:
     script = "#!/bin/bash\nPULL_IMAGES='one two' bash " + str(PACKER / "provision.sh")
     off: list[Machine] = []
     with network() as net:
         machine = power_on(
-            net, tmp_path, "image", "image", script, Image(), lambda _: None, off.append
+            net,
+            tmp_path,
+            "image",
+            "image",
+            script,
+            Image(programs=PROGRAMS),
+            lambda _: None,
+            off.append,
         )
         try:
             until(lambda: "determined-image: done" in machine.console, "the end of the script")
             called = machine.shell("cat /var/log/called").stdout.splitlines()
             assert "docker pull -q one" in called
             assert "docker pull -q two" in called
-            assert [c for c in called if c.startswith("apt-get install") and "chrony" in c]
+            assert [c for c in called if c.startswith("apt-get") and "chrony" in c]
             for path in CHANGED:
                 assert machine.shell(f"test -s {path}").returncode == 0, path
                 assert path == CHANGED[0] or not Path(path).exists(), "this machine is unchanged"
             assert machine.shell(f"cat {CHANGED[-1]}").stdout == UNIT.read_text()
             assert machine.shell("/usr/local/sbin/determined-block-metadata").returncode == 0
-            blocked = machine.shell("iptables -S DOCKER-USER").stdout
-            assert "-A DOCKER-USER -d 169.254.169.254/32 -j DROP" in blocked
+            assert machine.shell(CONTAINER).returncode == 0
+            passed, dropped = packets(machine, "RETURN"), packets(machine, "DROP")
+            assert [count > 0 for count in passed] == [True, True], "DNS by UDP, and by TCP"
+            assert dropped == [0]
+            machine.shell(f"{INSIDE} timeout 0.3 bash -c ': < /dev/tcp/169.254.169.254/80'")
+            assert packets(machine, "DROP")[0] > 0
+            assert packets(machine, "RETURN") == passed
+            containers_in_its_network_are_kept_out(machine)
 
             boot = user_data(Boot("ours", "http://127.0.0.1:9", "default", "aws"))
             (tmp_path / "boot").write_text(boot)

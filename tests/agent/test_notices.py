@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from det_agent.metadata import AwsMetadata, GcpMetadata
-from det_agent.notices import AwsNotices, GcpNotices
+from det_agent.notices import AwsNotices, GcpNotices, rfc3339
 from det_controlplane.core.agent_protocol import Signal
 
 
@@ -77,7 +77,22 @@ def test_rebalance_and_maintenance_of_aws(service: Service) -> None:
         '[{"State": "active", "NotBefore": "2 Jan 2026 00:00:00 GMT"}, {"State": "completed"}]'
     )
     found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
-    assert [s.kind for s in found] == ["rebalance", "maintenance"]
+    assert found == (Signal("rebalance"), Signal("maintenance", "2026-01-02T00:00:00Z"))
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        ("2026-01-01T00:02:00Z", "2026-01-01T00:02:00Z"),
+        ("2026-01-01T01:02:00+01:00", "2026-01-01T00:02:00Z"),
+        ("21 Jan 2026 09:00:43 GMT", "2026-01-21T09:00:43Z"),
+        ("soon", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_times_of_ec2_are_told_as_rfc_3339(told: str | None, read: str | None) -> None:
+    assert rfc3339(told) == read
 
 
 def test_preemption_and_maintenance_of_google(service: Service) -> None:

@@ -144,6 +144,13 @@ def test_a_container_with_the_machines_network_is_adopted_with_its_ports(bench: 
     assert adopted.host_ports == {1734: 1734, 8123: 8123}
 
 
+def test_no_port_is_reached_that_a_container_was_not_started_with(bench: Bench) -> None:
+    started = bench.start("exit 0", network="host", local_ports=[8123])
+    assert bench.runtime.addresses(started, 8123)
+    assert list(bench.runtime.addresses(started, 22)) == []
+    bench.runtime.wait(started)
+
+
 def test_containers_of_another_cluster_are_left_alone(bench: Bench) -> None:
     bench.start("exit 0")
     assert bench.again().adoptable("another-cluster") == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from det_agent.client import ControlPlane
 from det_agent.container_key import ContainerKey
+from det_agent.log_limits import LogLimits
 from det_agent.shipper import LogShipper
 from det_agent.spool import Spool
 from det_agent.task_logs import posted_lines
@@ -64,7 +65,7 @@ def test_lines_come_with_the_patterns_of_their_container(
     key = ContainerKey("c", 1, "t.1", "t", log_patterns=("(a+)+$", "out of .*ory", "never"))
     texts = ["a" * 5000 + "b", *(str(n) for n in range(5000)), "out of memory\n"]
     body = json.dumps({"logs": [{"log": text} for text in texts]}).encode()
-    spool.append(posted_lines(body, key, "agent-1"))
+    LogLimits(spool, "agent-1", 0, 0).append(key, posted_lines(body, key, "agent-1"))
     assert shipper.flush(timeout_s=60)
     assert plane.texts() == texts
     assert [line["matched"] for line in plane.logs() if "matched" in line] == [["out of .*ory"]]

@@ -14,6 +14,7 @@ from det_controlplane.core.provision.boot import VENV, Boot, last_words, user_da
 from tests.support import skips
 from tests.support.fake_controlplane import JOIN_TOKEN, FakeControlPlane
 
+ROOT = Path(__file__).resolve().parents[2]
 PLAIN = Boot("ours", "https://cluster.example", "gpus", "aws")
 HOSTILE = 'it\'s $HOME `id` "quoted" \\ %s {braces}\nand a second line'
 BOOTS = {
@@ -22,7 +23,11 @@ BOOTS = {
     "startup script": Boot(
         "ours", "https://c", "gpus", "aws", startup_script="if true; then\n  echo 'it'\nfi\n# end"
     ),
+    "last script": Boot(
+        "ours", "https://c", "gpus", "aws", last_script="if true; then\n  exit 0\nfi"
+    ),
     "empty startup script": Boot("ours", "https://c", "gpus", "aws", startup_script="\n\n"),
+    "images": Boot("ours", "https://c", "gpus", "aws", images=("registry/it's:1", "$(id)")),
     "machine with GPUs": Boot("ours", "https://c", "gpus", "aws", has_gpus=True),
     "options of the agent": Boot(
         "ours", "https://c", "gpus", "aws", agent_config={"hooks": {"x": HOSTILE}, "slots": "none"}
@@ -42,9 +47,10 @@ mount -t tmpfs tmpfs /run
 mkdir -p {installed} {scratch}/bin
 printf '#!/bin/sh\\nexec {python} -m det_agent.main "$@"\\n' > {installed}/det-agent
 printf '#!/bin/sh\\necho "$0 $*" >> {scratch}/called\\n' > {installed}/pip
-for program in docker iptables apt-get systemctl; do
+for program in docker iptables apt-get systemctl findmnt; do
     printf '#!/bin/sh\\necho "$0 $*" >> {scratch}/called\\n' > {scratch}/bin/$program
 done
+echo 'case "$*" in *none*) exit 1 ;; esac' >> {scratch}/bin/docker
 if [ {installed} != {venv}/bin ]; then
     cat > {scratch}/bin/python3 <<'END'
 #!/bin/sh
@@ -58,7 +64,9 @@ chmod +x {installed}/* {scratch}/bin/*
 PATH={scratch}/bin:$PATH timeout 60 bash {script} < /dev/null && echo booted
 # What the script prints is written to its log by another process, which may be behind.
 timeout 30 sh -c 'until grep -q "determined-boot: done" /var/log/determined-boot.log; do sleep 0.05; done'
+timeout 30 sh -c 'until grep -q milk {scratch}/called; do sleep 0.05; done'
 cat /var/log/determined-boot.log {scratch}/called
+grep . /var/log/determined-images.log
 echo complete
 read until_the_test_ends
 """
@@ -87,6 +95,20 @@ def test_a_machine_with_gpus_joins_with_them_or_not_at_all() -> None:
     assert "nvidia-smi -L" not in chosen
 
 
+def test_the_last_script_of_a_pool_runs_when_docker_is_there_and_the_agent_is_not() -> None:
+    script = user_data(replace(PLAIN, last_script="docker login registry"))
+    docker, agent = script.index("installing docker"), script.index('step "starting the agent"')
+    assert docker < script.index("docker login registry") < agent
+    assert "container startup script" not in user_data(PLAIN)
+
+
+def test_images_of_a_pool_are_pulled_when_docker_and_its_sign_in_are_there() -> None:
+    script = user_data(replace(PLAIN, last_script="docker login registry", images=("a/b:1", "c")))
+    pull, agent = script.index("images a/b:1 c < /dev/null"), script.index('"starting the agent"')
+    assert script.index("docker login registry") < pull < agent
+    assert "docker pull" not in user_data(PLAIN)
+
+
 def test_what_a_console_says_last_is_the_reason_without_steps_and_dates() -> None:
     failed = "determined-boot: installing docker\nE: no such package\ndetermined-boot: failed at line 3\npower off"
     assert last_words(failed) == "E: no such package"
@@ -96,6 +118,54 @@ def test_what_a_console_says_last_is_the_reason_without_steps_and_dates() -> Non
     assert last_words(waits) == "wrong clock"
     assert last_words("determined-boot: done\n") == ""
     assert len(last_words("x" * 5000)) < 400
+
+
+APT = """#!/bin/sh
+echo "apt-get $*" >> {folder}/called
+[ "$(grep -c "apt-get .* $3" {folder}/called)" -gt {refusals} ] || {{
+    echo "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 812 (apt-get)" >&2
+    exit 100
+}}
+"""
+
+
+def run_apt(folder: Path, script: str, refusals: int) -> "subprocess.CompletedProcess[str]":
+    """Run a script's own function `apt` where apt's lock is held for so many calls; nothing sleeps."""
+    programs = {"apt-get": APT.format(folder=folder, refusals=refusals)}
+    programs["sleep"] = f'#!/bin/sh\necho "sleep $1" >> {folder}/called\n'
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    function = script[script.index("apt() {") : script.index("\n}\n", script.index("apt() {")) + 3]
+    command = f'set -eu; step() {{ echo "$*"; }}; {function}apt update -q\necho went on'
+    path = f"{folder}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", command], env={"PATH": path}, text=True, capture_output=True, check=False
+    )
+
+
+SCRIPTS = {
+    "user data": user_data(PLAIN),
+    "image": (ROOT / "agent_ami" / "packer" / "provision.sh").read_text(),
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_lock_that_the_first_upgrade_holds_is_waited_for(script: str, tmp_path: Path) -> None:
+    ran = run_apt(tmp_path, script, refusals=2)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.endswith("went on\n")
+    call = "apt-get -o DPkg::Lock::Timeout=600 update -q"
+    called = (tmp_path / "called").read_text().splitlines()
+    assert called == [call, "sleep 5", call, "sleep 10", call]
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_an_installation_that_fails_for_good_ends_the_script(script: str, tmp_path: Path) -> None:
+    ran = run_apt(tmp_path, script, refusals=100)
+    assert ran.returncode == 100
+    assert "went on" not in ran.stdout
+    assert ran.stdout.count("update failed: again in") == 5
 
 
 @contextmanager
@@ -131,13 +201,19 @@ def plane() -> Iterator[FakeControlPlane]:
     made.close()
 
 
-def boot_and_join(plane: FakeControlPlane, folder: Path, installed: str) -> list[str]:
+STARTUP = "echo operator >> /var/log/operator && exit 0"
+
+
+def boot_and_join(
+    plane: FakeControlPlane, folder: Path, installed: str, startup: str = STARTUP
+) -> list[str]:
     """Boot a machine until its agent polls; return what it printed and called."""
     token = folder / "token"
     token.write_text(JOIN_TOKEN)
     boot = Boot(
         "ours", plane.url, "gpus", "token",
-        startup_script="echo operator >> /var/log/operator && exit 0",
+        startup_script=startup,
+        images=("tea:1", "none:2", "milk:3"),
         agent_config={
             "token_file": str(token), "container_runtime": "process", "slots": "artificial:2",
             "agent_id": "rented",
@@ -158,6 +234,14 @@ AS_ROOT = pytest.mark.skipif(
 )
 
 
+METADATA_RULES = ["-j DROP", "-p tcp --dport 53 -j RETURN", "-p udp --dport 53 -j RETURN"]
+
+
+def metadata_rules(said: list[str]) -> list[str]:
+    rules = [line for line in said if "iptables -C DOCKER-USER -d 169.254.169.254" in line]
+    return [rule.partition("254.169.254 ")[2] for rule in rules]
+
+
 @AS_ROOT
 def test_a_machine_with_the_agent_boots_until_it_joins_and_polls(
     plane: FakeControlPlane, tmp_path: Path
@@ -166,11 +250,25 @@ def test_a_machine_with_the_agent_boots_until_it_joins_and_polls(
     steps = [line for line in said if line.startswith("determined-boot: ")]
     assert steps[-1] == "determined-boot: done"
     assert not [step for step in steps if "installing" in step], "everything was there"
-    assert [
-        line for line in said if line.endswith("iptables -C DOCKER-USER -d 169.254.169.254 -j DROP")
-    ]
+    assert metadata_rules(said) == METADATA_RULES
+    pulled = [line.partition("/docker ")[2] for line in said if "docker pull" in line]
+    assert pulled == ["pull -q tea:1", "pull -q none:2", "pull -q milk:3"]
+    assert "none:2 could not be pulled" in said
+    prepared = [line.rpartition("/")[2] for line in said if line.startswith("/")]
+    assert "systemctl enable determined-scratch determined-block-metadata" in prepared
+    assert "systemctl start determined-scratch" in prepared
     assert (plane.joins[0]["agent_id"], plane.joins[0]["pool"]) == ("rented", "gpus")
     assert not Path("/etc/determined").exists(), "nothing of it was written to this machine"
+
+
+@AS_ROOT
+def test_an_image_with_an_older_agent_keeps_containers_from_the_metadata_service(
+    plane: FakeControlPlane, tmp_path: Path
+) -> None:
+    older = f"""sed -i '2i [ "$1" != machine-setup ] || exit 2' {VENV}/bin/det-agent"""
+    said = boot_and_join(plane, tmp_path, VENV + "/bin", startup=older)
+    assert any("has an agent of an earlier release" in line for line in said)
+    assert metadata_rules(said) == METADATA_RULES
 
 
 @AS_ROOT
@@ -179,6 +277,7 @@ def test_a_python_that_makes_no_environments_is_completed_first(
 ) -> None:
     said = boot_and_join(plane, tmp_path, "{folder}/scratch/installed")
     called = [line.rpartition("/")[2] for line in said if line.startswith("/")]
-    update = called.index("apt-get update -q")
-    install = called.index("apt-get install -qy --no-install-recommends python3 python3-venv")
+    apt = "apt-get -o DPkg::Lock::Timeout=600"
+    update = called.index(f"{apt} update -q")
+    install = called.index(f"{apt} install -qy --no-install-recommends python3 python3-venv")
     assert update < install < called.index("pip install -q determined-serverless")

@@ -119,6 +119,13 @@ def test_a_cluster_that_is_away_is_told_later_that_the_program_serves(
     cluster.close()
 
 
+@pytest.mark.parametrize("given", [{}, {"DET_NOTEBOOK_TOKEN": ""}, {"DET_NOTEBOOK_TOKEN": "*" * 8}])
+def test_a_notebook_without_a_token_of_its_own_does_not_serve(given: dict[str, str]) -> None:
+    with pytest.raises(Failure, match="gave this notebook no token"):
+        notebook.token_of(given)
+    assert notebook.token_of({"DET_NOTEBOOK_TOKEN": "told-to-its-owner"}) == "told-to-its-owner"
+
+
 @pytest.mark.parametrize("name", ["notebook", "tensorboard"])
 def test_an_image_without_the_program_says_what_to_install(master: Master, name: str) -> None:
     product = {"notebook": "jupyterlab", "tensorboard": "tensorboard"}[name]

@@ -60,7 +60,7 @@ def _refuse_gone(uuid: str, state: str) -> None:
 
 
 def _directly(checkpoint: Mapping[str, Any], target: str, watch: Watch) -> Optional[str]:
-    """Why the storage could not be read from here; None when everything came."""
+    """Download by the storage itself; return why it could not be read from here, or None when everything came."""
     training = checkpoint.get("training") or {}
     config = (training.get("experimentConfig") or {}).get("checkpoint_storage")
     if not config:

@@ -54,7 +54,7 @@ class Connections:
         server_hostname: Optional[str] = None,
         fingerprint: Optional[str] = None,
     ) -> None:
-        """`fingerprint` trusts the one certificate that has it, whatever names it carries."""
+        """Trust one certificate alone by its `fingerprint`, whatever names it carries, if that is given."""
         parts = urlsplit(base_url)
         self._https = parts.scheme == "https"
         self._host = parts.hostname or "localhost"

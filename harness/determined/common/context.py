@@ -122,7 +122,7 @@ class _Walk:
 
 
 def _problem(source: str, path: str, above: Tuple[str, ...]) -> str:
-    """Why this file or directory cannot be sent, or nothing."""
+    """Return why this file or directory cannot be sent, or nothing."""
     try:
         path.encode()
         mode = os.stat(source).st_mode

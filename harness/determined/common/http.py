@@ -108,7 +108,7 @@ class Session:
         fingerprint: Optional[str] = None,
         patient_at_first: bool = True,
     ) -> None:
-        """`patient_at_first=False`: a server that never answered is reported at once."""
+        """Make a session. With `patient_at_first=False`, a server that never answered is reported at once."""
         self.base_url = base_url.rstrip("/")
         self.options: Dict[str, Any] = {
             "retries": retries,

@@ -32,10 +32,14 @@ def fetch(session: Session, path: str, filters: Filters) -> Iterator[Line]:
     yield from session.stream_lines("GET", f"/api/v1{path}/logs", params=filters)
 
 
+def head(session: Session, path: str, filters: Filters, count: int) -> List[Line]:
+    """Return the first lines. Servers take a limit of 0 for none: one line is asked for, and left out."""
+    return list(fetch(session, path, {**filters, "limit": max(count, 1)}))[:count]
+
+
 def tail(session: Session, path: str, filters: Filters, count: int) -> List[Line]:
     """Return the last lines, oldest first."""
-    params = {**filters, "limit": count, "orderBy": "ORDER_BY_DESC"}
-    return list(fetch(session, path, params))[::-1]
+    return head(session, path, {**filters, "orderBy": "ORDER_BY_DESC"}, count)[::-1]
 
 
 def tail_to_follow(

@@ -1,4 +1,4 @@
-"""Which cluster is meant: the address as people write it, and as it is stored."""
+"""The address of a cluster, as people write it and as it is stored."""
 
 import os
 from typing import Mapping, Optional
@@ -10,7 +10,7 @@ DEFAULT = "http://localhost:8080"
 
 
 def canonical(address: str) -> str:
-    """`host` is `http://host:8080`, `https://host` is `https://host:443`."""
+    """Return the whole address: `http://host:8080` for `host`, `https://host:443` for `https://host`."""
     text = address.strip()
     explicit = "://" in text
     parts = urlsplit(text if explicit else f"http://{text}")

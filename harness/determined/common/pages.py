@@ -1,6 +1,6 @@
 """Read listings page by page, from the first row to the last (docs/reference/compatibility.md#listings)."""
 
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 from determined.common.http import Session
 
@@ -18,8 +18,24 @@ def pages(
     one_page: bool = False,
 ) -> Iterator[Any]:
     """Yield every row from `offset` on; `limit` is the size of a page."""
+
+    def fetch(page: Mapping[str, int]) -> Any:
+        return session.get(V1 + path, {**(params or {}), **page})
+
+    return each_page(fetch, key, limit=limit, offset=offset, one_page=one_page)
+
+
+def each_page(
+    fetch: Callable[[Mapping[str, int]], Any],
+    key: str,
+    *,
+    limit: int = 200,
+    offset: int = 0,
+    one_page: bool = False,
+) -> Iterator[Any]:
+    """Yield every row of the answers that `fetch` gets for a limit and an offset."""
     while True:
-        answer = session.get(V1 + path, {**(params or {}), "limit": limit, "offset": offset})
+        answer = fetch({"limit": limit, "offset": offset})
         yield from answer.get(key) or []
         page = answer.get("pagination") or {}
         end = int(page.get("endIndex") or 0)

@@ -14,7 +14,7 @@ def salted(password: str) -> str:
 
 
 def weakness(password: str) -> Optional[str]:
-    """Why a new password is refused, or None."""
+    """Return why a new password is refused, or None."""
     if len(password) < 8:
         return "a password needs at least 8 characters"
     missing = [

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 from http.client import HTTPResponse
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
@@ -30,13 +31,22 @@ def open_session(
     pinned = TrustStore(master).trusted() if verify and cert is None and _https(master) else None
     return Session(
         master,
-        headers,
+        {"User-Agent": _program(), **(headers or {})},
         cert_file=None if cert == "noverify" else cert,
         verify=verify and cert != "noverify",
         server_hostname=cert_name or os.environ.get("DET_MASTER_CERT_NAME") or None,
         fingerprint=pinned,
         patient_at_first=False,
     )
+
+
+def _program() -> str:
+    """Return what the list of sessions calls this program, so that its user knows it again."""
+    import determined
+
+    name = f"Determined client {determined.__version__}"
+    host = socket.gethostname().encode("ascii", "ignore").decode()
+    return f"{name} on {host}" if host else name
 
 
 def _https(master: str) -> bool:

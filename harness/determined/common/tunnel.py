@@ -15,6 +15,7 @@ from determined.common.http import Session
 SUBPROTOCOL = "tcp.determined"
 _BLOCK = 64 * 1024
 _OPEN_S = 60.0
+_RESTARTS = 1012  # what carries traffic starts again
 _TRUST = ("cert_file", "verify", "server_hostname", "fingerprint")
 Say = Callable[[str], None]
 
@@ -77,6 +78,11 @@ def carry(
                 ended = True
                 end()
     except ConnectionClosed as e:
+        if e.rcvd is not None and e.rcvd.code == _RESTARTS:
+            raise Failure(
+                "the cluster was brought up to date, and ended the connection to the task",
+                "open it again: what runs in the task goes on",
+            ) from e
         raise Failure(f"the connection to the task broke: {e}") from e
     finally:
         if not ended:

@@ -88,7 +88,7 @@ class CheckpointContext:
         selector: Optional[Selector] = None,
         delete_after: bool = False,
     ) -> PendingCheckpoint:
-        """Like `upload` without `shard`, but return at once; leave the directory alone until done.
+        """Start an `upload` without `shard`, and return at once; leave the directory alone until it is done.
 
         The context waits for it when it closes. A failure is raised by `wait()`, by the next
         checkpoint call or at the end, whichever comes first.

@@ -1,4 +1,4 @@
-"""Who knows which checkpoints exist: the cluster, or off-cluster only the storage itself."""
+"""The record of existing checkpoints: kept by the cluster, or off-cluster by the storage itself."""
 
 import json
 import logging

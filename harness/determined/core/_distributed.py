@@ -1,4 +1,4 @@
-"""Where this worker stands among the workers of its trial, and how they talk."""
+"""The rank of this worker among the workers of its trial, and their communication."""
 
 import os
 from typing import Any, List, Optional, Tuple
@@ -54,7 +54,7 @@ class DistributedContext:
 
     @classmethod
     def from_horovod(cls, hvd: Any, chief_ip: Optional[str] = None) -> "DistributedContext":
-        """`hvd` is the horovod module of your framework, after `hvd.init()`."""
+        """Make the context of Horovod's workers. `hvd` is the horovod module of your framework, after `hvd.init()`."""
         return cls(
             rank=hvd.rank(),
             size=hvd.size(),
@@ -130,7 +130,7 @@ class DistributedContext:
         return self.cross_size
 
     def gather(self, stuff: Any) -> Optional[List[Any]]:
-        """Give one value per worker; the chief gets them by rank, everybody else None."""
+        """Give one value per worker; the chief gets them by rank, every other worker None."""
         return self._global.gather(stuff)
 
     def gather_local(self, stuff: Any) -> Optional[List[Any]]:

@@ -14,7 +14,7 @@ def encode(body: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and tensors of any library, dates, and sets, without importing a library."""
+    """Return a plain value for arrays and tensors of any library, dates and sets, without importing a library."""
     for convert in ("tolist", "item", "isoformat"):
         method = getattr(value, convert, None)
         if callable(method):

@@ -110,7 +110,7 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
-        """The total to have trained, counted from the start of the trial."""
+        """Return the total to have trained, counted from the start of the trial."""
         return self._length
 
     def report_progress(self, length: float) -> None:

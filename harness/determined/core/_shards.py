@@ -98,7 +98,7 @@ def _raise_conflicts(
 
 
 def merge_metadata(by_rank: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
-    """Dictionaries merge by key, at every depth; equal values may repeat."""
+    """Merge the metadata of ranks by key, at every depth; equal values may repeat."""
     merged: Dict[str, Any] = {}
     conflicts: List[Tuple[str, int]] = []
     for rank, metadata in enumerate(by_rank):

@@ -49,7 +49,7 @@ class Centre:
 
     @property
     def address(self) -> Address:
-        """Where this centre listens: a host and a port, or the path of a local socket."""
+        """Return where this centre listens: a host and a port, or the path of a local socket."""
         found: Address = self._listener.getsockname()
         return found
 

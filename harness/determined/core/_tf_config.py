@@ -1,4 +1,4 @@
-"""TensorFlow's own account of who trains together, and the strategy that fits it."""
+"""Read TF_CONFIG, TensorFlow's list of workers, and choose the strategy that fits it."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def workers_of_environment() -> TFWorkers:
 
 
 def choose_strategy(workers: TFWorkers) -> Any:
-    """Between containers, between the GPUs of a container, or none."""
+    """Return a strategy between containers, between the GPUs of a container, or none."""
     import tensorflow as tf
 
     if len(workers.addresses) > 1:

@@ -33,7 +33,7 @@ def decode_value(kind: bytes, payload: bytes) -> Any:
 
 
 def is_exact_json(value: Any) -> bool:
-    """True if a round trip through JSON gives the same value with the same types."""
+    """Return whether a round trip through JSON gives the same value with the same types."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return True

@@ -1,4 +1,4 @@
-"""Which command a task runs."""
+"""Find the command that a task runs."""
 
 import json
 import os
@@ -16,7 +16,7 @@ class NoEntrypoint(ValueError):
 
 
 def task_command(args: Sequence[str], env: Mapping[str, str], total_slots: int) -> List[str]:
-    """Arguments of the entry win, then DET_TASK_ENTRYPOINT, then the experiment's `entrypoint`."""
+    """Return the command: arguments of the entry, else DET_TASK_ENTRYPOINT, else the experiment's `entrypoint`."""
     given_args = list(args[1:] if args[:1] == ["--"] else args)
     if given_args:
         return given_args
@@ -59,7 +59,7 @@ def child_environment(env: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _parse(given: str) -> Entrypoint:
-    """JSON (a list or a string), or a bare command line."""
+    """Parse an entrypoint: JSON (a list or a string), or a bare command line."""
     try:
         value = json.loads(given)
     except ValueError:

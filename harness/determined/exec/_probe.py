@@ -31,7 +31,7 @@ class StorageProbe:
             )
 
     def failure(self) -> Optional[str]:
-        """Why saving would fail; None if it works."""
+        """Return why saving would fail; None if it works."""
         if not self._config:
             return None
         if self._process is None:

@@ -101,7 +101,7 @@ class Service:
         every_s: float = 30.0,
         told: Optional[Mapping[str, str]] = None,
     ) -> None:
-        """`told` goes to the cluster with the news that the program serves."""
+        """Run a program; once it serves, `told` goes to the cluster."""
         self._port = port
         self._told = told
         self._look = look

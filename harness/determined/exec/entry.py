@@ -77,7 +77,7 @@ def prepare(env: Mapping[str, str], session: Session) -> str:
 
 
 def _welcome(env: Mapping[str, str]) -> str:
-    """Name the container in the words that scripts look for at each start of a trial."""
+    """Log the start of the container, in the words that scripts look for."""
     container, agent = env.get("DET_CONTAINER_ID", ""), env.get("DET_AGENT_ID", "")
     return f"New trial runner in (container {container}) on agent {agent}"
 
@@ -111,7 +111,7 @@ def run_hooked(
 
 
 def meet_and_probe(env: Mapping[str, str]) -> None:
-    """Trials meet their peers, and make sure that they will be able to save."""
+    """Meet the trial's other containers, and make sure that it will be able to save."""
     if env.get("DET_TASK_TYPE", "TRIAL") != "TRIAL":
         return
     probe = StorageProbe(env)

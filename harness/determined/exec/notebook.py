@@ -10,6 +10,7 @@ import urllib.request
 from datetime import datetime, timedelta, timezone
 from typing import Any, Dict, List, Mapping
 
+from determined.common.failures import Failure
 from determined.common.http import Session
 from determined.common.times import parsed
 from determined.exec import _serve
@@ -20,7 +21,7 @@ _REPORT_S = 30.0
 def main() -> int:
     _serve.require("jupyterlab", "JupyterLab", "jupyterlab")
     port, task = int(os.environ["NOTEBOOK_PORT"]), os.environ["DET_TASK_ID"]
-    token = os.environ.get("DET_NOTEBOOK_TOKEN", "")
+    token = token_of(os.environ)
     _serve.wait_for_port(port)
     env = {**os.environ, **paths(os.environ), "JUPYTER_TOKEN": token}
     jupyter = Jupyter(port, f"/proxy/{task}", token, os.environ.get("NOTEBOOK_IDLE_TYPE", ""))
@@ -31,6 +32,17 @@ def main() -> int:
 
     service = _serve.Service(command(port, task), port, env, look=report, every_s=_REPORT_S)
     return service.wait()
+
+
+def token_of(env: Mapping[str, str]) -> str:
+    """Return the token that opens this notebook; one without, or with one that everybody knows, must not serve."""
+    token = env.get("DET_NOTEBOOK_TOKEN", "")
+    if not token.strip("*"):
+        raise Failure(
+            "the cluster gave this notebook no token (DET_NOTEBOOK_TOKEN)",
+            "it cannot read its secrets: its administrator looks at DET_SECRETS_KEY, then launch another notebook",
+        )
+    return token
 
 
 def command(port: int, task: str) -> List[str]:

@@ -1,4 +1,4 @@
-"""`python3 -m determined.exec.shell`: an SSH server that lets in the owner of this shell."""
+"""`python3 -m determined.exec.shell`: an SSH server, and terminals for browsers; both let in this shell's owner."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from typing import Dict, Mapping
 
 from determined._paths import run_dir
 from determined.common.failures import Failure
-from determined.exec import _serve
+from determined.exec import _serve, _terminal
 
 _PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/lib/openssh:/usr/libexec/openssh:/usr/lib/ssh"
 # Of the SSH server's own making, or of this process.
@@ -24,7 +24,7 @@ exec "${{SHELL:-/bin/sh}}"
 
 
 def main() -> int:
-    port = int(os.environ["SHELL_PORT"])
+    port, terminals = int(os.environ["SHELL_PORT"]), _terminal.take_settings()
     server, keygen = _program("sshd"), _program("ssh-keygen")
     folder = os.path.join(run_dir(), "ssh")
     os.makedirs(folder, exist_ok=True)
@@ -32,13 +32,15 @@ def main() -> int:
     config = write_files(folder, port, keygen, os.environ)
     if os.geteuid() == 0:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    if terminals is not None:
+        _terminal.serve(*terminals)
     # The server insists on the whole path of itself.
     command = [server, "-D", "-e", "-f", config]
     return _serve.Service(command, port, told=_login_name()).wait()
 
 
 def _login_name() -> "Dict[str, str]":
-    """Return as whom to log in: a server that is not root's lets in nobody but its own user."""
+    """Return the name to log in with: an SSH server that is not root's admits its own user alone."""
     try:
         return {"user": pwd.getpwuid(os.geteuid()).pw_name}
     except KeyError:

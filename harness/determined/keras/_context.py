@@ -40,7 +40,7 @@ class TFKerasTrialContext(TrialContext):
         shuffle: Optional[bool] = None,
         validation_steps: Optional[int] = None,
     ) -> None:
-        """Options for `fit` and `evaluate`. Keras 3 has no more `workers` and its kin; they are ignored."""
+        """Set options of `fit` and `evaluate`. Keras 3 has no more `workers` and its kin; they are ignored."""
         options = {"verbose": verbose, "class_weight": class_weight, "shuffle": shuffle}
         self.fit_options = {name: value for name, value in options.items() if value is not None}
         self.validation_steps = validation_steps

@@ -242,7 +242,7 @@ class KerasTrainer:
 
 
 def _as_numbers(value: Any) -> Any:
-    """Arrays and numbers of numpy and TensorFlow in a callback's state."""
+    """Turn arrays and numbers of numpy and TensorFlow in a callback's state into plain ones."""
     if hasattr(value, "numpy"):
         value = value.numpy()
     if hasattr(value, "tolist"):

@@ -21,13 +21,13 @@ class Callback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         batches_requested: Optional[int],
         logs: Dict[str, Any],
     ) -> None:
-        """Before each stretch of batches that ends with a report."""
+        """Run before each stretch of batches that ends with a report."""
 
     def on_train_workload_end(self, total_batches_trained: int, logs: Dict[str, Any]) -> None:
-        """After it."""
+        """Run after each stretch of batches that ends with a report."""
 
     def on_checkpoint_end(self, checkpoint_dir: str) -> None:
-        """After a checkpoint is written, on the chief. Files added to the directory are stored with it."""
+        """Run after a checkpoint is written, on the chief. Files added to the directory are stored with it."""
 
 
 class _CountsValidations(Callback):
@@ -37,7 +37,7 @@ class _CountsValidations(Callback):
     _validations = 0
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Epochs do not count."""
+        """Ignore the epoch: validations count."""
 
     def on_test_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
         super().on_epoch_end(self._validations, logs)

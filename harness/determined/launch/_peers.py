@@ -1,4 +1,4 @@
-"""Who takes part: containers, their slots, and which of them this is."""
+"""The containers of this launch, their slots, and the rank of this one."""
 
 from typing import Dict, Iterator, List, NamedTuple
 
@@ -31,7 +31,7 @@ class Peers(NamedTuple):
         return self.slots[self.rank]
 
     def local_ranks(self) -> Iterator[Dict[str, int]]:
-        """Rank numbers of each worker of this container."""
+        """Return the ranks of each worker of this container."""
         before = sum(self.slots[: self.rank])
         for local_rank in range(self.local):
             yield {"rank": before + local_rank, "local_rank": local_rank}

@@ -53,7 +53,7 @@ def at_home(env: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _own_devices(chosen: str, own: str) -> str:
-    """Launchers choose by number among the devices that this container has."""
+    """Translate a launcher's choice, by number, into the devices that this container has."""
     mine = own.split(",")
     numbers = chosen.split(",")
     if not all(n.isdigit() and int(n) < len(mine) for n in numbers):

@@ -73,7 +73,7 @@ def _greet(address: str, port: int) -> None:
 
 
 def _installed_ssh(env: Mapping[str, str], own: str) -> Optional[str]:
-    """Not ours: a launcher may have been started by another one."""
+    """Return the machine's ssh, not ours: a launcher may have been started by another one."""
     folders = (env.get("PATH") or os.defpath).split(os.pathsep)
     return shutil.which("ssh", path=os.pathsep.join(f for f in folders if f != own))
 

@@ -75,7 +75,7 @@ PrintMotd no
 
 
 def _locked() -> bool:
-    """sshd by itself refuses an account that has a `!` for its password, as root has in images of Red Hat's kind."""
+    """Return whether sshd by itself refuses the account, as the root of Red Hat's images, for its password of `!`."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
         with open("/etc/shadow") as f:
@@ -85,7 +85,7 @@ def _locked() -> bool:
 
 
 def ssh_config(peers: Peers) -> str:
-    """Launchers name a container, or its address, and nothing else is needed to enter it."""
+    """Return the configuration of ssh by which launchers enter containers by name or address alone."""
     hosts = [
         f"Host {container_name(rank)}\nHostName {address}\n"
         for rank, address in enumerate(peers.addresses)

@@ -28,7 +28,7 @@ def worker_env(peers: Peers, rank: int, local_rank: int) -> Dict[str, str]:
 
 
 def hostfile(peers: Peers) -> str:
-    """DeepSpeed refuses one address twice, as agents on one machine have it; our ssh knows the containers by name."""
+    """Return the hostfile, with names: DeepSpeed refuses an address twice, as agents on one machine have it."""
     return "".join(f"{_ssh_files.container_name(i)} slots={n}\n" for i, n in enumerate(peers.slots))
 
 

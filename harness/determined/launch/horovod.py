@@ -53,7 +53,7 @@ def _optimizations(config: Mapping[str, Any]) -> List[str]:
 
 
 def _distinct(addresses: Sequence[str]) -> List[str]:
-    """horovodrun starts what is on its own address itself: a container beside the chief's gets another name there."""
+    """Give containers at the chief's address names of their own: horovodrun would start them in the chief's."""
     names = [f"127.0.0.{rank + 1}" for rank in range(len(addresses))]
     beside = [rank > 0 and address == addresses[0] for rank, address in enumerate(addresses)]
     return [

@@ -49,7 +49,7 @@ def port() -> int:
 
 
 def torchrun_command(peers: Peers, overrides: Sequence[str], command: Sequence[str]) -> List[str]:
-    """Later options win in torchrun, so the overrides follow ours."""
+    """Return the command of torchrun, where later options win: the overrides follow ours."""
     return [
         sys.executable,
         "-m",

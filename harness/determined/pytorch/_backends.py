@@ -1,4 +1,4 @@
-"""How gradients meet: on one slot not at all, by torch's DistributedDataParallel, or by Horovod."""
+"""Exchange gradients: not at all on one slot, by torch's DistributedDataParallel, or by Horovod."""
 
 import contextlib
 import os

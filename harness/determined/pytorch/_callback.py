@@ -11,55 +11,55 @@ class PyTorchCallback:
     """Override the hooks you need; every rank calls them, in the order of `build_callbacks`."""
 
     def state_dict(self) -> Dict[str, Any]:
-        """State to keep in checkpoints."""
+        """Return the state to keep in checkpoints."""
         return {}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Take back what `state_dict` returned."""
 
     def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: Optional[str]) -> None:
-        """Before training, after a checkpoint (if any) was loaded."""
+        """Run before training, after a checkpoint (if any) was loaded."""
 
     def on_trial_shutdown(self) -> None:
-        """Last of all, also after a failure."""
+        """Run last of all, also after a failure."""
 
     def on_training_start(self) -> None:
-        """Before the first batch of this run."""
+        """Run before the first batch of this run."""
 
     def on_training_epoch_start(self, epoch_idx: int) -> None:
-        """Before the first batch of an epoch."""
+        """Run before the first batch of an epoch."""
 
     def on_training_epoch_end(self, epoch_idx: int) -> None:
-        """After the last batch of an epoch."""
+        """Run after the last batch of an epoch."""
 
     def on_training_workload_end(
         self, avg_metrics: Dict[str, Any], batch_metrics: List[Dict[str, Any]]
     ) -> None:
-        """After each reporting period, with the metrics about to be reported."""
+        """Run after each reporting period, with the metrics about to be reported."""
 
     def on_validation_start(self) -> None:
-        """Before a validation."""
+        """Run before a validation."""
 
     def on_validation_end(self, metrics: Dict[str, Any]) -> None:
-        """After a validation, with its reduced metrics."""
+        """Run after a validation, with its reduced metrics."""
 
     def on_validation_epoch_start(self) -> None:
-        """Before the first validation batch."""
+        """Run before the first validation batch."""
 
     def on_validation_epoch_end(self, outputs: List[Any]) -> None:
-        """After the last validation batch, with what each `evaluate_batch` of this rank returned."""
+        """Run after the last validation batch, with what each `evaluate_batch` of this rank returned."""
 
     def on_checkpoint_load_start(self, checkpoint: Dict[str, Any]) -> None:
-        """Before the state of a checkpoint is applied; may change it."""
+        """Run before the state of a checkpoint is applied; may change it."""
 
     def on_checkpoint_save_start(self, checkpoint: Dict[str, Any]) -> None:
-        """Before the state of a checkpoint is written; may change it."""
+        """Run before the state of a checkpoint is written; may change it."""
 
     def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
-        """After the files of a checkpoint were written; may add files."""
+        """Run after the files of a checkpoint were written; may add files."""
 
     def on_checkpoint_upload_end(self, uuid: str) -> None:
-        """After a checkpoint was stored and reported."""
+        """Run after a checkpoint was stored and reported."""
 
     def on_checkpoint_end(self, checkpoint_dir: str) -> None:
         """Deprecated: use on_checkpoint_write_end."""

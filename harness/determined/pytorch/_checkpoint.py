@@ -110,7 +110,7 @@ class CheckpointSaver:
     def _write_for_callbacks(
         self, stored: ExitStack, write: Callable[[pathlib.Path], None], path: pathlib.Path
     ) -> None:
-        """Callbacks may add files, so they see the directory in the training thread before it is stored."""
+        """Write in the training thread and call the callbacks, which may add files before it is stored."""
         with ExitStack() as on_failure:
             on_failure.push(stored)
             write(path)
@@ -132,7 +132,7 @@ def _nothing_more(path: pathlib.Path) -> None:
 
 
 def state_of(context: Any, hooks: Hooks, state: Dict[str, Any]) -> Dict[str, Any]:
-    """`state` as the callbacks leave it, copied to the host in the form that is written."""
+    """Return `state` as the callbacks leave it, copied to the host in the form that is written."""
     hooks.call("on_checkpoint_save_start", state)
     encoded: Dict[str, Any] = _state.encode(state, _state.host_copy())
     return encoded
@@ -155,7 +155,7 @@ _ONCE_ALONE = {
 
 
 def _in_lists(state: Dict[str, Any]) -> Dict[str, Any]:
-    """Bring the state of a checkpoint of Determined's first versions into today's form."""
+    """Convert the state of a checkpoint of Determined's first versions to today's form."""
     if "models_state_dict" in state or "model_state_dict" not in state:
         return state
     found = {name: value for name, value in state.items() if name not in _ONCE_ALONE}

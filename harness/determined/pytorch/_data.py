@@ -170,7 +170,7 @@ def to_device(
 def mover(
     device: torch.device, warned_types: Optional[Set[Type[Any]]] = None
 ) -> Callable[[TorchData], TorchData]:
-    """`to_device` for one device. Where that is the CPU, batches of tensors are there already: see it cheaply."""
+    """Return `to_device` for one device. For the CPU it sees cheaply that batches of tensors are there already."""
     if device.type != "cpu":
         return lambda data: to_device(data, device, warned_types)
     tensor = torch.Tensor

@@ -25,7 +25,7 @@ class GradientOrder:
         ]
 
     def known(self) -> List[int]:
-        """Indices of the parameters; empty before the first backward pass is complete."""
+        """Return the indices of the parameters; empty before the first backward pass is complete."""
         return list(self._noted) if len(self._noted) == len(self._parameters) else []
 
     def follow(self, order: Sequence[int]) -> None:

@@ -273,7 +273,7 @@ class Steps:
         raise NotImplementedError
 
     def collect(self) -> None:
-        """Between workloads: look after what runs in the background."""
+        """Look after background work, between workloads."""
 
     def report_stop_requested(self) -> None: ...
 
@@ -297,7 +297,7 @@ def check_reducer(reducer: Any) -> Any:
 
 
 def takes_batch_idx(method: Callable[..., Any]) -> bool:
-    """Older trials define evaluate_batch(batch) without an index."""
+    """Return whether evaluate_batch takes an index: older trials define it without."""
     try:
         parameters = inspect.signature(method).parameters.values()
     except (TypeError, ValueError):

@@ -119,7 +119,7 @@ def _column_to_host(values: List[Any]) -> List[Any]:
 
 
 def _are_of_one_kind(values: List[Any]) -> bool:
-    """Stacking would turn whole numbers that lie among fractions into fractions."""
+    """Return whether values can be stacked: it would turn whole numbers among fractions into fractions."""
     return len(set(map(type, values))) == 1 and len(set(map(_dtype_of, values))) == 1
 
 

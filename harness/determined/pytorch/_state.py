@@ -44,7 +44,7 @@ def host_copy() -> _TensorMap:
 
 
 def encode(value: Any, on_tensor: _TensorMap, where: str = "checkpoint") -> Any:
-    """`value` as tensors and plain values."""
+    """Return `value` as tensors and plain values."""
     if isinstance(value, torch.Tensor):
         return on_tensor(value)
     kind = type(value)

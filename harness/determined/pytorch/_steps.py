@@ -180,7 +180,7 @@ class PyTorchSteps(Steps):
         self.context._core.train.report_early_exit(EarlyExitReason.USER_REQUESTED_STOP)
 
     def _compose_train_batch(self) -> Callable[[Any, int, int], Any]:
-        """train_batch with just those wrappings that this trial asked for, found out once."""
+        """Return train_batch with the wrappings that this trial asked for, found out once."""
         context = self.context
         train_batch = self._under_autocast(self.trial.train_batch)
         schedulers = [

@@ -40,7 +40,7 @@ class Trainer:
         begin_on_batch: int = 0,
         end_after_batch: Optional[int] = None,
     ) -> None:
-        """Does nothing. Deprecated: use `fit(profiling_enabled=True)`."""
+        """Do nothing. Deprecated: use `fit(profiling_enabled=True)`."""
         logger.warning("configure_profiler() does nothing: use fit(profiling_enabled=True)")
 
     def fit(
@@ -89,7 +89,7 @@ class Trainer:
         return LocalSource(plan)
 
     def _configured_length(self, test_mode: bool) -> TrainUnit:
-        """`searcher.max_length`, for configurations that still have one."""
+        """Return `searcher.max_length`, for configurations that still have one."""
         config = self._context.get_experiment_config()
         length = unit_from_config(
             (config.get("searcher") or {}).get("max_length"),

@@ -15,7 +15,7 @@ _Told = Mapping[str, Any]
 
 
 def answer(method: SearchMethod, state: SearcherState, event: Mapping[str, Any]) -> List[Operation]:
-    """Bring the state up to date with an event and ask the method what to do about it."""
+    """Add an event to the state and ask the method what to do about it."""
     state.last_event_id = int(event["id"])
     kinds = [kind for kind in event if kind in _ANSWERS]
     if not kinds:

@@ -55,7 +55,7 @@ class SearchRunner:
         raise NotImplementedError
 
     def _may_go_on(self) -> None:
-        """Called between requests; a runner that has to leave raises."""
+        """Raise where the runner has to leave; called between requests."""
 
     def _create(
         self,
@@ -118,7 +118,7 @@ class SearchRunner:
         self._patiently(lambda: self._session().post(path, body))
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Through any outage of the API; a refusal is the caller's."""
+        """Call the API through any outage; a refusal is the caller's."""
         wait_s = 1.0
         while True:
             self._may_go_on()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from determined.launch import _ed25519, _ssh_files
 
-from tests.support import skips
+from tests.support.ssh import require_ssh
 
 # RFC 8032, section 7.1: secret and public key of its first three tests.
 VECTORS = [
@@ -45,11 +45,8 @@ def test_public_keys_are_those_of_the_standard(secret: str, public: str) -> None
     assert _ed25519.public_key(bytes.fromhex(secret)).hex() == public
 
 
-@pytest.mark.skipif(
-    not shutil.which("ssh-keygen"),
-    reason=skips.because("there is no ssh-keygen", "apt-get install openssh-client"),
-)
 def test_openssh_reads_the_private_key(run_dir: Path) -> None:
+    require_ssh()
     assert _ssh_files.make_keys()
     command = ["ssh-keygen", "-y", "-f", str(run_dir / "ssh" / "id_rsa")]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""How much of what is moved may lie in memory."""
+"""Bound the bytes of transfers that are held in memory."""
 
 import contextlib
 import threading

@@ -81,7 +81,7 @@ class Checkpoint(Resource):
         return self._raw
 
     def download(self, path: Optional[str] = None, mode: DownloadMode = DownloadMode.AUTO) -> str:
-        """Bring the files to `path` (default: checkpoints/<uuid>) and return it."""
+        """Download the files to `path` (default: checkpoints/<uuid>) and return it."""
         target = path or checkpoint_files.default_directory(self.uuid)
         checkpoint_files.download(self._session, self._loaded(), target, mode.value)
         return target

@@ -41,7 +41,7 @@ class HasCheckpoints(Resource):
     @property
     @abc.abstractmethod
     def _checkpoints(self) -> str:
-        """The path of the listing."""
+        """Return the path of the listing."""
 
     def list_checkpoints(
         self,

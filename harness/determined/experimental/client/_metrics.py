@@ -37,7 +37,7 @@ class TrialMetrics:
 
     @property
     def total_batches(self) -> int:
-        """The old name of steps_completed."""
+        """Return steps_completed, by its old name."""
         return self.steps_completed
 
     def __repr__(self) -> str:
@@ -48,7 +48,7 @@ class TrialMetrics:
 
     @classmethod
     def from_report(cls: Type[_M], report: Dict[str, Any]) -> _M:
-        """Validation and training metrics lie one level deeper than those of other groups."""
+        """Read a report's JSON, where training and validation metrics lie a level deeper than other groups."""
         values = report["metrics"] or {}
         inner = values.get("validation_metrics", values.get("avg_metrics", values))
         return cls(

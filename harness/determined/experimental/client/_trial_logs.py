@@ -1,7 +1,6 @@
 """Read the log of a trial."""
 
 from datetime import datetime, timezone
-from itertools import islice
 from typing import Any, Dict, Iterator, Optional, Union
 
 from determined.common import log_stream
@@ -22,7 +21,7 @@ def lines(
     """Yield the lines that pass the filters: the first, the last or all; with `follow` until the trial ends."""
     path = f"/trials/{trial_id}"
     if head is not None:
-        yield from islice(log_stream.fetch(session, path, {**filters, "limit": head}), head)
+        yield from log_stream.head(session, path, filters, head)
         return
     if follow:
         ended, seen = log_stream.trial_ended(session, trial_id), None

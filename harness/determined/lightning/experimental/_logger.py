@@ -47,7 +47,7 @@ class DetLogger(Logger):  # type: ignore[misc]
 
     @property
     def experiment(self) -> Any:
-        """The Core context; opened at its first use."""
+        """Return the Core context; it is opened at its first use."""
         if self._context is None:
             self._context = core_v2.init_context(**self._arguments)
             self._context.start()
@@ -55,7 +55,7 @@ class DetLogger(Logger):  # type: ignore[misc]
 
     @rank_zero_only  # type: ignore[untyped-decorator]
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
-        """Hyperparameters belong to the configuration of the experiment; the run keeps these beside it."""
+        """Store hyperparameters as metadata of the run, beside the configuration of its experiment."""
         values = params if isinstance(params, Mapping) else vars(params)
         self.experiment.train.set_metadata({"hparams": {k: _plain(v) for k, v in values.items()}})
 

@@ -48,7 +48,7 @@ class DeepSpeedTrialContext(BaseTrialContext):
         return int(self._wrapped("_micro_batch_size"))
 
     def get_num_micro_batches_per_slot(self) -> int:
-        """Micro batches in each training batch of this slot (DeepSpeed's gradient_accumulation_steps)."""
+        """Return the micro batches in each training batch of this slot (DeepSpeed's gradient_accumulation_steps)."""
         return int(self._wrapped("_micro_batches"))
 
     @property

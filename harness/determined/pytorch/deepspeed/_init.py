@@ -43,7 +43,7 @@ def init(
 
 
 def join_process_group() -> None:
-    """DeepSpeed wants a process group even for one process, and NCCL only where there are GPUs."""
+    """Join a process group, which DeepSpeed wants even for one process, by NCCL only where there are GPUs."""
     import deepspeed
 
     if torch.distributed.is_initialized():

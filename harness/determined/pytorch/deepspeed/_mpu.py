@@ -1,4 +1,4 @@
-"""Which ranks hold copies of the model, and which hold parts of one."""
+"""The ranks that hold copies of the model, and those that hold parts of one."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -168,7 +168,7 @@ class DeepSpeedSteps(Steps):
         return loader.get_data_loader(repeat=repeat, skip=skip, num_replicas=replicas, rank=rank)
 
     def _validation_batches(self, loader: Any) -> int:
-        """Ranks of one pipeline must evaluate equally often, those without data too."""
+        """Return how often to evaluate: ranks of one pipeline equally often, those without data too."""
         length = length_of(loader) if loader is not None else None
         if self.context.use_pipeline_parallel:
             known = [n for n in self.context.distributed.allgather(length) if n is not None]

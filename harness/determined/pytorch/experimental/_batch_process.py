@@ -90,12 +90,12 @@ class _Run:
         self._report_reducers(context, most)
 
     def _most_of_any_rank(self, limit: int) -> int:
-        """Ranks with a batch less take part in the last checkpoint all the same."""
+        """Return the most batches of any rank: ranks with one less take part in the last checkpoint all the same."""
         limits: List[int] = self._distributed.allgather(limit)
         return max(limits)
 
     def _save(self, done: int, context: TorchBatchProcessorContext) -> bool:
-        """Save progress once everybody came this far; says whether to stop."""
+        """Save progress once every rank came this far; return whether to stop."""
         arrived = self._distributed.gather(done)
         stop = False
         if arrived is not None:

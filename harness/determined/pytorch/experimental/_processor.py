@@ -95,7 +95,7 @@ class TorchBatchProcessor:
         raise NotImplementedError(f"{type(self).__name__} must define process_batch()")
 
     def on_checkpoint_start(self) -> None:
-        """Before progress is saved: write out what the processor still keeps."""
+        """Write out what the processor still keeps, before progress is saved."""
 
     def on_finish(self) -> None:
-        """After the last batch."""
+        """Run after the last batch."""

@@ -54,7 +54,7 @@ class BatchMetricWriter:
 
 
 def _number(value: Any) -> Optional[float]:
-    """Scalars of any library; nothing else can be drawn."""
+    """Return a scalar of any library as a number, None for other values, which cannot be drawn."""
     if isinstance(value, (str, bytes, list, tuple, dict)) or value is None:
         return None
     try:

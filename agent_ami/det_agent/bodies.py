@@ -1,0 +1,125 @@
+"""Bodies of requests to the gateway: kept so that they can be sent again, and no longer than their callers may send."""
+
+import tempfile
+import threading
+from dataclasses import dataclass
+from email.message import Message
+from io import BufferedIOBase
+from typing import IO
+
+_MEMORY_BYTES = 1024 * 1024
+# What the control plane takes at most; of callers that show no token, who sign in at most, little.
+MAX_BODY_BYTES = 130 * 1024 * 1024
+MAX_TOKENLESS_BODY_BYTES = 64 * 1024
+# What callers that are no container of this agent may have on its disk, all together.
+MAX_OTHERS_BYTES = 4 * MAX_BODY_BYTES
+BinarySource = IO[bytes] | BufferedIOBase
+_LONGEST_CHUNK_LINE, _MOST_TRAILERS = 1024, 64
+
+
+class BadBody(Exception):
+    """A body that is too long, or has no length that can be read."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Budget:
+    """Counts the bytes on disk of callers that are no container of this agent."""
+
+    def __init__(self, size: int = MAX_OTHERS_BYTES) -> None:
+        self._free, self._lock = size, threading.Lock()
+
+    def take(self, size: int) -> None:
+        with self._lock:
+            if size > self._free:
+                raise BadBody(503, "too many large requests at once: send this one again")
+            self._free -= size
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._free += size
+
+
+@dataclass
+class Body:
+    """A request body that can be sent again, in memory while it is small."""
+
+    file: IO[bytes]
+    length: int
+    budget: Budget | None = None
+
+    def write(self, block: bytes) -> None:
+        if self.budget is not None:
+            self.budget.take(len(block))
+        self.length += len(block)
+        self.file.write(block)
+
+    def close(self) -> None:
+        self.file.close()
+        if self.budget is not None:
+            self.budget.give_back(self.length)
+
+    def __enter__(self) -> "Body":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def read_body(source: BinarySource, headers: Message, limit: int, budget: Budget | None) -> Body:
+    """Read a body that is no longer than the limit, and that the budget, if any, has room for. Raises BadBody."""
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115
+    body = Body(file, 0, budget)
+    try:
+        if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
+            _copy_chunks(source, body, limit)
+        else:
+            _copy(source, body, _length(headers.get("Content-Length"), limit))
+    except BaseException:
+        body.close()
+        raise
+    file.seek(0)
+    return body
+
+
+def _length(told: str | None, limit: int) -> int:
+    told = (told or "0").strip()
+    if not (told.isascii() and told.isdigit()):
+        raise BadBody(400, "Content-Length is no number")
+    return _within(int(told) if len(told) < 19 else limit + 1, limit)
+
+
+def _within(length: int, limit: int) -> int:
+    if length > limit:
+        raise BadBody(413, f"the request is larger than {limit >> 10} KiB")
+    return length
+
+
+def _copy(source: BinarySource, body: Body, length: int) -> None:
+    left = length
+    while left:
+        block = source.read(min(left, 256 * 1024))
+        if not block:
+            raise ConnectionError("the container closed the connection inside its request")
+        body.write(block)
+        left -= len(block)
+
+
+def _copy_chunks(source: BinarySource, body: Body, limit: int) -> None:
+    while size := _chunk_size(source.readline(_LONGEST_CHUNK_LINE)):
+        _within(body.length + size, limit)
+        _copy(source, body, size)
+        source.readline(_LONGEST_CHUNK_LINE)
+    for _ in range(_MOST_TRAILERS):
+        if not source.readline(_LONGEST_CHUNK_LINE).strip():
+            return
+    raise BadBody(400, "too much follows the chunks of the body")
+
+
+def _chunk_size(line: bytes) -> int:
+    digits = line.split(b";")[0].strip()
+    if not digits or len(digits) > 15 or digits.strip(b"0123456789abcdefABCDEF"):
+        raise BadBody(400, "the body has a chunk without a size")
+    return int(digits, 16)

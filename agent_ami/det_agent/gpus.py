@@ -1,0 +1,142 @@
+"""The check that the GPUs of this machine still work, by the driver's own tool and what it tells the kernel's log."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from det_controlplane.core.agent_protocol import Signal, Slot
+
+from det_agent.health import Health
+from det_agent.runtime import StartFailed
+from det_agent.slots import QueryTool, run_tool
+
+LOOK_S = 60.0
+LOG_LOOK_S = 5.0
+# A tool that fails once says nothing; two that fail together, as containers end together, say no more.
+BELIEVED_AFTER_S = 10.0
+_COLUMNS = "uuid,ecc.errors.uncorrected.volatile.total,pci.bus_id"
+_QUERY = ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv,noheader")
+_KERNEL_LOG = ("journalctl", "--dmesg", "--output=cat", "--no-pager", "--quiet")
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)")
+# Those after which NVIDIA has the GPU reset or replaced. Errors of programs (13, 31, 43, 45) are not among them.
+_FATAL = {
+    46: "it stopped processing",
+    48: "a memory error that ECC could not correct",
+    62: "its controller halted",
+    64: "a bad row of memory could not be retired",
+    74: "an error of NVLink",
+    79: "it has fallen off the bus",
+    95: "a memory error that was not contained",
+    119: "its system processor does not answer",
+    120: "its system processor failed",
+    136: "its NVLinks could not be trained",
+    140: "a memory error that was not recovered",
+    143: "it could not be initialized",
+}
+
+
+class _Shown(NamedTuple):
+    """A GPU as nvidia-smi shows it."""
+
+    uuid: str
+    errors: str
+    bus: str
+
+
+class Gpus:
+    """Compares the GPUs that the driver shows with those that this agent joined with."""
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        query: QueryTool = run_tool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._expected = [slot for slot in slots if slot.type == "cuda"]
+        self._query = query
+        self._clock = clock
+        self._checking = threading.Lock()
+        self._failing_since: float | None = None
+        self._believed = ""
+        self._since = int(time.time())  # a GPU that was reset before is well
+        self._buses: dict[str, str] = {}  # of each UUID: a GPU that is gone tells it no more
+
+    @property
+    def are_looked_at(self) -> bool:
+        return bool(self._expected)
+
+    def check(self) -> None:
+        """Look at the GPUs now. Raises StartFailed where the driver told that one failed, and where one
+        is gone or has lost memory in this check and in an earlier one."""
+        if not self._expected:
+            return
+        with self._checking:
+            self._believed = self._look_twice()
+        if told := self.failure():
+            raise StartFailed("agent_error", told)
+
+    def failure(self) -> str:
+        """Return what is wrong by what the driver told, or else by the last check; empty if nothing is."""
+        return next(self._fatal_errors(), "") or self._believed
+
+    def _look_twice(self) -> str:
+        """Return what is wrong by the driver's tool, and was a while ago; empty if nothing is."""
+        trouble = next(self._troubles(), "")
+        if not trouble:
+            self._failing_since = None
+        elif self._failing_since is None:
+            self._failing_since = self._clock()
+        elif self._clock() - self._failing_since >= BELIEVED_AFTER_S:
+            return trouble
+        return ""
+
+    def _troubles(self) -> Iterator[str]:
+        shown = {gpu.uuid: gpu for gpu in map(_cells, self._query(_QUERY).splitlines())}
+        self._buses |= {gpu.uuid: _bus(gpu.bus) for gpu in shown.values()}
+        if not shown:
+            yield "nvidia-smi shows no GPU any more: the driver lost it, see `dmesg | grep Xid`"
+        for slot in self._expected:
+            if slot.uuid not in shown:
+                yield f"GPU {slot.id} ({slot.uuid}) is gone: the driver lost it, see `dmesg | grep Xid`"
+            elif (errors := shown[slot.uuid].errors).isdigit() and int(errors):
+                yield f"GPU {slot.id} ({slot.uuid}) has {errors} memory errors that ECC could not correct"
+
+    def _fatal_errors(self) -> Iterator[str]:
+        """Yield what the driver wrote into the kernel's log since this agent started, of its own GPUs."""
+        own = {self._buses[slot.uuid]: slot for slot in self._expected if slot.uuid in self._buses}
+        for bus, code in _XID.findall(self._query((*_KERNEL_LOG, f"--since=@{self._since}"))):
+            slot, meaning = own.get(_bus(bus)), _FATAL.get(int(code))
+            if slot is not None and meaning is not None:
+                yield (
+                    f"GPU {slot.id} ({slot.uuid}) reported Xid {code}, {meaning}: reset it or restart the machine,"
+                    " then the agent"
+                )
+
+
+class GpuNotices:
+    """Tells of a GPU that failed as of the end of a rented machine: its work saves a checkpoint and moves."""
+
+    interval_s = LOG_LOOK_S
+
+    def __init__(self, gpus: Gpus, health: Health) -> None:
+        self._gpus = gpus
+        self._health = health
+
+    def look(self) -> Sequence[Signal]:
+        failure = self._gpus.failure()
+        if not failure:
+            return ()
+        self._health.leave_service(failure)
+        return (Signal("maintenance"),)
+
+
+def _cells(line: str) -> _Shown:
+    uuid, errors, bus, *_ = (*(cell.strip() for cell in line.split(",")), "", "", "")
+    return _Shown(uuid, errors, bus)
+
+
+def _bus(text: str) -> str:
+    """Return a PCI address in one form: nvidia-smi writes 00000000:07:00.0 where the kernel writes 0000:07:00."""
+    return text.lower().partition(".")[0].lstrip("0:")

@@ -1,0 +1,106 @@
+#!/bin/bash
+# Prepares a machine of Debian or Ubuntu for work: what images have from the start, and stock images get when they boot.
+# `det-agent machine-setup` prints it. It may run again on the same machine.
+set -eu
+step() { echo "determined-boot: $*"; }
+
+step "no automatic upgrades while work runs"
+systemctl disable --now apt-daily.timer apt-daily-upgrade.timer unattended-upgrades.service || true
+mkdir -p /etc/apt/apt.conf.d
+cat > /etc/apt/apt.conf.d/99determined <<'END'
+APT::Periodic::Update-Package-Lists "0";
+APT::Periodic::Unattended-Upgrade "0";
+END
+for _ in $(seq 120); do # an upgrade that runs already may restart Docker
+    [ "$(systemctl show --property=ActiveState --value apt-daily-upgrade.service || true)" = activating ] || break
+    sleep 5
+done
+
+step "logs that do not fill the disk"
+mkdir -p /etc/systemd/journald.conf.d
+printf '[Journal]\nSystemMaxUse=500M\nMaxRetentionSec=7day\n' > /etc/systemd/journald.conf.d/determined.conf
+systemctl try-restart systemd-journald || true
+
+step "scratch on the machine's own disks"
+cat > /usr/local/sbin/determined-scratch <<'END'
+#!/bin/sh
+# Mounts the first instance-store disk that holds nothing at /scratch. What is there ends with the machine.
+set -eu
+! mountpoint -q /scratch || exit 0
+for disk in /dev/disk/by-id/nvme-Amazon_EC2_NVMe_Instance_Storage_*[0-9A-F] /dev/disk/by-id/google-local-nvme-ssd-0; do
+    [ -b "$disk" ] || continue
+    [ -z "$(lsblk --noheadings --output FSTYPE,MOUNTPOINT "$disk" | tr -d ' \n')" ] || continue
+    mkfs.ext4 -q -m 0 -E nodiscard "$disk"
+    mkdir -p /scratch
+    mount -o noatime "$disk" /scratch
+    chmod 1777 /scratch
+    exit 0
+done
+END
+chmod 755 /usr/local/sbin/determined-scratch
+mkdir -p /etc/systemd/system
+cat > /etc/systemd/system/determined-scratch.service <<'END'
+[Unit]
+Description=Scratch space of the Determined agent
+Before=docker.service det-agent.service
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/determined-scratch
+[Install]
+WantedBy=multi-user.target
+END
+
+step "blocking the metadata address for containers"
+cat > /usr/local/sbin/determined-block-metadata <<'END'
+#!/bin/sh
+# Keeps the metadata service from containers. On Compute Engine the same address answers their DNS: that passes.
+# The last rule that is put in front is looked at first.
+set -eu
+rm -f /run/determined-slice
+# Containers in the machine's own network are told from its own programs by their slice. A rule is for the slice
+# that there is when it is made, so it is made anew. The agent starts containers there as long as a file names it.
+slice=determined.slice
+of_slice() {
+    while iptables -D OUTPUT -d 169.254.169.254 -m cgroup --path "$slice" "$@" 2> /dev/null; do :; done
+    iptables -I OUTPUT -d 169.254.169.254 -m cgroup --path "$slice" "$@"
+}
+tree=$(findmnt --noheadings --first-only --types cgroup2 --output TARGET || true)
+[ -z "$tree" ] || systemctl -q start "$slice" 2> /dev/null || true
+[ -z "$tree" ] || mkdir -p "$tree/$slice"
+if [ -n "$tree" ] && of_slice -j REJECT && of_slice -p tcp --dport 53 -j RETURN && of_slice -p udp --dport 53 -j RETURN; then
+    echo "$slice" > /run/determined-slice
+else
+    echo "determined-boot: no match of control groups: containers in the machine's own network may reach the metadata service"
+fi
+rule() {
+    iptables -C DOCKER-USER -d 169.254.169.254 "$@" 2> /dev/null ||
+        iptables -I DOCKER-USER -d 169.254.169.254 "$@"
+}
+rule -j DROP
+rule -p tcp --dport 53 -j RETURN
+rule -p udp --dport 53 -j RETURN
+END
+chmod 755 /usr/local/sbin/determined-block-metadata
+cat > /etc/systemd/system/determined.slice <<'END'
+[Unit]
+Description=Containers in the network of this machine
+END
+cat > /etc/systemd/system/determined-block-metadata.service <<'END'
+[Unit]
+Description=Keep the metadata service from containers
+Wants=determined.slice
+After=docker.service determined.slice
+PartOf=docker.service
+Before=det-agent.service
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/determined-block-metadata
+[Install]
+WantedBy=docker.service
+END
+/usr/local/sbin/determined-block-metadata ||
+    step "no chain DOCKER-USER: containers may reach the metadata service"
+
+command -v systemctl > /dev/null || exit 0
+systemctl daemon-reload
+systemctl enable determined-scratch determined-block-metadata

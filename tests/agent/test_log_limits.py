@@ -1,0 +1,174 @@
+"""Floods of log lines: what an agent keeps of them, and what it says of the rest."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_agent.container_key import ContainerKey
+from det_agent.log_limits import BURST_S, SEARCH_RATE, SEARCH_S, LogLimits
+from det_agent.spool import Spool
+from det_agent.task_logs import TaskLine
+from det_controlplane.core import patterns
+
+KEY = ContainerKey("c", 1, "t.1", "t")
+OTHER = ContainerKey("d", 1, "u.1", "u")
+LINE = TaskLine(json.dumps({"log": "x" * 100}).encode(), "x" * 100)
+LINES_S, BYTES_S = 10, 1_000_000
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = Spool(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def limits(spool: Spool, clock: Clock) -> LogLimits:
+    return LogLimits(spool, "agent-1", LINES_S, BYTES_S, clock)
+
+
+def kept(spool: Spool) -> list[str]:
+    """Return the texts that wait to be sent."""
+    batch = spool.next_batch(max_lines=100_000, max_bytes=1 << 30)
+    if batch is None:
+        return []
+    spool.acknowledge(batch)
+    return [json.loads(line)["log"] for line in batch.lines]
+
+
+def test_a_minutes_worth_of_lines_passes_at_once(limits: LogLimits, spool: Spool) -> None:
+    limits.append(KEY, [LINE] * 1000)
+    assert len(kept(spool)) == LINES_S * BURST_S
+
+
+def test_what_is_left_out_is_said_once_it_is_over(
+    limits: LogLimits, spool: Spool, clock: Clock
+) -> None:
+    limits.append(KEY, [LINE] * 700)
+    limits.append(KEY, [LINE] * 5)
+    kept(spool)
+    clock.now_s += 2
+    limits.append(KEY, [LINE] * 3)
+    about, *lines = kept(spool)
+    assert about.startswith("105 lines left out: the task writes more than 10 lines")
+    assert len(lines) == 3
+
+
+def test_a_flood_has_few_lines_about_lines(limits: LogLimits, spool: Spool, clock: Clock) -> None:
+    for _ in range(1000):
+        clock.now_s += 0.1
+        limits.append(KEY, [LINE] * 10)
+    texts = kept(spool)
+    assert sum("left out" in text for text in texts) <= 100
+    assert len(texts) <= LINES_S * (BURST_S + 100) + 100
+
+
+def test_long_lines_count_by_their_bytes(spool: Spool, clock: Clock) -> None:
+    limits = LogLimits(spool, "agent-1", 1000, len(LINE.encoded), clock)
+    limits.append(KEY, [LINE] * 1000)
+    assert len(kept(spool)) == BURST_S
+
+
+def test_a_task_that_ends_says_what_was_left_out(limits: LogLimits, spool: Spool) -> None:
+    limits.append(KEY, [LINE] * 601)
+    kept(spool)
+    limits.ended(KEY)
+    (about,) = kept(spool)
+    assert about.startswith("1 line left out")
+    limits.append(KEY, [LINE] * 5)
+    assert len(kept(spool)) == 5
+
+
+def test_other_tasks_are_heard(limits: LogLimits, spool: Spool) -> None:
+    limits.append(KEY, [LINE] * 1000)
+    kept(spool)
+    limits.append(OTHER, [LINE] * 5)
+    assert len(kept(spool)) == 5
+
+
+def test_without_a_limit_all_are_kept(spool: Spool) -> None:
+    LogLimits(spool, "agent-1", 0, 0).append(KEY, [LINE] * 2000)
+    assert len(kept(spool)) == 2000
+
+
+class Searches:
+    """Searches that match everything and take a second of a processor each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken_s = 0.0
+        monkeypatch.setattr(patterns, "matches", self._matches)
+
+    def _matches(self, pattern: str, line: str) -> bool:
+        self.taken_s += 1
+        return True
+
+    def clock(self) -> float:
+        return self.taken_s
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
+    return Searches(monkeypatch)
+
+
+@pytest.fixture
+def searching(spool: Spool, clock: Clock, searches: Searches) -> LogLimits:
+    return LogLimits(spool, "agent-1", LINES_S, BYTES_S, clock, searches.clock)
+
+
+SEARCHED = replace(KEY, log_patterns=("x", "y"))
+
+
+def matched(spool: Spool) -> list[list[str]]:
+    batch = spool.next_batch(max_lines=100_000, max_bytes=1 << 30)
+    assert batch is not None
+    spool.acknowledge(batch)
+    lines = [json.loads(line) for line in batch.lines]
+    return [line.get("matched", []) for line in lines if line.get("source") != "agent"]
+
+
+def test_what_is_left_out_is_not_searched(
+    searching: LogLimits, spool: Spool, searches: Searches
+) -> None:
+    searching.append(KEY, [LINE] * LINES_S * int(BURST_S))
+    searching.append(SEARCHED, [LINE] * 1000)
+    assert searches.taken_s == 0
+
+
+def test_what_passes_says_what_it_matches(searching: LogLimits, spool: Spool) -> None:
+    searching.append(SEARCHED, [LINE] * 2)
+    assert matched(spool) == [["x", "y"]] * 2
+
+
+def test_patterns_take_no_more_time_than_a_task_has(
+    searching: LogLimits, spool: Spool, clock: Clock, searches: Searches
+) -> None:
+    searching.append(SEARCHED, [LINE] * 100)
+    assert searches.taken_s == SEARCH_S + len(SEARCHED.log_patterns), "for the line that says so"
+    assert len(matched(spool)) == 100, "all are kept"
+    clock.now_s += 2 / SEARCH_RATE
+    searching.append(SEARCHED, [LINE] * 10)
+    assert matched(spool) == [["x", "y"]] + [[]] * 9
+
+
+def test_a_task_whose_patterns_take_too_long_is_told_once(
+    searching: LogLimits, spool: Spool
+) -> None:
+    for _ in range(3):
+        searching.append(SEARCHED, [LINE] * 10)
+    assert sum("take too long" in text for text in kept(spool)) == 1

@@ -1,0 +1,315 @@
+"""Terminals that a shell task serves to browsers, with the frames that the page sends."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from determined.exec import _terminal
+
+_HEAD = struct.Struct(">cI")
+PATIENCE_S = 90.0
+
+
+class Window:
+    """What a browser's page is to the task."""
+
+    def __init__(self, port: int, name: str = "a", token: str = "right", **more: object) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        hello = {"token": token, "session": name, "size": [100, 30], **more}
+        self.send(b"h", json.dumps(hello).encode())
+
+    def send(self, kind: bytes, body: bytes) -> None:
+        self.sock.sendall(_HEAD.pack(kind, len(body)) + body)
+
+    def line(self, text: str) -> None:
+        self.send(b"i", f"{text}\n".encode())
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Return the next frame; an empty one at the end."""
+        head = self._exactly(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return b"", b""
+        kind, length = _HEAD.unpack(head)
+        return kind, self._exactly(length)
+
+    def _exactly(self, count: int) -> bytes:
+        got = b""
+        while len(got) < count and (part := self.sock.recv(count - len(got))):
+            got += part
+        return got
+
+    def until(self, text: str) -> str:
+        """Return the output up to some text."""
+        got = b""
+        while text.encode() not in got:
+            kind, body = self.receive()
+            assert kind == b"o", (kind, body, got)
+            got += body
+            assert len(got) < 16 << 20, "it writes for ever"
+            self.send(b"a", str(len(body)).encode())
+        return got.decode()
+
+    def rest(self) -> list[tuple[bytes, bytes]]:
+        """Return the frames until the end that are no output."""
+        found = []
+        while (frame := self.receive())[0]:
+            if frame[0] != b"o":
+                found.append(frame)
+        return found
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Serve terminals, and return the port."""
+    monkeypatch.setenv("DET_WORKDIR", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    with contextlib.ExitStack() as stack:
+
+        def start(kept_s: float = 600.0) -> int:
+            server = socket.create_server(("127.0.0.1", 0))
+            terminals = _terminal.Terminals(server, "right", kept_s)
+            thread = threading.Thread(target=terminals.run)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(terminals.close)
+            port: int = server.getsockname()[1]
+            return port
+
+        yield start
+
+
+@pytest.fixture
+def port(serve: Callable[..., int]) -> int:
+    return serve()
+
+
+@contextlib.contextmanager
+def background_job(window: Window) -> Iterator[int]:
+    """Start a program in the background that keeps the terminal open, and yield a file of its end."""
+    # Not what the terminal echoes of the line.
+    window.line("sleep 1000 & echo pid-$!-$((40+2))")
+    told = window.until("-42\r\n")
+    pid = int(told.partition("-42\r\n")[0].rpartition("pid-")[2])
+    file = os.pidfd_open(pid)
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(file, signal.SIGKILL)
+        os.close(file)
+
+
+@pytest.fixture
+def window(port: int) -> Iterator[Window]:
+    made = Window(port)
+    yield made
+    made.sock.close()
+
+
+def test_a_shell_starts_where_the_context_is_and_ends_with_its_status(
+    window: Window, tmp_path: Path
+) -> None:
+    window.line("pwd; stty size; echo $((40+2))-$TERM")
+    shown = window.until("42-xterm-256color")
+    assert str(tmp_path) in shown
+    assert "30 100" in shown
+    window.send(b"s", b"[120, 40]")
+    window.line("stty size; echo re''sized")
+    assert "40 120" in window.until("resized")
+    window.line("exit 7")
+    assert window.rest() == [(b"x", b"7")]
+
+
+@pytest.mark.parametrize("token", ["wrong", "", "\udc80"])
+def test_nobody_without_the_token_gets_a_shell(port: int, token: str) -> None:
+    refused = Window(port, token=token)
+    assert all(kind == b"r" for kind, _ in refused.rest())
+    refused.sock.close()
+
+
+@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"h\xff\xff\xff\xff", b"h\0\0\0\x01["])
+def test_junk_ends_the_connection_and_nothing_else(port: int, junk: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
+        sock.sendall(junk)
+        with contextlib.suppress(ConnectionResetError):
+            assert sock.recv(100)[:1] in (b"", b"r")
+    window = Window(port)
+    window.line("echo $((40+2))")
+    window.until("42")
+    window.sock.close()
+
+
+def test_a_window_that_comes_back_finds_its_shell_and_what_it_said(port: int) -> None:
+    first = Window(port)
+    first.line("kept=here; echo $((40+2))")
+    first.until("42")
+    first.sock.close()
+    second = Window(port)
+    assert "42" in second.until("42")
+    second.line("echo still-$kept")
+    second.until("still-here")
+    other = Window(port, name="b")
+    other.line('echo "other-$kept-"')
+    other.until("other--")
+    for window in (second, other):
+        window.sock.close()
+
+
+def test_another_window_takes_a_session_and_the_first_is_told(port: int, window: Window) -> None:
+    window.line("echo $((40+2))")
+    window.until("42")
+    second = Window(port)
+    assert window.rest() == [(b"t", b"")]
+    second.line("echo $((2+1))-here")
+    second.until("3-here")
+    second.sock.close()
+
+
+def test_output_waits_for_a_browser_that_shows_it_and_ctrl_c_still_works(window: Window) -> None:
+    window.line("yes fast")
+    got = 0
+    while got < _terminal._WINDOW:
+        kind, body = window.receive()
+        assert kind == b"o"
+        got += len(body)
+    # Nothing was acknowledged: no more comes than what was on its way.
+    while got < 2 * _terminal._WINDOW and select.select([window.sock], [], [], 0.5)[0]:
+        got += len(window.receive()[1])
+    assert got < 2 * _terminal._WINDOW
+    window.send(b"i", b"\x03")
+    window.send(b"a", str(got).encode())
+    window.line("echo $((40+2))-after")
+    window.until("42-after")
+
+
+def test_keys_are_heard_also_where_the_agent_was_started_in_the_background(
+    serve: Callable[..., int],
+) -> None:
+    """A shell that starts a program in the background has it ignore SIGINT, and all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        window = Window(serve())
+        window.line("echo begun; sleep 600; echo $((40+2))-after")
+        window.until("begun\r\n")
+        window.send(b"i", b"\x03")
+        window.line("echo $((40+3))-after")
+        window.until("43-after")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    window.sock.close()
+
+
+def test_a_shell_that_nobody_comes_back_to_is_hung_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    session = _terminal._Session(kept_s=0.0)
+
+    def run() -> None:
+        session.pump()
+        session.end()
+
+    ended = threading.Thread(target=run)
+    ended.start()
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs, pytest.raises(EOFError):
+        session.attend(_terminal._Connection(theirs))
+    ended.join(PATIENCE_S)
+    assert not ended.is_alive()
+
+
+def test_a_shell_has_ended_also_where_its_background_job_goes_on(window: Window) -> None:
+    with background_job(window) as job:
+        window.line("exit 3")
+        assert window.rest() == [(b"x", b"3")]
+        assert not select.select([job], [], [], 0)[0]
+
+
+def test_jobs_in_the_background_are_hung_up_with_their_shell(serve: Callable[..., int]) -> None:
+    window = Window(serve(kept_s=0.0))
+    with background_job(window) as job:
+        window.sock.close()
+        assert select.select([job], [], [], PATIENCE_S)[0]
+
+
+def test_a_window_that_comes_just_after_the_end_is_told_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/bin/true")
+    session = _terminal._Session(kept_s=0.0)
+    session.pump()
+    session.end()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        with pytest.raises(EOFError):
+            session.attend(_terminal._Connection(theirs))
+        assert ours.recv(100).endswith(_HEAD.pack(b"x", 1) + b"0")
+
+
+@pytest.mark.parametrize("size", [[0], "ab", 7, [1e999, 1]])
+def test_a_window_of_no_size_starts_no_shell(
+    port: int, monkeypatch: pytest.MonkeyPatch, size: object
+) -> None:
+    monkeypatch.setattr(_terminal, "_MOST_SESSIONS", 1)
+    wrong = Window(port, name="wrong", size=size)
+    assert wrong.receive() == (b"", b"")
+    window = Window(port)
+    window.line("echo $((40+2))")
+    window.until("42")
+    for each in (wrong, window):
+        each.sock.close()
+
+
+def test_a_long_greeting_is_not_read(port: int) -> None:
+    long = Window(port, more="x" * _terminal._LONGEST_HELLO)
+    with contextlib.suppress(ConnectionResetError):
+        assert long.receive() == (b"", b"")
+    long.sock.close()
+
+
+def test_a_greeting_has_one_deadline_however_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter((0.0, 0.0, _terminal._HELLO_S))
+    monkeypatch.setattr("determined.exec._terminal.time.monotonic", lambda: next(clock))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"h")
+        with pytest.raises(TimeoutError):
+            _terminal._Connection(theirs).greeting()
+
+
+def test_connections_that_do_not_greet_are_few(
+    serve: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_terminal, "_MOST_GREETING", 1)
+    port = serve()
+    for name in "ab":  # a greeting makes room for the next
+        window = Window(port, name)
+        window.line("echo $((40+2))")
+        window.until("42")
+        window.sock.close()
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S):
+        late = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        assert late.recv(1) == b""
+        late.close()
+
+
+def test_programs_of_the_shell_are_not_told_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERMINAL_PORT", "3501")
+    monkeypatch.setenv("DET_TERMINAL_TOKEN", "secret")
+    assert _terminal.take_settings() == (3501, "secret")
+    assert _terminal.take_settings() is None
+
+
+def test_a_port_that_is_taken_costs_only_the_terminals(
+    port: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_SERVICE_HOST", "127.0.0.1")
+    assert _terminal.serve(port, "right") is None
+    assert f"port {port} cannot be used" in capfd.readouterr().err
