@@ -29,6 +29,7 @@ ENTRIES: "tuple[tuple[str, tuple[str, ...], str, str], ...]" = (
     ("rbac", (), "rbac", "give roles to users and groups, and see them"),
     ("resource-pool", ("rp",), "resource_pool", "list resource pools"),
     ("resources", ("res",), "resources", "report who used what, and what it cost"),
+    ("run", (), "run", "find runs of all experiments by any column"),
     ("shell", (), "shell", "work at a command line on the cluster, by SSH"),
     ("slot", ("s",), "slot", "list, enable and disable slots"),
     ("task", (), "task", "create tasks in trees, list what runs, and read logs"),

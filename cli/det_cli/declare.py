@@ -7,6 +7,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def count(text: str) -> int:
+    """Read how many there are to be."""
+    from argparse import ArgumentTypeError
+
+    if not (text.isascii() and text.isdigit()):
+        raise ArgumentTypeError(f"must be a number, 0 or more, not {text!r}")
+    return int(text)
+
+
+def web_address(text: str) -> str:
+    """Read an address of the web, with its scheme."""
+    from argparse import ArgumentTypeError
+    from urllib.parse import urlsplit
+
+    if urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).netloc:
+        raise ArgumentTypeError(f"must be an address like https://HOST:PORT, not {text!r}")
+    return text.rstrip("/")
+
+
 class Arg:
     """One argument, in argparse's terms; it is built only when its command runs."""
 
@@ -119,4 +138,32 @@ def paging(limit: int) -> "tuple[Arg, ...]":
         Arg("--limit", type=int, default=limit, help="rows to fetch at a time"),
         Arg("--offset", type=int, default=0, help="rows to leave out at the start"),
         Arg("--pages", choices=["1", "all"], default="all", help="one page, or all of them"),
+    )
+
+
+def searching(other: str) -> "tuple[Arg, ...]":
+    """Options of tables that are filtered and sorted by any column, such as the one named."""
+    return (
+        Arg(
+            "--filter",
+            action="append",
+            default=[],
+            metavar="CONDITION",
+            help=f"only rows of which this holds, like 'state=COMPLETED' or '{other}<0.1'; others are"
+            " !=, <=, >, >=, ~ (contains) and !~ (may be repeated: all must hold)",
+        ),
+        Arg(
+            "--sort",
+            action="append",
+            default=[],
+            metavar="COLUMN[=desc]",
+            help=f"sort by this column, like {other} or id=desc (may be repeated)",
+        ),
+        Arg(
+            "--column",
+            action="append",
+            default=[],
+            metavar="COLUMN",
+            help="show this column, too (may be repeated)",
+        ),
     )

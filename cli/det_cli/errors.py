@@ -30,7 +30,7 @@ class MissingError(CommandError):
     code = NOT_FOUND
 
 
-class Told:
+class ErrorReport:
     """A failure as it is told to the user: exit status, cause and hint."""
 
     def __init__(self, code: int, cause: str, hint: str = "") -> None:
@@ -48,16 +48,16 @@ _HINTS = {
 _CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT}
 
 
-def tell(error: BaseException, path: str = "") -> "Told | None":
+def tell(error: BaseException, path: str = "") -> "ErrorReport | None":
     """Return the message and exit status of a foreseen failure; None for a defect of ours."""
     if isinstance(error, KeyboardInterrupt):
-        return Told(INTERRUPTED, "interrupted")
+        return ErrorReport(INTERRUPTED, "interrupted")
     if isinstance(error, CommandError):
-        return Told(error.code, error.cause, error.hint)
+        return ErrorReport(error.code, error.cause, error.hint)
     return _tell_remote(error, path) or _tell_local(error)
 
 
-def _tell_remote(error: BaseException, path: str) -> "Told | None":
+def _tell_remote(error: BaseException, path: str) -> "ErrorReport | None":
     import sys
 
     if "determined.common.http" not in sys.modules:
@@ -67,7 +67,7 @@ def _tell_remote(error: BaseException, path: str) -> "Told | None":
 
     if isinstance(error, Failure):
         code = DENIED if isinstance(error, SignInFailed) else FAILED
-        return Told(code, error.cause, error.hint)
+        return ErrorReport(code, error.cause, error.hint)
     if isinstance(error, MasterUnreachableError):
         hint = (
             "check the address (-m, or the variable DET_MASTER);"
@@ -75,7 +75,7 @@ def _tell_remote(error: BaseException, path: str) -> "Told | None":
         )
         if "cannot reach http:" in str(error) and "RemoteDisconnected" in str(error):
             hint = "if the cluster speaks HTTPS, write https:// before its address"
-        return Told(FAILED, str(error), hint)
+        return ErrorReport(FAILED, str(error), hint)
     if isinstance(error, APIError):
         code = _CODES.get(error.status, FAILED)
         hint = _HINTS.get(error.status, "")
@@ -84,7 +84,9 @@ def _tell_remote(error: BaseException, path: str) -> "Told | None":
             hint = _HINTS[501] if unknown_route else _where_to_look(path, error.message)
         if error.status == 401 and path == "user login":
             hint = "check the name and the password; `det -u admin user change-password` sets a new one"
-        return Told(code, error.message, "" if _says_so_itself(error.message, hint) else hint)
+        return ErrorReport(
+            code, error.message, "" if _says_so_itself(error.message, hint) else hint
+        )
     return None
 
 
@@ -116,9 +118,9 @@ def _where_to_look(path: str, message: str) -> str:
     return f"`{found}` shows what there is" if found else ""
 
 
-def _tell_local(error: BaseException) -> "Told | None":
+def _tell_local(error: BaseException) -> "ErrorReport | None":
     if isinstance(error, FileNotFoundError):
-        return Told(FAILED, f"'{error.filename}' does not exist")
+        return ErrorReport(FAILED, f"'{error.filename}' does not exist")
     if isinstance(error, OSError) and error.filename is not None:
-        return Told(FAILED, f"cannot use '{error.filename}': {error.strerror}")
+        return ErrorReport(FAILED, f"cannot use '{error.filename}': {error.strerror}")
     return None

@@ -54,7 +54,7 @@ def _command(entrypoint: Any) -> list[str]:
 
 
 def _trial_class(words: list[str]) -> str | None:
-    """`module:Class`, by itself or for one of our launchers, which need a cluster."""
+    """Load the class of `module:Class`, given by itself or for one of our launchers, which need a cluster."""
     if len(words) == 1:
         module, _, name = words[0].partition(":")
         return words[0] if module and name else None

@@ -118,7 +118,7 @@ def _complain(error: BaseException, path: str) -> int:
     told = errors.tell(error, path)
     if told is None:
         cause = f"{type(error).__name__}: {error}"
-        told = errors.Told(
+        told = errors.ErrorReport(
             errors.FAILED,
             f"unexpected failure: {cause}",
             "set DET_DEBUG=1 to see where it happened",

@@ -83,7 +83,7 @@ def table(
     *,
     colour: bool = False,
 ) -> str:
-    """Columns between bars; numbers to the right; cells of several lines; fitted to `width`."""
+    """Return a table with bars, numbers to the right and cells of several lines, fitted to `width`."""
     texts = [[cell(v).split("\n") for v in row] for row in rows]
     numeric = [_is_numeric([row[i] for row in texts]) for i in range(len(header))]
     sizes = [
@@ -165,7 +165,7 @@ def size_text(count: "int | str | None") -> str:
 
 
 def state_text(state: "str | None") -> str:
-    """`STATE_COMPLETED` is `COMPLETED` to a person."""
+    """Return a state without its prefix: `COMPLETED` for `STATE_COMPLETED`."""
     return (state or "").removeprefix("STATE_")
 
 

@@ -93,6 +93,7 @@ def account(aws_url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> "Accou
     zipped = home / "deployment.zip"
     zipped.write_bytes(b"zip")
     monkeypatch.setattr(packaging, "build", lambda out, files: zipped)
+    monkeypatch.setattr("det_cli.deployment.aws._LISTED_S", -1.0)
     return Account(aws_url)
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from det_cli.actions import auths
+from det_cli.actions import auth
 from det_cli.browser_return import BrowserReturn
 from det_cli.errors import CommandError
-from det_controlplane.adapters.issuer_answers import KeptIssuers
+from det_controlplane.adapters.issuer_answers import CachedIssuers
 from det_controlplane.adapters.issuer_tokens import IssuerTokens
 from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
 from det_controlplane.core.config.cluster import load_cluster
@@ -44,7 +44,7 @@ def api(
         made.ctx.config = replace(made.ctx.config, oidc=found)
         made.ctx.tokens, made.ctx.issuers = (
             IssuerTokens(fetch_keys),
-            KeptIssuers(describe, post_form),
+            CachedIssuers(describe, post_form),
         )
         monkeypatch.setenv("DET_MASTER", url)
         yield made
@@ -60,7 +60,7 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         opened[-1].start()
         return True
 
-    monkeypatch.setattr(auths, "open_browser", open_browser)
+    monkeypatch.setattr(auth, "open_browser", open_browser)
     yield
     for visit in opened:
         visit.join()
@@ -96,7 +96,7 @@ def test_a_device_without_a_browser_shows_a_code(
         if len(pauses) == 3:
             provider.type_codes()
 
-    monkeypatch.setattr(auths, "sleep", sleep)
+    monkeypatch.setattr(auth, "sleep", sleep)
     provider.slow_down = 1
     ran = det("auth", "login", "--headless")
     assert ran.code == 0, ran.err

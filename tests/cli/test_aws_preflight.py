@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 from det_cli.deployment import aws_preflight
-from det_cli.deployment.aws import Aws, AwsDeployment
+from det_cli.deployment.aws import AwsDeployment
+from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.cluster import Wanted
 from det_cli.errors import CommandError
 
@@ -17,27 +18,53 @@ def failure(code: str, message: str = "") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
 
 
+TYPES = (
+    "g5.xlarge", "g6.xlarge", "g4dn.xlarge", "p4d.24xlarge", "p3.2xlarge", "p5.48xlarge", "m5.large", "trn1.2xlarge",
+)  # fmt: skip
+
+
+def offerings(*found: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "InstanceTypeOfferings": [{"InstanceType": name, "Location": zone} for name, zone in found]
+    }
+
+
 class Account:
     """An account that can do everything, unless a test says otherwise."""
 
-    region = "us-west-2"
     account = "123456789012"
 
-    def __init__(self) -> None:
+    def __init__(self, region: str = "us-west-2") -> None:
+        self.region = region
+        self.elsewhere: dict[str, Account] = {}
         self.answers: dict[str, Any] = {
             "describe_regions": {"Regions": [{"OptInStatus": "opt-in-not-required"}]},
             "get_caller_identity": {"Arn": "arn:aws:iam::123456789012:user/ada"},
             "simulate_principal_policy": {"EvaluationResults": []},
             "get_role": failure("NoSuchEntity"),
             "get_account_settings": {"AccountLimit": {"UnreservedConcurrentExecutions": 1000}},
-            "describe_instance_type_offerings": {"InstanceTypeOfferings": [{}]},
-            "describe_instance_types": {"InstanceTypes": [{"VCpuInfo": {"DefaultVCpus": 4}}]},
+            "get_function_concurrency": failure("ResourceNotFoundException"),
+            "describe_instance_type_offerings": offerings(
+                *(
+                    (name, f"us-west-2{zone}")
+                    for name in ("g5.xlarge", "g6.xlarge")
+                    for zone in "ab"
+                )
+            ),
+            "describe_instance_types": {
+                "InstanceTypes": [
+                    {"InstanceType": name, "VCpuInfo": {"DefaultVCpus": 4}} for name in TYPES
+                ]
+            },
             "get_service_quota": {"Quota": {"Value": 64.0}},
         }
         self.asked: dict[str, Any] = {}
 
     def client(self, service: str) -> Any:
         return self
+
+    def at(self, region: str) -> "Account":
+        return self if region == self.region else self.elsewhere.setdefault(region, Account(region))
 
     def __getattr__(self, operation: str) -> Answer:
         answer = self.answers[operation]
@@ -51,16 +78,16 @@ class Account:
         return call
 
 
-POOL = {
-    "pool_name": "gpus",
-    "provider": {"type": "aws", "region": "us-west-2", "instance_type": "g5.xlarge", "spot": True},
-}
+HERE = {"type": "aws", "region": "us-west-2", "instance_type": "g5.xlarge", "spot": True}
 
 
-def checked(account: Account, concurrency: int = 50) -> list[str]:
+def checked(account: Account, pool: dict[str, Any] | None = None, **variables: Any) -> list[str]:
     said: list[str] = []
-    aws_preflight.check_place(account, "box", [POOL])
-    aws_preflight.check_limits(account, [POOL], concurrency, said.append)
+    config = {"resource_pools": [{"pool_name": "gpus", **(pool or {"provider": HERE})}]}
+    rentals = aws_preflight.rentals_of(config)
+    aws_preflight.check_place(account, rentals, said.append)
+    aws_preflight.check_name(account, "box")
+    aws_preflight.check_limits(account, "box", rentals, variables, said.append)
     return said
 
 
@@ -93,7 +120,7 @@ def test_an_account_that_can_do_everything_hears_nothing() -> None:
         ),
         (
             "describe_instance_type_offerings", {"InstanceTypeOfferings": []},
-            "us-west-2 has no machines of type g5.xlarge", "another type or --region",
+            "gpus finds no machines: us-west-2 has no machines of type g5.xlarge", "another type or --region",
         ),
     ],
 )  # fmt: skip
@@ -126,8 +153,103 @@ def test_a_quota_of_zero_is_told_and_does_not_keep_the_cluster_away() -> None:
 )  # fmt: skip
 def test_each_family_has_its_quota(instance_type: str, spot: bool, code: str) -> None:
     account = Account()
-    list(aws_preflight.quota_warnings(account, {"instance_type": instance_type, "spot": spot}))
+    rental = aws_preflight.Rental("gpus", "us-west-2", "", instance_type, spot)
+    list(aws_preflight.quota_warnings(account, [rental]))
     assert account.asked["get_service_quota"]["QuotaCode"] == code
+
+
+NO_QUOTA = {"Quota": {"Value": 0.0}}
+OFFERS = [
+    {"type": "aws", "regions": ["us-west-2", "eu-west-1"], "instance_types": ["g5.xlarge", "g6.xlarge"],
+     "capacity": ["spot", "on-demand"]},
+]  # fmt: skip
+
+
+def test_every_offer_of_a_pool_is_held_against_its_quota() -> None:
+    """Also types in a list, each capacity, and other regions than the cluster's."""
+    account = Account()
+    account.answers["get_service_quota"] = NO_QUOTA
+    there = account.at("eu-west-1")
+    there.answers["describe_instance_type_offerings"] = offerings(
+        ("g5.xlarge", "eu-west-1a"), ("g6.xlarge", "eu-west-1a")
+    )
+    there.answers["get_service_quota"] = NO_QUOTA
+    warnings = checked(account, pool={"offers": OFFERS})
+    told = {
+        f"{name} ({kind}) in {region}," for name in ("g5.xlarge", "g6.xlarge") for kind in ("spot", "on demand")
+        for region in ("us-west-2", "eu-west-1")
+    }  # fmt: skip
+    assert {phrase for phrase in told for w in warnings if phrase in w} == told
+    assert len(warnings) == 8
+
+
+def test_a_type_that_one_of_several_regions_lacks_is_said_and_not_refused() -> None:
+    account = Account()
+    account.at("eu-west-1").answers["describe_instance_type_offerings"] = offerings(
+        ("g5.xlarge", "eu-west-1a")
+    )
+    assert checked(account, pool={"offers": OFFERS}) == [
+        "warning: eu-west-1 has no machines of type g6.xlarge: gpus rents its others"
+    ]
+
+
+def test_a_pool_that_finds_nothing_in_another_region_is_refused() -> None:
+    account = Account()
+    account.at("eu-west-1").answers["describe_instance_type_offerings"] = offerings()
+    pool = {"provider": {**HERE, "region": "eu-west-1"}}
+    with pytest.raises(CommandError, match=r"eu-west-1 has no machines of type g5\.xlarge"):
+        checked(account, pool=pool)
+
+
+def test_a_zone_without_the_type_is_refused() -> None:
+    account = Account()
+    account.answers["describe_instance_type_offerings"] = offerings(("g5.xlarge", "us-west-2b"))
+    pool = {"provider": {**HERE, "zone": "us-west-2a"}}
+    with pytest.raises(CommandError, match=r"us-west-2a has no machines of type g5\.xlarge"):
+        checked(account, pool=pool)
+
+
+def test_a_region_of_a_pool_that_is_not_enabled_is_refused() -> None:
+    account = Account()
+    account.at("eu-west-1").answers["describe_regions"] = {
+        "Regions": [{"OptInStatus": "not-opted-in"}]
+    }
+    with pytest.raises(CommandError, match="has not enabled the region eu-west-1"):
+        checked(account, pool={"offers": OFFERS})
+
+
+def test_what_a_cluster_has_reserved_is_free_for_its_upgrade() -> None:
+    account = Account()
+    account.answers["get_account_settings"] = {
+        "AccountLimit": {"UnreservedConcurrentExecutions": 105}
+    }
+    with pytest.raises(CommandError, match="may run 105 functions"):
+        checked(account)
+    account.answers["get_function_concurrency"] = {"ReservedConcurrentExecutions": 12}
+    assert checked(account) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer", "cause"),
+    [
+        ("simulate_principal_policy",
+         {"EvaluationResults": [{"EvalActionName": "iam:PassRole", "EvalDecision": "implicitDeny"}]},
+         "may not iam:PassRole"),
+        ("describe_instance_type_offerings", offerings(), "no machines of type g5.xlarge"),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_is_there_is_looked_at_again(
+    operation: str, answer: Any, cause: str
+) -> None:
+    """After a first `up` that failed, and at an upgrade with other machines."""
+    account = AccountWithCluster([])
+    account.answers["get_role"] = {"Role": {"Arn": "arn:x"}}  # its own
+    account.answers[operation] = answer
+    config = {"resource_pools": [{"pool_name": "gpus", "provider": HERE}]}
+    made = AwsDeployment(Wanted("box", "us-west-2", config), lambda _: None)
+    made.account = cast(Aws, account)
+    with pytest.raises(CommandError, match=cause):
+        made.plan()
 
 
 def test_an_account_without_reservations_needs_no_room_for_them() -> None:
@@ -135,7 +257,7 @@ def test_an_account_without_reservations_needs_no_room_for_them() -> None:
     account.answers["get_account_settings"] = {
         "AccountLimit": {"UnreservedConcurrentExecutions": 10}
     }
-    assert checked(account, concurrency=-1) == []
+    assert checked(account, api_concurrency=-1) == []
 
 
 def test_what_the_operator_may_not_look_at_is_passed_over() -> None:
@@ -149,9 +271,40 @@ def test_the_rights_of_a_session_are_those_of_its_role() -> None:
     session = "arn:aws:sts::123456789012:assumed-role/Admin/ada"
     account.answers["get_caller_identity"] = {"Arn": session}
     account.answers["get_role"] = {"Role": {"Arn": "arn:aws:iam::123456789012:role/sso/Admin"}}
-    aws_preflight.check_rights(account)
+    aws_preflight.check_rights(account, ["iam:CreateRole"])
     asked = account.asked["simulate_principal_policy"]
     assert asked["PolicySourceArn"] == "arn:aws:iam::123456789012:role/sso/Admin"
+
+
+@pytest.mark.parametrize(
+    ("variables", "right"),
+    [
+        ({}, "lambda:CreateFunctionUrlConfig"),
+        ({}, "rds:CreateDBCluster"),
+        ({"database": "rds"}, "rds:CreateDBInstance"),
+        ({"endpoint": "api_gateway"}, "apigateway:POST"),
+        ({"alarm_topic_arn": "arn:aws:sns:us-west-2:123456789012:ops"}, "cloudwatch:PutMetricAlarm"),
+        ({"monthly_budget_usd": 250}, "budgets:ModifyBudget"),
+        ({"machine_external_ip": False}, "ec2:CreateNatGateway"),
+        ({"relay": True}, "cloudfront:CreateVpcOrigin"),
+    ],
+)  # fmt: skip
+def test_an_option_asks_for_the_rights_that_it_needs_and_for_no_others(
+    variables: dict[str, Any], right: str
+) -> None:
+    account = Account()
+    denied = {"EvalActionName": right, "EvalDecision": "implicitDeny"}
+
+    def simulate(**asked: Any) -> Any:
+        return {"EvaluationResults": [denied] if right in asked["ActionNames"] else []}
+
+    account.simulate_principal_policy = simulate  # type: ignore[attr-defined]
+    with pytest.raises(CommandError, match=f"user/ada may not {right}"):
+        checked(account, **variables)
+    other: dict[str, Any] = (
+        {"endpoint": "api_gateway"} if "FunctionUrl" in right else {"database": "rds"}
+    )
+    assert checked(account, **({} if variables else other)) == []
 
 
 @pytest.mark.parametrize(

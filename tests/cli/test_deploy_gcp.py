@@ -73,18 +73,29 @@ def test_what_is_not_given_stays_as_the_last_time(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
-    first = ("--spot", "--gpu-num", "2", "--var", "a=1", "--var", "b=2")
+    first = (
+        "--spot",
+        "--gpu-num",
+        "2",
+        "--var",
+        "log_retention_days=1",
+        "--var",
+        "api_instances=2",
+    )
     assert project.up("--image", "img", *first).code == 0
-    ran = project.up("--image", "img", "--var", "b=3", "--max-dynamic-agents", "2")
-    assert "As the last time: --spot, --gpu-num, --var a=1 (--forget-options" in ran.err
+    ran = project.up("--image", "img", "--var", "api_instances=3", "--max-dynamic-agents", "2")
+    assert (
+        "As the last time: --spot, --gpu-num, --var log_retention_days=1 (--forget-options"
+        in ran.err
+    )
     fresh = project.up("--image", "img", "--forget-options")
     assert "As the last time" not in fresh.err
     _, second, third = (call["variables"] for call in terraform.calls("apply"))
-    assert (second["a"], second["b"]) == (1, 3)
+    assert (second["log_retention_days"], second["api_instances"]) == (1, 3)
     compute = yaml.safe_load(second["cluster_config"])["resource_pools"][0]["provider"]
     assert (compute["spot"], compute["instance_type"]["gpu_num"]) == (True, 2)
     assert compute["max_instances"] == 2
-    assert "a" not in third
+    assert "log_retention_days" not in third
     assert yaml.safe_load(third["cluster_config"])["resource_pools"][0]["provider"]["spot"] is False
 
 
@@ -399,6 +410,7 @@ def test_a_cluster_with_machines_is_not_removed_without_force(
 ) -> None:
     project.google.has_cluster()
     project.google.run_machine()
+    terraform.answers(output={"out": "{}"})
     ran = project.down()
     assert "1 machines of the cluster are running: us-west1-b/det-1-1" in cause(ran)
     assert "--force" in ran.err

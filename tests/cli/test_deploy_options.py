@@ -1,14 +1,21 @@
 """Determined's options of `det deploy` do their part in a cloud, or are answered by what stands in their place."""
 
+import argparse
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from det_cli.actions.deploy_options import variables
 from det_cli.commands.deploy import MEMBERS
 from det_cli.declare import Command, Group, Replaced
+from det_cli.deployment import stack_variables
+from det_cli.deployment.terraform import stacks
+from det_cli.errors import UsageError
 from det_cli.find import find
 from det_cli.parse import parse
 from det_controlplane.core.config.cluster import load_cluster
@@ -19,7 +26,9 @@ from tests.support.aws_account import MADE, STATE_BUCKET, Account
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_terraform import FakeTerraform, error_event
 from tests.support.google_project import MADE as MADE_BY_GOOGLE
-from tests.support.google_project import Project, outputs, state
+from tests.support.google_project import STATES, Project, outputs, state
+
+AWS_GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/aws.md"
 
 
 def replaced() -> Iterator[tuple[list[str], Replaced]]:
@@ -36,6 +45,16 @@ def replaced() -> Iterator[tuple[list[str], Replaced]]:
 REPLACED = list(replaced())
 
 
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+@pytest.mark.parametrize("url", ["localhost:5000", "http://", "ftp://there"])
+def test_an_endpoint_without_scheme_or_host_is_refused_by_name(
+    cloud: str, url: str, det: Det
+) -> None:
+    ran = det("deploy", cloud, "list", f"--endpoint-url={url}")
+    assert ran.code == 2
+    assert f"must be an address like https://HOST:PORT, not '{url}'" in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "option"), REPLACED, ids=[" ".join([*w[1:3], o.names[0]]) for w, o in REPLACED]
 )
@@ -50,6 +69,17 @@ def test_an_option_without_use_is_answered_and_never_passed_over(
         return
     parse(find([*words, option.names[0], *value]), {})
     assert capsys.readouterr().err == f"{option.names[0]} {option.instead}\n"
+
+
+def test_the_choices_of_the_guide_are_values_of_their_variables() -> None:
+    """A map was written as Terraform writes it, which is a text in YAML."""
+    told = re.findall(r"^\| `([^`]*\w=[^`]+)` \|", AWS_GUIDE.read_text(), re.MULTILINE)
+    given = [word for choice in told for word in shlex.split(choice)]
+    read = variables(argparse.Namespace(var=given))
+    assert read == {
+        "architecture": "arm64", "snap_start": True, "memory_mb": {"tick": 512}, "endpoint": "api_gateway",
+        "machine_external_ip": False, "alarm_topic_arn": "ARN",
+    }  # fmt: skip
 
 
 def test_an_option_that_asks_for_what_holds_anyway_is_not_refused(
@@ -137,6 +167,50 @@ def test_a_bad_value_is_refused_by_name(
     ran = det("deploy", "aws", "up", "--yes", *account.where, *given)
     assert (ran.code, told in ran.err) == (2, True), ran.err
     assert terraform.calls("apply") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "cause", "remedy"),
+    [
+        ("reley=true", "--var reley: the stack has no such variable", "--var relay=… is one"),
+        ("qqq=1", "--var qqq: the stack has no such variable", "docs/reference/terraform.md has all"),
+        ("api_concurrency=many", "--var api_concurrency must be a number, not 'many'", ""),
+        ("relay=1", "--var relay must be true or false, not 1", ""),
+        ("zones=us-west-2a", "--var zones must be a list, as in '[one, two]', not 'us-west-2a'", ""),
+        ("relay=", "--var relay has no value", "give --var relay=VALUE"),
+        ("cidr=null", "--var cidr has no value", "give --var cidr=VALUE"),
+        ("zones=[us-west-2a", "--var zones=[us-west-2a is no YAML", "put quotes around"),
+    ],
+)  # fmt: skip
+def test_a_variable_that_the_stack_does_not_take_is_refused_before_anything_is_made(
+    det: Det, account: Account, terraform: FakeTerraform, given: str, cause: str, remedy: str
+) -> None:
+    """Terraform passes over a name that it does not know: no relay was made, and no budget."""
+    ran = det("deploy", "aws", "up", "--yes", "--var", given, *account.where)
+    assert (ran.code != 0, cause in ran.err, remedy in ran.err) == (True, True, True), ran.err
+    assert terraform.calls("apply") == []
+
+
+def test_a_variable_may_have_no_value_only_where_the_stack_has_none_for_it(tmp_path: Path) -> None:
+    body = 'variable "a" {\n  type        = string\n  default     = null\n}\n'
+    (tmp_path / "variables.tf").write_text(body)
+    stack_variables.check(tmp_path, {"a": None})
+    (tmp_path / "variables.tf").write_text(body.replace("null", '""'))
+    with pytest.raises(UsageError, match="--var a has no value"):
+        stack_variables.check(tmp_path, {"a": None})
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_each_variable_of_a_stack_has_a_type_that_is_known(cloud: str) -> None:
+    declared = stack_variables.declared_in(stacks() / cloud)
+    assert len(declared) > 20
+    assert {variable.type for variable in declared.values()} == {
+        "bool",
+        "number",
+        "string",
+        "list",
+        "map",
+    }
 
 
 def test_machines_beside_a_configuration_with_pools_are_refused(
@@ -243,6 +317,41 @@ def applied(terraform: FakeTerraform) -> dict[str, Any]:
 def google_up(project: Project, terraform: FakeTerraform, cluster: FakeCluster) -> Det:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE_BY_GOOGLE[0]))
     return lambda *given: project.up("--image", "img", "--no-preflight-checks", *given)
+
+
+def keep(project: Project, *pairs: str) -> None:
+    """Put into the kept options what an earlier version of the command took by `--var`."""
+    kept = project.google.buckets[STATES]
+    (name,) = (name for name in kept if name.endswith("options.json"))
+    kept[name] = json.dumps({**json.loads(kept[name]), "var": pairs}).encode()
+
+
+def test_a_variable_of_the_last_time_that_the_stack_no_longer_has_is_left_out(
+    google_up: Det, project: Project, terraform: FakeTerraform
+) -> None:
+    """Each later `up` was refused, and the way out that it named forgot all other options as well."""
+    assert google_up("--var", "log_retention_days=1").code == 0
+    keep(project, "reley=true", "log_retention_days=1")
+    ran = google_up()
+    assert ran.code == 0, ran.err
+    assert "Left out --var reley=true of the last time: the stack has no such variable" in ran.err
+    assert "As the last time: --var log_retention_days=1 (" in ran.err
+    assert terraform.calls("apply")[-1]["variables"].items() >= {"log_retention_days": 1}.items()
+    assert "reley" not in terraform.calls("apply")[-1]["variables"]
+    assert "Left out" not in google_up().err
+
+
+def test_a_value_of_the_last_time_that_the_stack_no_longer_takes_is_replaced_or_forgotten(
+    google_up: Det, project: Project, terraform: FakeTerraform
+) -> None:
+    assert google_up().code == 0
+    keep(project, "log_retention_days=few")
+    ran = google_up()
+    assert (ran.code, "--var log_retention_days must be a number" in ran.err) == (2, True)
+    assert "give --var log_retention_days=VALUE, or --forget-options" in ran.err
+    assert google_up("--var", "log_retention_days=3").code == 0
+    mistyped = google_up("--var", "reley=true")
+    assert (mistyped.code, "or --forget-options" in mistyped.err) == (2, False), mistyped.err
 
 
 def test_a_zero_that_is_given_replaces_the_number_of_the_last_time(

@@ -362,6 +362,40 @@ def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
     assert "on-demand (list price of June 2025)" in ran.err
 
 
+def offered(slots: int, price: float, **more: object) -> dict[str, object]:
+    return {
+        "provider": "aws", "region": "r", "zone": "", "machineType": f"m{slots}", "capacity": "spot",
+        "slots": slots, "priceUsdHour": price, "priceFrom": "list", **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("resources", "pool", "told"),
+    [
+        ({"slots_per_trial": 3}, {}, "costs $3.00 to $12.00"),
+        ({"slots_per_trial": 3}, {"allowHeterogeneousFits": True}, "costs $3.00 to $16.00"),
+        ({"slots_per_trial": 3, "is_single_node": True}, {}, "costs $12.00 to $12.00"),
+        (
+            {"slots_per_trial": 9, "is_single_node": True},
+            {},
+            "No offer of pool gpu holds a trial of 9",
+        ),
+    ],
+)
+def test_a_dry_run_counts_only_what_can_be_rented_for_it(
+    resources: dict[str, object], pool: dict[str, object], told: str,
+    cluster: FakeCluster, det: Det, config: Path,
+) -> None:  # fmt: skip
+    offers = [
+        offered(1, 1.0), offered(2, 8.0), offered(4, 16.0, maxPriceUsdHour=16.0), offered(4, 40.0, maxPriceUsdHour=20),
+    ]  # fmt: skip
+    resolved = {"resources": {"resource_pool": "gpu", **resources}, "searcher": {}}
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [{**POOL, "offers": offers, **pool}]})
+    cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
+    assert told in det("e", "create", config, "--dry-run").err
+
+
 def test_a_dry_run_without_a_pool_takes_the_default_one(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
@@ -389,6 +423,17 @@ def test_a_bound_on_the_cost_is_set_before_anything_runs(
     assert (asked.body["limitUsd"], asked.body["of"]) == ("12.50", "1")
     paths = [a.path for a in cluster.asked]
     assert paths.index("/api/v1/budgets") < paths.index("/api/v1/experiments/1/activate")
+
+
+def test_waiting_for_the_end_prints_what_became_of_it(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    """One document, for a program that reads it."""
+    ended = {"id": 1, "state": "STATE_COMPLETED", "bestTrialSearcherMetric": 0.25}
+    cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
+    ran = det("e", "create", config, "--wait", "--json")
+    assert (ran.code, json.loads(ran.out)) == (0, ended)
+    assert "Created experiment 1" in ran.err
 
 
 def test_waiting_for_the_end_tells_by_its_status_whether_it_completed(

@@ -181,13 +181,17 @@ def test_a_tensorboard_shows_its_experiments_in_lists(api: Api, det: Det) -> Non
 
 def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Path) -> None:
     id = launched(det("shell", "start", "-d").out, "shell")
-    words = shlex.split(det("shell", "show_ssh_command", id, "--", "-v").out)
+    shown = det("shell", "show_ssh_command", id, "--", "-v")
+    assert "does not serve yet" in shown.err
+    words = shlex.split(shown.out)
     assert words[-2:] == [f"root@{id}", "-v"]
     assert f"determined.cli.tunnel {api_address()} %h" in next(w for w in words if "Proxy" in w)
     key = Path(words[words.index("-i") + 1])
     assert "OPENSSH PRIVATE KEY" in key.read_text()
     assert key.stat().st_mode & 0o077 == 0
     assert "PRIVATE" not in det("shell", "list", "--json").out
+    let_run(api, ready=True)
+    assert det("shell", "show_ssh_command", id).err == ""
 
 
 def test_a_shell_is_entered_as_the_user_that_it_runs_as(

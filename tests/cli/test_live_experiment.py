@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from det_cli.live import experiment_screen as screen
 from det_cli.live.experiment import Experiment, experiment_of, in_view, reasons_of
 from det_cli.live.text import plain, size_of
@@ -16,6 +15,14 @@ START = 1_795_168_800.0  # 2026-11-20T10:00:00Z
 SEARCHER = {
     "name": "adaptive_asha", "metric": "loss", "smaller_is_better": True, "max_trials": 16,
     "time_metric": "batches", "max_time": 480, "divisor": 4, "max_rungs": 3,
+}  # fmt: skip
+SEARCHED = {
+    "unit": "batches",
+    "brackets": [
+        {"rungs": [{"length": 30, "arrived": 3}, {"length": 120, "arrived": 1}, {"length": 480, "arrived": 1}]},
+        {"rungs": [{"length": 120, "arrived": 1}, {"length": 480, "arrived": 0}]},
+    ],
+    "trials": [{"id": 1, "sentence": "trained to the end"}, {"id": 2, "sentence": ""}],
 }  # fmt: skip
 HPARAMS = {"lr": {"type": "log", "minval": -3}, "width": {"type": "const", "val": 8}}
 
@@ -48,7 +55,7 @@ TRIALS = [
 
 def test_the_picture_tells_state_best_rungs_and_trials() -> None:
     running = answer(state="STATE_RUNNING", progress=0.42, endTime=None)
-    text = drawn(experiment_of(running, TRIALS))
+    text = drawn(experiment_of(running, TRIALS, searched=SEARCHED))
     assert text.splitlines()[0] == (
         "experiment 1  RUNNING  █████░░░░░░░ 42%  mnist-1                          1m 29s"
     )
@@ -78,22 +85,18 @@ def test_trials_without_a_number_are_last_of_their_kind() -> None:
     assert found.best.id == 3
 
 
-@pytest.mark.parametrize(
-    ("searcher", "rungs"),
-    [
-        ({}, (30, 120, 480)),
-        ({"max_trials": 4}, (120, 480)),
-        ({"max_rungs": 1}, (480,)),
-        ({"max_time": None, "max_length": {"epochs": 16}}, (1, 4, 16)),
-        ({"name": "async_halving", "num_rungs": 2, "max_rungs": None}, (120, 480)),
-        ({"name": "single"}, ()),
-        ({"divisor": 1}, ()),
-    ],
-)
-def test_rungs_follow_from_the_configuration(
-    searcher: dict[str, Any], rungs: tuple[float, ...]
-) -> None:
-    assert experiment_of(answer(searcher), []).search.rungs == rungs
+def test_rungs_of_brackets_are_counted_together_and_none_are_made_up() -> None:
+    found = experiment_of(answer(), TRIALS, searched=SEARCHED)
+    assert [(r.length, r.arrived) for r in found.search.rungs] == [(30, 3), (120, 2), (480, 1)]
+    # A cluster that does not tell what a search decided, or a search without rungs.
+    assert experiment_of(answer(), TRIALS).search.rungs == ()
+
+
+def test_a_trial_tells_what_the_search_decided() -> None:
+    found = experiment_of(answer(), TRIALS, searched=SEARCHED)
+    assert [t.reason for t in found.trials] == ["trained to the end", "", ""]
+    waits = reasons_of([{"state": "QUEUED", "trialId": 1, "sentence": "needs 4 slots"}])
+    assert experiment_of(answer(), TRIALS, waits, SEARCHED).trials[0].reason == "needs 4 slots"
 
 
 def test_equal_reasons_are_told_once_with_their_trials() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 from det_cli.live import pictures, text
-from det_cli.live.observer import News
+from det_cli.live.observer import Observation
 from det_cli.live.show import Picture, Screen
 from det_cli.live.text import Column, Segment, line, plain
 from hypothesis import given
@@ -138,7 +138,7 @@ def test_a_window_is_filled_exactly_wherever_it_is_moved(
 ) -> None:
     screen = Screen(picture(length))
     for key in [*keys, ""]:
-        lines = screen.lines(News(told, 0.0, 2.0, outage=outage), columns, rows, now)
+        lines = screen.lines(Observation(told, 0.0, 2.0, outage=outage), columns, rows, now)
         assert len(lines) == rows
         assert all(text.size_of(one) <= columns for one in lines)
         assert not set("".join(plain(one) for one in lines)) & set("\x1b\n\r\t\x9b")
@@ -147,11 +147,11 @@ def test_a_window_is_filled_exactly_wherever_it_is_moved(
 
 def test_the_foot_tells_a_picture_that_is_old() -> None:
     screen = Screen(picture(1))
-    assert "seen 1m 00s ago" in plain(screen.lines(News("x", 0.0, 2.0), 80, 5, 60.0)[-1])
-    gone = News("x", 0.0, 2.0, outage="cannot reach it")
+    assert "seen 1m 00s ago" in plain(screen.lines(Observation("x", 0.0, 2.0), 80, 5, 60.0)[-1])
+    gone = Observation("x", 0.0, 2.0, outage="cannot reach it")
     assert plain(screen.lines(gone, 80, 5, 5.0)[-1]) == "q quit  no answer for 5s: cannot reach it"
 
 
 def test_without_keys_the_foot_names_ctrl_c() -> None:
     screen = Screen(picture(1), has_keys=False)
-    assert plain(screen.lines(News("x", 0.0, 2.0), 80, 5, 1.0)[-1]).startswith("Ctrl-C quit")
+    assert plain(screen.lines(Observation("x", 0.0, 2.0), 80, 5, 1.0)[-1]).startswith("Ctrl-C quit")

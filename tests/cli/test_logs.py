@@ -35,6 +35,26 @@ def test_tail_prints_the_last_lines_in_order(logged: FakeCluster, det: Det) -> N
     assert texts(det("t", "logs", 10, "--tail", 2).out) == ["line 4", "line 5"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["t logs 10", "e logs 1", "task logs t", "cmd logs t", "notebook logs t", "shell logs t"],
+)
+@pytest.mark.parametrize("end", ["--tail", "--head"])
+def test_no_lines_are_printed_where_none_are_asked_for_and_the_server_does_not_send_its_log(
+    logged: FakeCluster, det: Det, command: str, end: str
+) -> None:
+    ran = det(*command.split(), end, 0)
+    assert (ran.code, ran.out) == (0, "")
+    (asked,) = logged.sent("GET", "/api/v1/.*/logs")
+    assert asked.first("limit") == "1"
+
+
+@pytest.mark.parametrize("number", ["-1", "x"])
+def test_a_number_of_lines_is_none_or_more(logged: FakeCluster, det: Det, number: str) -> None:
+    ran = det("t", "logs", 10, "--tail", number)
+    assert (ran.code, "--tail" in ran.err) == (2, True)
+
+
 def test_head_prints_the_first_lines(logged: FakeCluster, det: Det) -> None:
     assert texts(det("t", "logs", 10, "--head", 2).out) == ["line 1", "line 2"]
 
@@ -67,6 +87,27 @@ def test_filters_are_the_servers(logged: FakeCluster, det: Det) -> None:
         "stdtypes": ["stderr"],
         "timestampAfter": ["2026-01-01T00:00:00Z"],
     }
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["t logs 10", "e logs 1", "task logs t", "cmd logs t", "notebook logs t", "shell logs t"],
+)
+def test_the_server_searches_for_a_text_or_a_regular_expression(
+    logged: FakeCluster, det: Det, command: str
+) -> None:
+    assert det(*command.split(), "--search", "loss").code == 0
+    assert det(*command.split(), "--search", "loss=(nan|inf)", "--regex", "--tail", 5).code == 0
+    text, regex = logged.sent("GET", "/api/v1/.*/logs")
+    assert text.query == {"searchText": ["loss"]}
+    assert regex.first("searchText") == "loss=(nan|inf)"
+    assert regex.first("enableRegex") == "true"
+
+
+def test_a_regular_expression_is_that_of_the_search(logged: FakeCluster, det: Det) -> None:
+    ran = det("t", "logs", 10, "--regex")
+    assert (ran.code, "--search" in ran.err) == (2, True)
+    assert not logged.sent("GET", "/api/v1/.*/logs")
 
 
 def test_task_logs_filter_by_allocation(logged: FakeCluster, det: Det) -> None:

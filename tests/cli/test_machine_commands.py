@@ -26,9 +26,9 @@ POOLS = """\
  gpu    | 1 (0-8)     |     0.36 |        1 |              2 |        2 |            0.3622 |
 """
 BUDGETS = """\
-   ID | For      |   Limit $ | Period   |   Spent $ | State
-------+----------+-----------+----------+-----------+---------
-    7 | pool gpu |     12.00 | month    |      9.80 | WARNED
+   ID | For      |   Limit $ | Period   |   Spent $ |   Spent % | State
+------+----------+-----------+----------+-----------+-----------+---------
+    7 | pool gpu |     12.00 | month    |      9.80 |        82 | WARNED
 """
 
 
@@ -214,6 +214,15 @@ def test_a_negative_budget_is_refused_as_an_amount(
     ran = det("budget", "set", *words)
     assert (ran.code, "above 0, not '-5'" in ran.err) == (2, True)
     assert not rented.sent("PUT", "/api/v1/budgets")
+
+
+@pytest.mark.parametrize(("name", "costs"), [("gpu", True), ("default", False)])
+def test_a_budget_of_a_pool_whose_machines_cost_nothing_is_told_as_such(
+    rented: FakeCluster, det: Det, name: str, costs: bool
+) -> None:
+    ran = det("budget", "set", "12", "--pool", name)
+    assert ran.code == 0
+    assert (f"Pool {name} rents no machines" in ran.err) is not costs
 
 
 def test_options_behind_two_dashes_are_told_apart_from_unknown_ones(

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,20 @@ def test_the_summary_has_the_metric_and_the_cost(
     assert Path(environment["GITHUB_OUTPUT"]).read_text() == "experiment-id=1\n"
 
 
+def test_without_a_place_for_the_summary_it_follows_the_rest(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Also in a file, which `/dev/stdout` would have emptied first."""
+    ended(cluster, "STATE_COMPLETED")
+    del environment["DET_SUMMARY"]
+    environment.pop("GITHUB_STEP_SUMMARY", None)
+    command = ["bash", str(SCRIPT), "config.yaml", "model"]
+    with (tmp_path / "log").open("w") as log:
+        subprocess.run(command, env=environment, cwd=tmp_path, stdout=log, timeout=120, check=True)
+    said = (tmp_path / "log").read_text()
+    assert said.index("Created experiment 1") < said.index("| loss | 0.25 |")
+
+
 @pytest.fixture
 def bare(cluster: FakeCluster, environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """A runner without `det`. The libraries are lent, as tests ask no index: a folder whose editable packages
@@ -101,6 +116,17 @@ def test_a_runner_without_the_command_installs_it_from_the_cluster(
     assert not list(tmp_path.glob("tmp*")), "what was installed goes with the job"
 
 
+def test_an_address_without_a_scheme_is_read_as_det_reads_it(
+    cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
+) -> None:
+    """Where the command comes from the cluster, and in the summary's link."""
+    ended(cluster, "STATE_COMPLETED")
+    ran = train({**bare, "DET_MASTER": cluster.url.removeprefix("http://")}, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert f"]({cluster.url}/det/experiments/1)" in Path(bare["DET_SUMMARY"]).read_text()
+    assert cluster.sent("GET", "/agents/v1/wheel/.*")
+
+
 def test_what_a_runner_installs_has_the_versions_of_the_cluster(
     cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
 ) -> None:
@@ -122,6 +148,17 @@ def test_a_failed_experiment_fails_the_job(
     assert "| state | error |" in Path(environment["DET_SUMMARY"]).read_text()
 
 
+def test_a_job_that_fails_early_leaves_no_summary_of_an_earlier_one(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """GitHub's action posted it under the second's mark."""
+    summary = Path(environment["DET_SUMMARY"])
+    summary.write_text("### Experiment 1\n")
+    cluster.on("POST", "/api/v1/experiments", Raw(b"{}", status=400))
+    assert train(environment, tmp_path).returncode != 0
+    assert not summary.exists()
+
+
 def test_a_superseded_job_cancels_its_experiment(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -139,6 +176,34 @@ def test_a_superseded_job_cancels_its_experiment(
     os.killpg(job.pid, signal.SIGTERM)
     job.communicate(timeout=60)
     assert job.returncode == 130
+    assert cluster.sent("POST", "/api/v1/experiments/1/cancel")
+
+
+def test_a_job_that_is_stopped_while_it_submits_leaves_no_experiment_behind(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The signal meets every process of the job, as the request is on its way."""
+    arrived, goes_on = threading.Event(), threading.Event()
+    made = {"experiment": {"id": 1, "state": "STATE_ACTIVE"}, "configWarnings": []}
+
+    def create(_: Asked) -> Any:
+        arrived.set()
+        assert goes_on.wait(60)
+        return made
+
+    cluster.on("POST", "/api/v1/experiments", create)
+    cluster.on("POST", "/api/v1/experiments/1/cancel", {})
+    job = subprocess.Popen(
+        ["bash", str(SCRIPT), "config.yaml", "model"],
+        env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert arrived.wait(60)
+    os.killpg(job.pid, signal.SIGTERM)
+    goes_on.set()
+    _, said = job.communicate(timeout=60)
+    assert job.returncode == 130, said
+    assert "canceling experiment 1" in said
     assert cluster.sent("POST", "/api/v1/experiments/1/cancel")
 
 
@@ -184,6 +249,18 @@ def test_a_job_of_gitlab_hands_its_token_over(
     ran = train({**environment, "DET_OIDC_TOKEN": token, "DET_USER_TOKEN": ""}, tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert audiences == ["of the job's choice"]
+
+
+def test_a_password_goes_before_the_identity_of_the_job(
+    cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ended(cluster, "STATE_COMPLETED")
+    audiences = trust(cluster)
+    known = {"DET_USER": "ada", "DET_PASS": "Lovelace1", "DET_USER_TOKEN": ""}
+    ran = train({**environment, **known, "DET_OIDC_TOKEN": "of the job"}, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert cluster.sent("POST", "/api/v1/auth/login")
+    assert audiences == []
 
 
 def test_a_job_without_an_identity_is_told_how_to_get_one(cluster: FakeCluster, det: Det) -> None:

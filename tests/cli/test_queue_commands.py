@@ -5,6 +5,7 @@
 import csv
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -256,6 +257,12 @@ def test_why_knows_what_is_meant(
     assert len(busy.sent("GET", f"/api/v1/why/{path}")) == 1
 
 
+def test_why_of_an_id_without_a_job_asks_for_the_task(busy: FakeCluster, det: Det) -> None:
+    busy.on("GET", "/api/v1/why/task/ab-12", {"reasons": [reason(1, "waits")]})
+    assert "waits" in det("why", "ab-12").out
+    assert det("why", "job", "ab-12").code == 3
+
+
 def test_why_of_something_else_is_a_usage_error(busy: FakeCluster, det: Det) -> None:
     assert det("why", "cloud", 3).code == 2
 
@@ -292,3 +299,29 @@ def test_master_logs_print_time_and_level(busy: FakeCluster, det: Det) -> None:
     entry = {"id": 1, "message": "hello", "timestamp": START, "level": "LOG_LEVEL_INFO"}
     busy.on("GET", "/api/v1/master/logs", lambda _: iter([{"result": {"logEntry": entry}}]))
     assert det("master", "logs").out == f"{START} [INFO]: hello\n"
+
+
+def keep_master_log(busy: FakeCluster, lines: int) -> None:
+    """Answer as the cluster does: a limit of 0 is none, a negative offset counts from the end."""
+    entries = [
+        {"id": n, "message": f"line {n}", "timestamp": START, "level": "LOG_LEVEL_INFO"}
+        for n in range(1, lines + 1)
+    ]
+
+    def told(asked: Asked) -> Iterator[Any]:
+        offset, limit = int(asked.first("offset", "0")), int(asked.first("limit", "0"))
+        found = entries[offset:] if offset < 0 else entries
+        return iter([{"result": {"logEntry": e}} for e in (found[:limit] if limit else found)])
+
+    busy.on("GET", "/api/v1/master/logs", told)
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+@pytest.mark.parametrize(("tail", "shown"), [(0, []), (2, ["line 4", "line 5"]), (9, None)])
+def test_the_end_of_the_master_log_has_as_many_lines_as_asked_for(
+    busy: FakeCluster, det: Det, tail: int, shown: list[str] | None, follow: tuple[str, ...]
+) -> None:
+    keep_master_log(busy, 5)
+    ran = det("master", "logs", "--tail", tail, *follow)
+    expected = [f"line {n}" for n in range(1, 6)] if shown is None else shown
+    assert [line.rpartition(": ")[2] for line in ran.out.splitlines()] == expected

@@ -219,6 +219,7 @@ def test_logs_are_text_and_can_be_cut(sdk: FakeCluster) -> None:
     assert len(list(found.iter_logs())) == 5
     assert [line[-7:] for line in found.iter_logs(tail=2)] == ["line 4\n", "line 5\n"]
     assert [line[-7:] for line in found.logs(head=1)] == ["line 1\n"]
+    assert list(found.iter_logs(tail=0)) == list(found.logs(head=0)) == []
     with pytest.raises(ValueError, match="exclude each other"):
         list(found.iter_logs(head=1, tail=1))
 

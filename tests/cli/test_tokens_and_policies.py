@@ -78,6 +78,24 @@ def test_a_token_is_described_anew_and_unknown_ones_are_told(api: Api, as_user: 
     assert as_user("-u", "determined", "token", "create", "-e", 0).code == 2
 
 
+def test_other_sign_ins_are_listed_and_ended(api: Api, as_user: Det) -> None:
+    there, third = api.signed_in("determined"), api.signed_in("determined")
+    own, *others = json.loads(as_user("-u", "determined", "user", "list-sessions", "--json").out)
+    assert (own["current"], own["program"].startswith("Determined client")) == (True, True)
+    assert [o["current"] for o in others] == [False, False]
+    ended = as_user("-u", "determined", "user", "end-session", others[0]["id"])
+    assert ended.out == f"Ended session {others[0]['id']}\n"
+    assert (third.ask("GET", "/api/v1/me").status, there.ask("GET", "/api/v1/me").status) == (
+        401,
+        200,
+    )
+    assert as_user("-u", "determined", "user", "end-session", "--others").out == "Ended 1 session\n"
+    assert there.ask("GET", "/api/v1/me").status == 401
+    assert "say which sessions to end" in as_user("-u", "determined", "user", "end-session").err
+    refused = as_user("-u", "determined", "user", "list-sessions", "--of", "admin")
+    assert "only an administrator may see where another user is signed in" in refused.err
+
+
 def test_a_token_is_kept_by_login(api: Api, as_user: Det, monkeypatch: pytest.MonkeyPatch) -> None:
     token = as_user("-u", "admin", "token", "create").out.strip()
     monkeypatch.delenv("DET_PASS")

@@ -14,6 +14,8 @@ from det_controlplane.db.engine import Database
 from determined.common import tunnel
 from determined.common.failures import Failure
 from determined.common.http import Session
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 
 from tests.support.api import Api, api_over
 from tests.support.ports import free_port
@@ -106,3 +108,24 @@ def test_a_redirect_is_not_followed_for_the_token_is_for_the_cluster() -> None:
         ):
             pass
         answering.join()
+
+
+class Restarting:
+    """A connection whose server starts again."""
+
+    subprotocol = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise ConnectionClosedError(Close(1012, ""), None)
+
+    def send(self, part: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_connection_that_a_newer_version_ended_says_so() -> None:
+    ended: list[int] = []
+    with pytest.raises(Failure, match="brought up to date") as told:
+        tunnel.carry(Restarting(), lambda _: b"", lambda _: None, lambda: ended.append(1))
+    assert "open it again" in (told.value.hint or "")
+    assert ended == [1]

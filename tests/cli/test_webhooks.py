@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from det_controlplane.db.engine import Database
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.webhooks import delivery
 
 from tests.cli.conftest import Det
 from tests.support.api import PASSWORD, Api, api_over
-from tests.support.inbox import Inbox
+from tests.support.inbox import Inbox, end
 from tests.support.served_api import served
 
 
@@ -37,8 +39,30 @@ def test_a_webhook_is_made_tried_changed_and_deleted(api: Api, det: Det) -> None
     assert det("webhook", "test", "1").out == "Webhook 1 took an example\n"
     assert det("webhook", "edit", "1", "--url", "https://example.org").code == 0
     assert "https://example.org" in det("webhook", "list").out
+    assert det("webhook", "edit", "1", "--on", "completed", "--on-log", "o{3}").code == 0
+    (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
+    assert row.split("|")[4].strip() == "log lines with 'o{3}', completed experiments"
+    assert det("webhook", "edit", "1", "--on-budget").code == 0
+    (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
+    assert row.split("|")[4].strip() == "budgets"
+    assert "mode SPECIFIC" in det("webhook", "edit", "1", "--on-alert").err
     assert det("webhook", "delete", "1").out == "Deleted webhook 1\n"
     assert "webhook 1 not found" in det("webhook", "test", "1").err
+
+
+def test_what_came_of_its_messages_is_listed(api: Api, det: Det) -> None:
+    det("webhook", "create", "chat", "https://example.com/T1", "--on", "completed")
+    inbox = api.ctx.courier
+    assert isinstance(inbox, Inbox)
+    inbox.refusals["https://example.com/T1"] = Unsent("example.com answered with status 503")
+    end(api.signed_in("determined"))
+    delivery.run(api.ctx)
+    (row,) = [line for line in det("webhook", "deliveries", "1").out.splitlines() if "503" in line]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[1:5] == [
+        "experiment state change", "1", "1", "example.com answered with status 503",
+    ]  # fmt: skip
+    assert "webhook 9 not found" in det("webhook", "deliveries", "9").err
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ _COLUMNS: tuple[Column, ...] = (
     ("Limit $", lambda b: f"{b['limitUsd']:.2f}"),
     ("Period", lambda b: b["period"]),
     ("Spent $", lambda b: f"{b['spentUsd']:.2f}"),
+    ("Spent %", lambda b: f"{100 * b['spentUsd'] / b['limitUsd']:.0f}"),
     ("State", lambda b: b["state"]),
 )
 
@@ -40,11 +41,18 @@ def set_(args: argparse.Namespace) -> None:
     period = "month" if args.monthly else "total"
     of = given[scope]
     body = {"scope": scope, "of": of, "limitUsd": args.limit, "period": period}
-    budget = connect(args).request("PUT", V1 + "/budgets", body=body)["budget"]
+    session = connect(args)
+    budget = session.request("PUT", V1 + "/budgets", body=body)["budget"]
     say(
         f"Budget {budget['id']}: ${budget['limitUsd']:.2f} for {scope} {of},"
         f" of which ${budget['spentUsd']:.2f} are spent."
     )
+    if scope == "pool":
+        rented = {pool["name"] for pool in session.get(V1 + "/rented-pools")["pools"]}
+        if of not in rented:
+            say(
+                f"Pool {of} rents no machines: what runs there costs $0.00, and the budget bounds nothing."
+            )
 
 
 def _is_amount(text: str) -> bool:

@@ -5,7 +5,8 @@ import os
 from typing import Any
 
 from det_cli.actions import deploy_cloud, deploy_options
-from det_cli.deployment.aws import Aws, AwsDeployment
+from det_cli.deployment.aws import AwsDeployment
+from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.aws_refusals import refusals_told
 from det_cli.deployment.cluster import Wanted
 from det_cli.errors import UsageError
@@ -25,8 +26,8 @@ _TYPES = {
 
 @refusals_told()
 def up(args: argparse.Namespace) -> None:
-    account = AwsDeployment(_wanted(args), say).account
-    given = deploy_options.as_last_time(args, account, _POOLS, _MORE)
+    looked_at = AwsDeployment(_wanted(args), say)
+    given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
     deployment = AwsDeployment(
         _wanted(given),
         say,
@@ -46,7 +47,11 @@ def down(args: argparse.Namespace) -> None:
 
 @refusals_told()
 def list_(args: argparse.Namespace) -> None:
-    for name in Aws(_region(args), args.endpoint_url or "", args.profile or "").clusters():
+    names = Aws(_region(args), args.endpoint_url or "", args.profile or "").clusters()
+    if args.format:
+        print_object(args, names)
+        return
+    for name in names:
         print(name)
 
 

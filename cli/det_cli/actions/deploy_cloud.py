@@ -2,12 +2,15 @@
 
 import argparse
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from det_cli import prompts
+from det_cli.actions import deploy_options
+from det_cli.deployment import fleet, stack_variables
 from det_cli.deployment.cluster import Deployment, describe
 from det_cli.deployment.terraform import stacks
 from det_cli.errors import CommandError, UsageError
@@ -15,6 +18,9 @@ from det_cli.render import print_yaml, say
 
 
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
+    stack_variables.check(
+        stacks() / deployment.stack, deploy_options.variables(args), args.kept_vars
+    )
     if args.dry_run:
         deployment.plan()
         for line in deployment.prices():
@@ -27,14 +33,24 @@ def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
         outputs = deployment.up(args.kept)
     for line in describe(outputs):
         print(line)
+    if "first_password" in outputs:
+        sys.stdout.flush()  # raises where nobody reads any more
+        deployment.password_told()
 
 
 def down(args: argparse.Namespace, deployment: Deployment) -> None:
     what = "its checkpoints and database stay" if args.keep_data else "with all its data"
     prompts.confirm(f"Remove cluster {args.cluster_id}, {what}?", yes=args.yes)
     with _going_on():
-        deployment.down(force=args.force, keep_data=args.keep_data)
-    print(f"Removed cluster {args.cluster_id}: no machine of it is left.")
+        unseen = deployment.down(
+            force=args.force, keep_data=args.keep_data, drain_s=args.drain_timeout
+        )
+    if not unseen:
+        print(f"Removed cluster {args.cluster_id}: no machine of it is left.")
+        return
+    print(f"Removed cluster {args.cluster_id}. Machines may be left where it has rented:")
+    for place in unseen:
+        print(f"  {place}, which {fleet.question(place, args.cluster_id)} asks")
 
 
 @contextmanager

@@ -11,12 +11,11 @@ from det_cli.actions import deploy_cloud, deploy_options
 from det_cli.deployment.cluster import Wanted
 from det_cli.deployment.gcp import GcpDeployment, Place
 from det_cli.deployment.google import Google, project_of_sign_in
+from det_cli.deployment.machine_images import CPU_IMAGE, GPU_IMAGE
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 
 REGION = "us-west1"
-# Public images that user data turns into agents: Ubuntu, with NVIDIA's driver where there are GPUs.
-GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
 # Options of `up` that are kept, beside what all clouds have.
 _POOLS = (
     "zone", "gpu_type", "gpu_num", "environment_image", "preemptible", "min_cpu_platform_agent", "disk_size",
@@ -24,11 +23,10 @@ _POOLS = (
 )  # fmt: skip
 _STACK = ("add_label",)  # they set variables of the stack
 _LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
-CPU_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 
 
 def up(args: argparse.Namespace) -> None:
-    given = deploy_options.as_last_time(args, _deployment(args).account, _POOLS, _STACK)
+    given = deploy_options.as_last_time(args, _deployment(args), _POOLS, _STACK)
     deployment = _deployment(given)
     place = f"{deployment.account.region} of project {deployment.account.project}"
     deploy_cloud.up(given, deployment, place)

@@ -7,7 +7,9 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment.cluster import Account
+from det_cli.deployment import stack_variables
+from det_cli.deployment.cluster import Account, Deployment
+from det_cli.deployment.terraform import stacks
 from det_cli.errors import UsageError
 from det_cli.render import say
 
@@ -21,7 +23,7 @@ _OVER_CONFIG = ("scheduler_type", "preemption_enabled", "cpu_env_image", "gpu_en
 
 
 def as_last_time(
-    args: argparse.Namespace, account: Account, pools: Sequence[str], more: Sequence[str]
+    args: argparse.Namespace, deployment: Deployment, pools: Sequence[str], more: Sequence[str]
 ) -> argparse.Namespace:
     """Return the options of `up`, and of its last time for this cluster those that are not given now.
 
@@ -31,7 +33,7 @@ def as_last_time(
     given.config = _mapping(args.master_config_path) if args.master_config_path else None
     of_pools = (*_POOLS, *pools)
     rest = (*_OVER_CONFIG, *more, "config")
-    kept = {} if args.forget_options else account.options(args.cluster_id)
+    kept = {} if args.forget_options else deployment.account.options(args.cluster_id)
     config_now = kept.get("config") if given.config is None else given.config
     without = _replaced_now(given)
     if (config_now or {}).get("resource_pools"):
@@ -44,14 +46,33 @@ def as_last_time(
     for name in names:
         setattr(given, name, kept[name])
     now = list(args.var or ())
-    set_now = {pair.partition("=")[0] for pair in now}
-    earlier = [pair for pair in kept.get("var", ()) if pair.partition("=")[0] not in set_now]
+    earlier = _still_declared(kept.get("var", ()), _names(now), stacks() / deployment.stack)
     given.var = earlier + now
+    given.kept_vars = _names(earlier)
     told = [f"--{n.replace('_', '-')}" for n in names] + [f"--var {pair}" for pair in earlier]
     if told:
         say(f"As the last time: {', '.join(told)} (--forget-options goes back to the defaults)")
     given.kept = {n: getattr(given, n) for n in (*of_pools, *rest, "var")}
     return given
+
+
+def _names(given: Sequence[str]) -> set[str]:
+    return {pair.partition("=")[0] for pair in given}
+
+
+def _still_declared(kept: Sequence[str], set_now: set[str], stack: Path) -> list[str]:
+    """Return what `--var` set the last time and does not now, without what the stack has no variable for."""
+    declared = stack_variables.declared_in(stack)
+    found = []
+    for pair in kept:
+        name = pair.partition("=")[0]
+        if name in set_now:
+            continue
+        if name in declared:
+            found.append(pair)
+        else:
+            say(f"Left out --var {pair} of the last time: the stack has no such variable")
+    return found
 
 
 def of_last_time(
@@ -100,7 +121,17 @@ def _refuse_beside_pools(args: argparse.Namespace, of_pools: Sequence[str]) -> N
 def variables(args: argparse.Namespace) -> dict[str, Any]:
     """Return what `--var` sets."""
     found = pairs(getattr(args, "var", None), "--var", "NAME=VALUE")
-    return {name: yaml.safe_load(value) for name, value in found.items()}
+    return {name: _value(name, text) for name, text in found.items()}
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise UsageError(
+            f"--var {name}={text} is no YAML: {' '.join(str(e).split())}",
+            "put quotes around a text with brackets, braces or colons",
+        ) from e
 
 
 def pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str]:

@@ -84,7 +84,10 @@ def _created(
     ports: Sequence[tuple[int, int]],
 ) -> int:
     id = int(answer["experiment"]["id"])
-    if args.format == "json":
+    waits = args.wait and not args.follow_first_trial
+    if args.format == "json" and waits:
+        say(f"Created experiment {id}")
+    elif args.format == "json":
         print_json(answer["experiment"])
         sys.stdout.flush()
     else:
@@ -95,13 +98,19 @@ def _created(
             say("It asks for more slots than the pool has now, and waits until they exist.")
     if args.follow_first_trial:
         return _follow(session, id, ports)
-    if args.wait:
-        return wait_for(session, id, 1.0)
+    if waits:
+        code = wait_for(session, id, 1.0)
+        if args.format == "json":
+            print_json(session.get(f"{V1}/experiments/{id}")["experiment"])
+        return code
     return _watch_test(session, id) if args.test_mode else OK
 
 
 def _pass_on_warnings(answer: dict[str, Any]) -> None:
-    """About the configuration: what is deprecated, ignored, or will hardly do what it is meant to."""
+    """Print the warnings about the configuration.
+
+    What is deprecated, ignored, or will hardly do what it is meant to.
+    """
     for warning in answer.get("configWarnings") or []:
         say(f"warning: {warning}")
 

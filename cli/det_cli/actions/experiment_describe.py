@@ -119,7 +119,7 @@ _WORKLOAD: tuple[Column, ...] = (
 
 
 def _workload_columns(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
-    """With one column for each metric that any workload reported."""
+    """Return the columns of workloads: one for each metric that any workload reported."""
     columns = list(_WORKLOAD)
     for kind, title, at in (("training", "Training Metric", 4), ("validation", "Validation", None)):
         names = sorted({n for r in rows for n in metrics_of(r.get(kind))})

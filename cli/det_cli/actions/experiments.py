@@ -9,9 +9,10 @@ from typing import Any
 from determined.common.context_download import code_of
 from determined.common.http import Session
 from determined.common.log_stream import TERMINAL
+from determined.common.sign_in import SignedIn
 
 from det_cli import prompts
-from det_cli.actions import costs
+from det_cli.actions import costs, tables
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import FAILED, OK
 from det_cli.render import percent, print_object, say, show, size_text, state_text
@@ -61,15 +62,24 @@ CHECKPOINTS = (
 
 
 def list_(args: argparse.Namespace) -> None:
+    asked = tables.columns(args, tables.EXPERIMENTS)
     session = connect(args)
+    if tables.is_asked_for(args):
+        found = tables.search(session, args, "/experiments-search", "experiments")
+        rows = [{**row["experiment"], "bestTrial": row["bestTrial"]} for row in found]
+    else:
+        rows = _listed(session, args)
+    columns = LIST + costs.add(session, "experiments", rows)
+    columns += (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
+    show(args, columns + asked, rows)
+
+
+def _listed(session: SignedIn, args: argparse.Namespace) -> list[dict[str, Any]]:
     filters: dict[str, Any] = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC"}
     if not args.all:
         user = session.username or session.get(V1 + "/me")["user"]["username"]
         filters.update(users=user, archived=False)
-    rows = list(paged(session, args, "/experiments", "experiments", **filters))
-    columns = LIST + costs.add(session, "experiments", rows)
-    columns += (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
-    show(args, columns, rows)
+    return paged(session, args, "/experiments", "experiments", **filters)
 
 
 def change_state(args: argparse.Namespace) -> None:

@@ -92,7 +92,7 @@ def _columns(kind: str) -> tuple[Column, ...]:
 
 
 def _with_workspaces(session: Session, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Name the workspaces of tasks, and leave out what is not for the eyes of bystanders."""
+    """Add the names of their workspaces to tasks, and leave out tokens and addresses that open them."""
     if not tasks:
         return []
     names = {w["id"]: w["name"] for w in pages(session, "/workspaces", "workspaces")}

@@ -35,9 +35,16 @@ def open_shell(args: argparse.Namespace) -> int:
 
 
 def show_ssh(args: argparse.Namespace) -> None:
+    """Print the command, whose user is known for sure once the shell serves."""
     session = connect(args)
     task = session.get(path_of("shell", args.task_id))["shell"]
+    if not serves(session.get(f"{V1}/tasks/{args.task_id}")["task"]):
+        say("The shell does not serve yet; ask again when it does: its user may be another then.")
     print(shlex.join(ssh_command(session, task, args.ssh_opts)))
+
+
+def serves(task: dict[str, Any]) -> bool:
+    return bool((task["allocations"] or [{}])[0].get("isReady"))
 
 
 def wait(session: Session, kind: str, task_id: str) -> None:
@@ -50,9 +57,9 @@ def wait(session: Session, kind: str, task_id: str) -> None:
             raise CommandError(
                 f"{kind} {task_id} has ended: {status}", f"`det {kind} logs {task_id}` shows why"
             )
-        allocation = (task["allocations"] or [{}])[0]
-        if allocation.get("isReady"):
+        if serves(task):
             return
+        allocation = (task["allocations"] or [{}])[0]
         state = str(allocation.get("state", "STATE_QUEUED")).removeprefix("STATE_")
         if state != seen:
             seen = state

@@ -12,7 +12,7 @@ from determined.common.http import Session
 from determined.common.log_stream import trial_ended
 
 from det_cli.connection import V1, connect
-from det_cli.errors import MissingError
+from det_cli.errors import MissingError, UsageError
 from det_cli.render import say
 
 # The id of a task and the number of one of its runs, as `det task list` prints it.
@@ -69,7 +69,7 @@ def print_lines(
     elif args.tail is not None:
         earlier = log_stream.tail(session, path, filters, args.tail)
     elif args.head is not None:
-        earlier = list(log_stream.fetch(session, path, {**filters, "limit": args.head}))
+        earlier = log_stream.head(session, path, filters, args.head)
     for line in earlier:
         show(line)
     if args.follow and args.head is None:
@@ -94,6 +94,8 @@ def print_json(line: dict[str, Any]) -> None:
 
 def _filters(args: argparse.Namespace) -> log_stream.Filters:
     """Return the filters for the server; absent options are left out."""
+    if args.regex and args.search is None:
+        raise UsageError("--regex says how to read --search TEXT: give that, too")
     return {
         "allocationIds": getattr(args, "allocation_ids", None),
         "agentIds": args.agent_ids,
@@ -104,4 +106,6 @@ def _filters(args: argparse.Namespace) -> log_stream.Filters:
         "timestampBefore": args.timestamp_before,
         "timestampAfter": args.timestamp_after,
         "levels": log_stream.from_level(args.level),
+        "searchText": args.search,
+        "enableRegex": args.regex or None,
     }

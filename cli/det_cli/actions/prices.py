@@ -17,14 +17,19 @@ def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
     resources = config.get("resources") or {}
     pool = _pool(session, str(resources.get("resource_pool") or ""))
     slots = int(resources.get("slots_per_trial") or 0)
+    single = bool(resources.get("is_single_node"))
     if pool is None or not slots:
         return
     prices = sorted(
         (_of_trial(offer, slots), _name(offer) + _source(offer, pool))
         for offer in pool["offers"]
-        if offer["slots"] and offer.get("isOffered", True)
+        if _is_rented(offer) and _holds(offer, slots, single, pool)
     )
     if not prices:
+        yield (
+            f"No offer of pool {pool['name']} holds a trial of {slots} slots within its price caps;"
+            f" see `det pool describe {pool['name']}`."
+        )
         return
     answer = session.post(V1 + "/preview-hp-search", {"config": config})
     trials = sum(int(trial["count"]) for trial in answer["summary"]["trials"])
@@ -50,6 +55,20 @@ def _pool(session: Session, name: str) -> "dict[str, Any] | None":
 def _default_pool(session: Session) -> str:
     found = session.get(V1 + "/resource-pools")["resourcePools"]
     return next((pool["name"] for pool in found if pool["defaultComputePool"]), "")
+
+
+def _is_rented(offer: dict[str, Any]) -> bool:
+    """Return whether the cloud has the offer, at a price that its section allows."""
+    cap = offer.get("maxPriceUsdHour")
+    return offer.get("isOffered", True) and (cap is None or offer["priceUsdHour"] <= cap)
+
+
+def _holds(offer: dict[str, Any], slots: int, single: bool, pool: dict[str, Any]) -> bool:
+    """Return whether one machine holds a trial, or some equal ones that are wholly its own."""
+    if not offer["slots"] or slots <= offer["slots"]:
+        return bool(offer["slots"])
+    mixes = pool.get("allowHeterogeneousFits", False)
+    return not single and (mixes or slots % offer["slots"] == 0)
 
 
 def _of_trial(offer: dict[str, Any], slots: int) -> float:

@@ -1,10 +1,11 @@
 """Describing and stopping trials."""
 
 import argparse
-import io
 import json
 import os
 import tarfile
+import tempfile
+from collections.abc import Iterable
 from typing import Any
 
 from determined.common.http import Session
@@ -112,22 +113,32 @@ def support_bundle(args: argparse.Namespace) -> None:
     logs = session.stream_lines("GET", f"{V1}/trials/{id}/logs")
     master_logs = session.stream_lines("GET", f"{V1}/master/logs")
     parts = {
-        "trial.json": json.dumps(trial, indent=2),
-        "experiment.json": json.dumps(experiment, indent=2),
-        "workloads.json": json.dumps(list(pages(session, f"/trials/{id}/workloads", "workloads"))),
-        "master.json": json.dumps(session.get(V1 + "/master"), indent=2),
-        "trial_logs.txt": "".join(line["message"] for line in logs),
-        "master_logs.txt": "".join(_master_line(line["logEntry"]) for line in master_logs),
+        "trial.json": [json.dumps(trial, indent=2)],
+        "experiment.json": [json.dumps(experiment, indent=2)],
+        "workloads.json": [
+            json.dumps(list(pages(session, f"/trials/{id}/workloads", "workloads")))
+        ],
+        "master.json": [json.dumps(session.get(V1 + "/master"), indent=2)],
+        "trial_logs.txt": (line["message"] for line in logs),
+        "master_logs.txt": (_master_line(line["logEntry"]) for line in master_logs),
     }
     os.makedirs(args.output_dir, exist_ok=True)
     path = os.path.join(args.output_dir, f"support-bundle-trial-{id}.tar.gz")
     with tarfile.open(path, "w:gz") as tar:
-        for name, text in parts.items():
-            content = text.encode()
-            info = tarfile.TarInfo(f"support-bundle-trial-{id}/{name}")
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
+        for name, texts in parts.items():
+            _add(tar, f"support-bundle-trial-{id}/{name}", texts)
     print(path)
+
+
+def _add(tar: tarfile.TarFile, name: str, texts: Iterable[str]) -> None:
+    """Add a member by way of a file: logs may be larger than memory, and its length comes before its text."""
+    with tempfile.TemporaryFile() as file:
+        for text in texts:
+            file.write(text.encode())
+        info = tarfile.TarInfo(name)
+        info.size = file.tell()
+        file.seek(0)
+        tar.addfile(info, file)
 
 
 def _master_line(entry: dict[str, Any]) -> str:

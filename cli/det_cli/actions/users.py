@@ -16,6 +16,7 @@ from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import CommandError, UsageError, require_change
 from det_cli.pipeline_identity import token_for
 from det_cli.render import say, show
+from det_cli.times import local
 
 _COLUMNS = (
     ("User Id", lambda u: u.get("id")),
@@ -163,6 +164,37 @@ def id_of(session: Session, username: str) -> int:
 def _patch(args: argparse.Namespace, change: dict[str, Any]) -> dict[str, Any]:
     session = connect(args)
     return dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
+
+
+def list_sessions(args: argparse.Namespace) -> None:
+    session = connect(args)
+    columns = (
+        ("ID", lambda s: s["id"]),
+        ("Signed in", lambda s: local(s["createdAt"])),
+        ("Ends", lambda s: local(s["expiresAt"]) or "never"),
+        ("From", lambda s: s["address"]),
+        ("By", lambda s: s["program"]),
+        ("", lambda s: "this one" if s["current"] else ""),
+    )
+    show(args, columns, session.get(_sessions_path(args, session))["sessions"])
+
+
+def end_sessions(args: argparse.Namespace) -> None:
+    if bool(args.session_id) is args.others:
+        raise UsageError("say which sessions to end", "give their ids, or --others")
+    session = connect(args)
+    path = _sessions_path(args, session)
+    if args.others:
+        ended = session.delete(path)["ended"]
+        print(f"Ended {ended} session{'' if ended == 1 else 's'}")
+    for session_id in args.session_id:
+        session.delete(f"{path}/{session_id}")
+        print(f"Ended session {session_id}")
+
+
+def _sessions_path(args: argparse.Namespace, session: Session) -> str:
+    user_id = id_of(session, args.of) if args.of else session.get(f"{V1}/me")["user"]["id"]
+    return f"{V1}/users/{user_id}/sessions"
 
 
 def activate(args: argparse.Namespace) -> None:

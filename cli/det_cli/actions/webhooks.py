@@ -7,8 +7,10 @@ from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import UsageError
 from det_cli.render import show
+from det_cli.times import local
 
-_STATE, _LOG, _ALERT = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
+_STATE, _LOG, _CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
+_BUDGET = "budget"
 
 
 def list_(args: argparse.Namespace) -> None:
@@ -30,17 +32,17 @@ def _told(trigger: dict[str, Any]) -> str:
     kind, condition = trigger["triggerType"].removeprefix("TRIGGER_TYPE_"), trigger["condition"]
     if kind == _STATE:
         return f"{condition['state'].lower()} experiments"
-    return f"log lines with {condition['regex']!r}" if kind == _LOG else "alerts"
+    if kind == _LOG:
+        return f"log lines with {condition['regex']!r}"
+    return "budgets" if condition.get("subject") == _BUDGET else "alerts"
 
 
 def create(args: argparse.Namespace) -> None:
-    triggers: list[dict[str, Any]] = [
-        *(_trigger(_STATE, state=state.upper()) for state in dict.fromkeys(args.on)),
-        *(_trigger(_LOG, regex=regex) for regex in args.on_log),
-        *([_trigger(_ALERT)] if args.on_alert else []),
-    ]
+    triggers = _triggers(args)
     if not triggers:
-        raise UsageError("say what to tell of: --on completed, --on error, --on-log or --on-alert")
+        raise UsageError(
+            "say what to tell of: --on completed, --on error, --on-log, --on-alert or --on-budget"
+        )
     if args.on_alert and not args.specific:
         raise UsageError(
             "--on-alert needs --specific: alerts go to webhooks that experiments choose"
@@ -62,17 +64,48 @@ def create(args: argparse.Namespace) -> None:
     print(f"Created webhook {made['id']} '{made['name']}'. Try it: det webhook test {made['id']}")
 
 
+def _triggers(args: argparse.Namespace) -> list[dict[str, Any]]:
+    return [
+        *(_trigger(_STATE, state=state.upper()) for state in dict.fromkeys(args.on)),
+        *(_trigger(_LOG, regex=regex) for regex in args.on_log),
+        *([_trigger(_CUSTOM)] if args.on_alert else []),
+        *([_trigger(_CUSTOM, subject=_BUDGET)] if args.on_budget else []),
+    ]
+
+
 def _trigger(kind: str, **condition: str) -> dict[str, Any]:
     return {"triggerType": f"TRIGGER_TYPE_{kind}", "condition": condition}
 
 
 def edit(args: argparse.Namespace) -> None:
-    given = {"url": args.url, "name": args.name}
+    given = {"url": args.url, "name": args.name, "triggers": _triggers(args) or None}
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
-        raise UsageError("say what to change: --url or --name")
+        raise UsageError(
+            "say what to change: --url, --name, --on, --on-log, --on-alert or --on-budget"
+        )
     connect(args).patch(f"{V1}/webhooks/{args.webhook_id}", changes)
     print(f"Changed webhook {args.webhook_id}")
+
+
+def deliveries(args: argparse.Namespace) -> None:
+    columns = [
+        ("Time", lambda d: local(d["at"])),
+        ("Event", lambda d: d["eventType"].lower().replace("_", " ")),
+        ("Experiment", lambda d: d["experimentId"] or ""),
+        ("Try", lambda d: d["attempt"]),
+        ("Result", _came_of),
+        ("Next try", lambda d: local(d["nextAt"])),
+        ("Event ID", lambda d: d["eventId"]),
+    ]
+    found = connect(args).get(f"{V1}/webhooks/{args.webhook_id}/deliveries")
+    show(args, columns, found["deliveries"])
+
+
+def _came_of(tried: dict[str, Any]) -> str:
+    if tried["arrived"]:
+        return "arrived"
+    return str(tried["failure"]) if tried["nextAt"] else f"given up: {tried['failure']}"
 
 
 def test(args: argparse.Namespace) -> None:

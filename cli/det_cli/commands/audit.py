@@ -18,12 +18,12 @@ MEMBERS = {
         "audit",
         "tell who changed what (administrators)",
         Command(
-            "export", "print all entries, oldest first, as lines of JSON", "audits:export", *WHICH
+            "export", "print all entries, oldest first, as lines of JSON", "audit:export", *WHICH
         ),
         Command(
             "list",
             "list the newest entries",
-            "audits:list_",
+            "audit:list_",
             *WHICH,
             Arg("--limit", type=int, default=100, help="how many (100)"),
             OUTPUT,

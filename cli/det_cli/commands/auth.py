@@ -9,13 +9,13 @@ MEMBERS = {
         Command(
             "list-providers",
             "list the identity providers of the cluster",
-            "auths:list_providers",
+            "auth:list_providers",
             OUTPUT,
         ),
         Command(
             "login",
             "sign in at an identity provider, in a browser",
-            "auths:login",
+            "auth:login",
             Arg("-p", "--provider", help="which, if the cluster has several"),
             Arg(
                 "--headless",

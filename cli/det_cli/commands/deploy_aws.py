@@ -1,7 +1,18 @@
 """det deploy aws"""
 
 from det_cli.commands import deploy_options as common
-from det_cli.declare import OUTPUT, Arg, Command, Group, Replaced, replaced_flag
+from det_cli.declare import (
+    JSON,
+    OUTPUT,
+    YAML,
+    Arg,
+    Command,
+    Group,
+    OneOf,
+    Replaced,
+    replaced_flag,
+    web_address,
+)
 
 CLUSTER = Arg(
     "--cluster-id", required=True, metavar="NAME", help="tells clusters of an account apart"
@@ -9,8 +20,9 @@ CLUSTER = Arg(
 _WHERE = (
     Arg("--region", metavar="REGION", help="the AWS region (AWS_REGION, or the profile's)"),
     Arg("--profile", metavar="NAME", help="the profile of your AWS credentials (AWS_PROFILE)"),
-    Arg("--endpoint-url", metavar="URL", help="of an AWS that is not Amazon's, for trials"),
-)
+    Arg("--endpoint-url", type=web_address, metavar="URL",
+        help="of an AWS that is not Amazon's, for trials"),
+)  # fmt: skip
 _DEPLOYMENT_TYPES = ["simple-rds", "secure", "efs", "fsx", "govcloud", "genai"]
 _MOUNTED = "machines mount no shared file system of AWS: `startup_script` of a pool can, and `bind_mounts` hand it on"
 _NO_TLS = "is not needed: the address has a certificate of AWS that every machine trusts"
@@ -73,6 +85,7 @@ AWS = Group(
         CLUSTER,
         *_WHERE,
         common.FORCE,
+        common.DRAIN,
         common.DELETE_DATA,
         common.YES,
     ),
@@ -88,7 +101,8 @@ AWS = Group(
         "deploy_aws:dump_template",
         common.DIRECTORY,
     ),
-    Command("list", "list the clusters of the account", "deploy_aws:list_", *_WHERE, aliases=["ls"]),
+    Command("list", "list the clusters of the account", "deploy_aws:list_", *_WHERE, OneOf(JSON, YAML),
+            aliases=["ls"]),
     Command("status", "describe a cluster", "deploy_aws:status", CLUSTER, *_WHERE, OUTPUT),
     Command(
         "up",

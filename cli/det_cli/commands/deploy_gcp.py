@@ -1,7 +1,18 @@
 """det deploy gcp"""
 
 from det_cli.commands import deploy_options as common
-from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf, Replaced, replaced_flag
+from det_cli.declare import (
+    JSON,
+    OUTPUT,
+    YAML,
+    Arg,
+    Command,
+    Group,
+    OneOf,
+    Replaced,
+    replaced_flag,
+    web_address,
+)
 
 CLUSTER = Arg(
     "--cluster-id", required=True, metavar="NAME", help="tells clusters of a project apart"
@@ -17,7 +28,8 @@ _PROJECT = (
     Arg("--keypath", metavar="FILE", help="a key of a service account, instead of your own sign-in"),
     Arg("--tf-state-gcs-bucket-name", metavar="BUCKET",
         help="bucket of Terraform's states (PROJECT-determined-deploy)"),
-    Arg("--endpoint-url", metavar="URL", help="of a Google Cloud that is not Google's, for trials"),
+    Arg("--endpoint-url", type=web_address, metavar="URL",
+        help="of a Google Cloud that is not Google's, for trials"),
 )  # fmt: skip
 
 _REPLACED = (
@@ -51,6 +63,7 @@ GCP = Group(
         CLUSTER,
         *_PROJECT,
         common.FORCE,
+        common.DRAIN,
         common.DELETE_DATA,
         common.YES,
         _NO_LOCAL_STATE,

@@ -16,7 +16,14 @@ DELETE_DATA = Arg(
     "--delete-data", action="store_false", dest="keep_data", default=True,
     help="delete checkpoints and the database too",
 )  # fmt: skip
-FORCE = Arg("--force", action="store_true", help="also while machines run")
+FORCE = Arg(
+    "--force", action="store_true",
+    help="end machines at once, without waiting for checkpoints; go on where machines cannot be looked for",
+)  # fmt: skip
+DRAIN = Arg(
+    "--drain-timeout", type=int, default=600, metavar="SECONDS",
+    help="how long work may take to save checkpoints and end (600; 0: refuse while machines run)",
+)  # fmt: skip
 DIRECTORY = Arg("directory", help="a new directory")
 
 
@@ -51,7 +58,8 @@ WORK = (
     Arg("--gpu-env-image", metavar="IMAGE", help="of tasks with GPUs that name none"),
 )  # fmt: skip
 CLUSTER_OPTIONS = (
-    Arg("--initial-user-password", metavar="PASSWORD", help="of the first users (one is made, and shown once)"),
+    Arg("--initial-user-password", metavar="PASSWORD",
+        help="of the first users (one is made, and shown by the first `up`)"),
     Arg("--forget-options", action="store_true",
         help="do not use what the last time gave: configuration, machines, --var"),
     Arg("--dry-run", action="store_true", help="tell what would be made, and what it costs"),

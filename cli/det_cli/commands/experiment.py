@@ -14,6 +14,7 @@ from det_cli.declare import (
     Group,
     OneOf,
     paging,
+    searching,
 )
 
 ID = Arg("experiment_id", type=int, help="the experiment's number")
@@ -162,6 +163,7 @@ EXPERIMENT = Group(
         "experiments:list_",
         Arg("-a", "--all", action="store_true", help="of every user, archived ones too"),
         Arg("--show_project", "--show-project", action="store_true", help="with their projects"),
+        *searching("hp.lr"),
         *paging(200),
         OUTPUT,
         aliases=["ls"],
@@ -242,7 +244,7 @@ EXPERIMENT = Group(
     Command(
         "watch",
         "watch trials train until the end, with curves and rungs (q quits)",
-        "watches:experiment",
+        "watch:experiment",
         ID,
         *WATCHING,
     ),

@@ -1,6 +1,6 @@
 """The options of every `logs` command."""
 
-from det_cli.declare import Arg, OneOf
+from det_cli.declare import Arg, OneOf, count
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -12,8 +12,13 @@ def log_options(*, of_task: bool = False) -> "tuple[Arg | OneOf, ...]":
         Arg("-f", "--follow", action="store_true", help="go on printing until the task ends"),
         Arg("--json", action="store_true", help="print one JSON object a line"),
         OneOf(
-            Arg("--head", type=int, metavar="N", help="print the first N lines"),
-            Arg("--tail", type=int, metavar="N", help="print the last N lines"),
+            Arg("--head", type=count, metavar="N", help="print the first N lines"),
+            Arg(
+                "--tail",
+                type=count,
+                metavar="N",
+                help="print the last N lines; with -f 0 means only new ones",
+            ),
         ),
         *(allocation if of_task else ()),
         _many("--agent-id", "agent_ids", "only lines of this agent"),
@@ -24,6 +29,8 @@ def log_options(*, of_task: bool = False) -> "tuple[Arg | OneOf, ...]":
         Arg("--level", choices=levels, help="only lines of this level and above"),
         _many("--source", "sources", "only lines of this source: task, agent or master"),
         _many("--stdtype", "stdtypes", "only lines of this stream: stdout or stderr"),
+        Arg("--search", metavar="TEXT", help="only lines with this text, in any case"),
+        Arg("--regex", action="store_true", help="--search is a regular expression (RE2)"),
     )
 
 

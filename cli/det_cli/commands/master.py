@@ -1,6 +1,6 @@
 """det master"""
 
-from det_cli.declare import JSON, YAML, Arg, Command, Group, OneOf
+from det_cli.declare import JSON, YAML, Arg, Command, Group, OneOf, count
 
 AS = OneOf(JSON, YAML)
 
@@ -11,11 +11,11 @@ MEMBERS = {
         Group(
             "config",
             "show or change the cluster's configuration",
-            Command("show", "print the configuration", "masters:config", AS),
+            Command("show", "print the configuration", "master:config", AS),
             Command(
                 "set",
                 "change the log settings",
-                "masters:set_config",
+                "master:set_config",
                 Arg(
                     "--log.level",
                     dest="log_level",
@@ -28,12 +28,17 @@ MEMBERS = {
         Group(
             "cluster-message",
             "manage the message all users see",
-            Command("clear", "remove the message", "masters:clear_message"),
-            Command("get", "print the message", "masters:get_message", AS),
+            Command(
+                "clear",
+                "remove the message",
+                "master:clear_message",
+                Arg("-c", "--clear", action="store_true", help="the same, as Determined has it"),
+            ),
+            Command("get", "print the message", "master:get_message", AS),
             Command(
                 "set",
                 "set the message",
-                "masters:set_message",
+                "master:set_message",
                 Arg("-s", "--start", default="now", metavar="TIME", help="RFC 3339 (default: now)"),
                 OneOf(
                     Arg("-e", "--end", metavar="TIME", help="when it ends, RFC 3339"),
@@ -42,13 +47,18 @@ MEMBERS = {
                 Arg("-m", "--message", required=True, help="the text"),
             ),
         ),
-        Command("info", "print the cluster's version and identity", "masters:info", AS),
+        Command("info", "print the cluster's version and identity", "master:info", AS),
         Command(
             "logs",
             "print the control plane's log",
-            "masters:logs",
+            "master:logs",
             Arg("-f", "--follow", action="store_true", help="go on printing"),
-            Arg("--tail", type=int, metavar="N", help="print the last N lines"),
+            Arg(
+                "--tail",
+                type=count,
+                metavar="N",
+                help="print the last N lines; with -f 0 means only new ones",
+            ),
         ),
     )
 }

@@ -19,16 +19,16 @@ MEMBERS = {
     "top": Command(
         "top",
         "watch pools, the queue, machines and money (q quits)",
-        "watches:cluster",
+        "watch:cluster",
         *WATCHING,
     ),
     "version": Command(
-        "version", "show the versions of client and cluster", "masters:version", OneOf(JSON, YAML)
+        "version", "show the versions of client and cluster", "master:version", OneOf(JSON, YAML)
     ),
     "why": Command(
         "why",
         "tell why something waits or failed",
-        "whys:why",
+        "why:why",
         Arg(
             "subject",
             nargs="+",

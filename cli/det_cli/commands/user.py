@@ -4,6 +4,7 @@ from det_cli.declare import OUTPUT, Arg, Command, Group
 
 _TRUE_FALSE = ["true", "false"]
 WHO = Arg("target_user", help="the user's name")
+OF = Arg("--of", metavar="USER", help="of this user, for administrators (default: yours)")
 
 MEMBERS = {
     "user": Group(
@@ -58,6 +59,14 @@ MEMBERS = {
             Arg("--admin", choices=_TRUE_FALSE),
         ),
         Command(
+            "end-session",
+            "sign out elsewhere",
+            "users:end_sessions",
+            Arg("session_id", type=int, nargs="*", help="their ids, as list-sessions shows them"),
+            Arg("--others", action="store_true", help="all but the one that asks"),
+            OF,
+        ),
+        Command(
             "link-with-agent-user",
             "run a user's tasks as this account of the agents",
             "users:link_with_agent_user",
@@ -74,6 +83,13 @@ MEMBERS = {
             Arg("-a", "--all", action="store_true", help="inactive ones too"),
             OUTPUT,
             aliases=["ls"],
+        ),
+        Command(
+            "list-sessions",
+            "show where you are signed in: since when, from which address, by which program",
+            "users:list_sessions",
+            OF,
+            OUTPUT,
         ),
         Command(
             "login",

@@ -3,6 +3,33 @@
 from det_cli.declare import OUTPUT, Arg, Command, Group
 
 ID = Arg("webhook_id", type=int)
+EVENTS = (
+    Arg(
+        "--on",
+        action="append",
+        choices=("completed", "error"),
+        default=[],
+        help="tell of experiments that end so; may be given twice",
+    ),
+    Arg(
+        "--on-log",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="tell of a trial's first log line that matches; may be repeated",
+    ),
+    Arg(
+        "--on-alert",
+        action="store_true",
+        help="tell what training code sends by core_context.alert; only of webhooks made with --specific",
+    ),
+    Arg(
+        "--on-budget",
+        action="store_true",
+        help="tell when 80, 100 and 110 percent of a budget are spent: of the workspace and its experiments;"
+        " those of pools and users, and of all workspaces, need --cluster",
+    ),
+)
 
 MEMBERS = {
     "webhook": Group(
@@ -15,25 +42,7 @@ MEMBERS = {
             "webhooks:create",
             Arg("name", help="by which experiments choose it"),
             Arg("url", help="where its messages are posted to"),
-            Arg(
-                "--on",
-                action="append",
-                choices=("completed", "error"),
-                default=[],
-                help="tell of experiments that end so; may be given twice",
-            ),
-            Arg(
-                "--on-log",
-                action="append",
-                default=[],
-                metavar="REGEX",
-                help="tell of a task's first log line that matches; may be repeated",
-            ),
-            Arg(
-                "--on-alert",
-                action="store_true",
-                help="tell what training code sends by core_context.alert; with --specific",
-            ),
+            *EVENTS,
             Arg(
                 "--specific",
                 action="store_true",
@@ -45,11 +54,19 @@ MEMBERS = {
         ),
         Command(
             "edit",
-            "change a webhook",
+            "change a webhook; events that are given take the place of all earlier ones",
             "webhooks:edit",
             ID,
             Arg("--url", help="its new address"),
             Arg("--name", help="its new name"),
+            *EVENTS,
+        ),
+        Command(
+            "deliveries",
+            "show the last tries to deliver its messages, and why some failed",
+            "webhooks:deliveries",
+            ID,
+            OUTPUT,
         ),
         Command("test", "send an example, now", "webhooks:test", ID),
         Command("delete", "delete a webhook", "webhooks:delete", ID, aliases=["rm"]),

@@ -1,235 +1,32 @@
 """A cluster on AWS: functions of Lambda over a database of RDS."""
 
 import json
+import os
 import re
 import sys
+import time
 import urllib.request
-from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from det_cli.deployment import aws_preflight, prices
+from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import Deployment, Say, Stack, Wanted
-from det_cli.deployment.terraform import Backend
+from det_cli.deployment.fleet import Landlord, Place
+from det_cli.deployment.machine_images import GPU_IMAGE
 from det_cli.errors import CommandError, UsageError
 
 CLUSTER_ID = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,30}")
-TAG = "determined-cluster"
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 _MIGRATION_S = 900
 GOOGLE_FILE = "gcp-credentials.json"
 _RELAY = "module.relay"
-# CloudFront makes it in a network with its first VPC origin there, and leaves it; no network goes before it.
-_ORIGIN_GROUP = "CloudFront-VPCOrigins-Service-SG"
 _LIVE = "live"  # the alias of what requests and schedules reach
-_NEWEST_VERSIONS = 3  # of each function, which an upgrade leaves
-_CONCURRENCY = 50  # of the API, unless a variable of the stack says otherwise
-
-
-class Aws:
-    """The operator's AWS account, in one region."""
-
-    def __init__(self, region: str, endpoint_url: str = "", profile: str = "") -> None:
-        self.region = region
-        self.endpoint_url = endpoint_url
-        self.profile = profile
-
-    def client(self, service: str, read_timeout_s: int = 60) -> Any:
-        from botocore.config import Config
-
-        endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
-        config = Config(read_timeout=read_timeout_s)
-        return self._session.client(service, region_name=self.region, config=config, **endpoint)
-
-    @cached_property
-    def _session(self) -> Any:
-        import boto3
-
-        return boto3.session.Session(profile_name=self.profile or None)
-
-    @cached_property
-    def account(self) -> str:
-        """Return the account's number. Raises CommandError when there are no credentials that AWS accepts."""
-        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-
-        hint = "`aws configure` or `aws sso login`, or set AWS_PROFILE; `aws sts get-caller-identity` checks it"
-        try:
-            return str(self.client("sts").get_caller_identity()["Account"])
-        except NoCredentialsError:
-            raise CommandError("there are no AWS credentials", hint) from None
-        except ClientError as e:
-            if e.response.get("Error", {}).get("Code") in ("ExpiredToken", "ExpiredTokenException"):
-                raise CommandError(
-                    "the session at AWS has expired", "`aws sso login`, or sign in again"
-                ) from e
-            raise CommandError(f"AWS does not accept the credentials: {e}", hint) from e
-        except BotoCoreError as e:
-            raise CommandError(
-                f"AWS cannot be asked in {self.region}: {e}",
-                f"is {self.region} a region, and does this machine reach it?"
-                " `aws sts get-caller-identity` asks the same",
-            ) from e
-
-    @property
-    def state_bucket(self) -> str:
-        return f"determined-state-{self.account}-{self.region}"
-
-    def make_state_bucket(self) -> None:
-        """Make the bucket of Terraform's states, if this is the account's first cluster in the region."""
-        s3 = self.client("s3")
-        if self.has_bucket(self.state_bucket):
-            return
-        where = (
-            {}
-            if self.region == "us-east-1"
-            else {"CreateBucketConfiguration": {"LocationConstraint": self.region}}
-        )
-        s3.create_bucket(Bucket=self.state_bucket, **where)
-        s3.put_public_access_block(
-            Bucket=self.state_bucket,
-            PublicAccessBlockConfiguration={
-                "BlockPublicAcls": True, "IgnorePublicAcls": True,
-                "BlockPublicPolicy": True, "RestrictPublicBuckets": True,
-            },
-        )  # fmt: skip
-        s3.put_bucket_versioning(
-            Bucket=self.state_bucket, VersioningConfiguration={"Status": "Enabled"}
-        )
-
-    def has_bucket(self, name: str) -> bool:
-        from botocore.exceptions import ClientError
-
-        try:
-            self.client("s3").head_bucket(Bucket=name)
-        except ClientError as e:
-            if e.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-                return False
-            raise CommandError(
-                f"the bucket {name} cannot be used: {e}", "ask for s3 rights on it"
-            ) from e
-        return True
-
-    def clusters(self) -> list[str]:
-        """Return the clusters that this account has in the region, as their states say."""
-        if not self.has_bucket(self.state_bucket):
-            return []
-        pages = (
-            self.client("s3").get_paginator("list_objects_v2").paginate(Bucket=self.state_bucket)
-        )
-        keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
-        return sorted(k.removesuffix("/state") for k in keys if k.endswith("/state"))
-
-    def machines(self, cluster_id: str) -> list[str]:
-        """Return the rented machines of a cluster that are not gone."""
-        filters = [
-            {"Name": f"tag:{TAG}", "Values": [cluster_id]},
-            {
-                "Name": "instance-state-name",
-                "Values": ["pending", "running", "stopping", "stopped"],
-            },
-        ]
-        pages = self.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
-        return [
-            i["InstanceId"] for page in pages for r in page["Reservations"] for i in r["Instances"]
-        ]
-
-    def state_of(self, machine: str) -> str:
-        """Return whether a machine runs, in the words of EC2."""
-        from botocore.exceptions import ClientError
-
-        try:
-            answer = self.client("ec2").describe_instances(InstanceIds=[machine])
-            return str(answer["Reservations"][0]["Instances"][0]["State"]["Name"])
-        except (ClientError, LookupError):
-            return "gone"
-
-    def terminate(self, machines: Sequence[str]) -> None:
-        for start in range(0, len(machines), 100):
-            self.client("ec2").terminate_instances(InstanceIds=list(machines[start : start + 100]))
-
-    def remove_launch_templates(self, cluster_id: str) -> None:
-        """Delete what the cluster itself made to rent machines by; Terraform does not know of it."""
-        ec2 = self.client("ec2")
-        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
-        for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=ours):
-            for template in page["LaunchTemplates"]:
-                ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
-
-    def origin_groups(self, cluster_id: str) -> list[str]:
-        """Return the security groups that CloudFront made in the cluster's network."""
-        ec2 = self.client("ec2")
-        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
-        networks = [vpc["VpcId"] for vpc in ec2.describe_vpcs(Filters=ours)["Vpcs"]]
-        if not networks:
-            return []
-        made = [
-            {"Name": "group-name", "Values": [_ORIGIN_GROUP]},
-            {"Name": "vpc-id", "Values": networks},
-        ]
-        return [g["GroupId"] for g in ec2.describe_security_groups(Filters=made)["SecurityGroups"]]
-
-    def backend(self, cluster_id: str) -> Backend:
-        """Return where Terraform keeps the state of a cluster, and locks it."""
-        settings = {
-            "bucket": self.state_bucket, "key": f"{cluster_id}/state", "region": self.region,
-            "encrypt": "true", "use_lockfile": "true",
-        }  # fmt: skip
-        if self.endpoint_url:
-            services = ("s3", "sts", "iam", "dynamodb")
-            endpoints = ", ".join(f'{name}="{self.endpoint_url}"' for name in services)
-            settings |= {"endpoints": f"{{{endpoints}}}", "use_path_style": "true"}
-        return Backend("s3", settings)
-
-    def forget_state(self, cluster_id: str) -> None:
-        for name in ("state", "options.json"):
-            self.client("s3").delete_object(Bucket=self.state_bucket, Key=f"{cluster_id}/{name}")
-
-    def options(self, cluster_id: str) -> dict[str, Any]:
-        from botocore.exceptions import ClientError
-
-        if not self.has_bucket(self.state_bucket):
-            return {}
-        try:
-            kept = self.client("s3").get_object(
-                Bucket=self.state_bucket, Key=f"{cluster_id}/options.json"
-            )
-        except ClientError as e:
-            if e.response["Error"]["Code"] == "NoSuchKey":
-                return {}
-            raise CommandError(
-                f"the options of the last time cannot be read: {e}", "ask for s3 rights on it"
-            ) from e
-        found: dict[str, Any] = json.loads(kept["Body"].read())
-        return found
-
-    def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
-        body, key = json.dumps(options).encode(), f"{cluster_id}/options.json"
-        self.client("s3").put_object(
-            Bucket=self.state_bucket, Key=key, Body=body, ServerSideEncryption="AES256"
-        )
-
-    def drop_versions(self, function: str, kept: Container[str]) -> None:
-        """Delete published versions of a function, but its newest, those of its aliases and those to keep."""
-        client = self.client("lambda")
-        aliases = client.get_paginator("list_aliases").paginate(FunctionName=function)
-        used = {str(alias["FunctionVersion"]) for page in aliases for alias in page["Aliases"]}
-        pages = client.get_paginator("list_versions_by_function").paginate(FunctionName=function)
-        names = [str(version["Version"]) for page in pages for version in page["Versions"]]
-        published = sorted((name for name in names if name.isdigit()), key=int)
-        for version in published[:-_NEWEST_VERSIONS]:
-            if version not in used and version not in kept:
-                client.delete_function(FunctionName=function, Qualifier=version)
-
-    def stop_function(self, name: str) -> None:
-        """Let a function not run again, if it is still there."""
-        functions = self.client("lambda")
-        try:
-            functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
-        except functions.exceptions.ResourceNotFoundException:
-            return
+_GLOBAL = "us-east-1"  # lists what has no region, such as a distribution of CloudFront
+_LISTED_S = 60.0
 
 
 class AwsDeployment(Deployment):
@@ -275,14 +72,13 @@ class AwsDeployment(Deployment):
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
         has_limits = not self._wanted.endpoint_url  # an AWS that is not Amazon's has none to tell
-        if self._wanted.cluster_id not in self.account.clusters():
-            pools = config.get("resource_pools") or ()
-            aws_preflight.check_place(self.account, self._wanted.cluster_id, pools)
-            if has_limits:
-                most = int(self._wanted.variables.get("api_concurrency", _CONCURRENCY))
-                aws_preflight.check_limits(self.account, pools, most, self._say)
-        if has_limits and self._has_relay() and not self._had_relay():
-            aws_preflight.check_rights(self.account, aws_preflight.ACTIONS_FOR_A_RELAY)
+        cluster_id, rentals = self._wanted.cluster_id, aws_preflight.rentals_of(config)
+        aws_preflight.check_place(self.account, rentals, self._say)
+        if cluster_id not in self.account.clusters():
+            aws_preflight.check_name(self.account, cluster_id)
+        if has_limits:
+            given = self._wanted.variables
+            aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
 
     def plan(self) -> None:
         self._check()
@@ -293,25 +89,37 @@ class AwsDeployment(Deployment):
 
     def prices(self) -> Iterator[str]:
         given = self._wanted.variables
-        names = ("database", "database_instance_class", "log_retention_days", "relay")
+        names = (
+            "database",
+            "database_instance_class",
+            "log_retention_days",
+            "relay",
+            "machine_external_ip",
+            "alarm_topic_arn",
+        )
         stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
         return prices.month(prices.aws_idle(stack), self._config())
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         made = self._zip(folder) if build else _empty_zip(folder)
+
+        def zip_named(name: str) -> str:
+            """Return a path for Terraform, the same each time: functions would be new versions by it alone."""
+            return os.path.relpath(made.with_name(name) if build else made, working_folder)
+
+        working_folder = folder / "stacks" / self.stack
         variables = {
-            "cluster_id": self._wanted.cluster_id, "region": self._wanted.region, "zip": str(made),
-            "keys_zip": str(made.with_name("keys.zip") if build else made), "runtime": self._runtime(),
-            **self._wanted.variables,
+            "cluster_id": self._wanted.cluster_id, "region": self._wanted.region, "zip": zip_named(made.name),
+            "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._wanted.variables,
         }  # fmt: skip
         projects = _google_projects(self._config())
         if projects:
             variables |= {
                 "google_project": projects[0], "google_credentials": f"/var/task/{GOOGLE_FILE}",
-                "provision_zip": str(made.with_name("provision.zip") if build else made),
+                "provision_zip": zip_named("provision.zip"),
             }  # fmt: skip
         if self._has_relay():
-            variables["relay_zip"] = str(made.with_name("relay.zip") if build else made)
+            variables["relay_zip"] = zip_named("relay.zip")
         if self._wanted.endpoint_url:
             variables |= {"endpoint_url": self._wanted.endpoint_url, "database_ca": ""}
         return variables
@@ -329,20 +137,16 @@ class AwsDeployment(Deployment):
         if google is not None:
             files[GOOGLE_FILE] = google
         try:
-            more = {"google": google is not None, "relay": self._has_relay()}
+            more: dict[str, Any] = {"google": google is not None, "relay": self._has_relay()}
+            more |= {name: self._wanted.variables.get(name) for name in ("architecture", "runtime")}
             return packaging.build(
-                folder, files, **{name: True for name, is_on in more.items() if is_on}
+                folder, files, **{name: value for name, value in more.items() if value}
             )
         except packaging.PackagingFailed as e:
             raise CommandError(str(e)) from e
 
     def _has_relay(self) -> bool:
         return bool(self._wanted.variables.get("relay", False))
-
-    def _had_relay(self) -> bool:
-        kept = self.account.options(self._wanted.cluster_id).get("var") or ()
-        earlier = dict(str(pair).split("=", 1) for pair in kept)
-        return bool(yaml.safe_load(earlier.get("relay", "false")))
 
     def _runtime(self) -> str:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -370,7 +174,18 @@ class AwsDeployment(Deployment):
         return content
 
     def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
-        return {"aws": {"region": self._wanted.region}}
+        return {
+            "aws": {"region": self._wanted.region},
+            "gcp": {"boot_disk_source_image": GPU_IMAGE},
+        }
+
+    def _own_place(self) -> Place:
+        return Place("aws", self._wanted.region)
+
+    def _landlord(self, place: Place) -> Landlord:
+        if place.provider != "aws":
+            return super()._landlord(place)
+        return self.account.at(place.name)
 
     def _bucket(self) -> str:
         name = f"det-{self._wanted.cluster_id}-{self._wanted.region}-{self.account.account}"
@@ -462,8 +277,29 @@ class AwsDeployment(Deployment):
                 "run the same command again in some minutes: it removes the group and the network",
             ) from e
 
-    def _clean_up(self) -> None:
-        self.account.remove_launch_templates(self._wanted.cluster_id)
+    def _left(self) -> list[str]:
+        """Return machines; say what is listed with the cluster's tag, as AWS lists also what is gone for a while."""
+        cluster_id, limit = self._wanted.cluster_id, time.monotonic() + _LISTED_S
+        while (tagged := self._tagged()) and time.monotonic() < limit:
+            self._say(f"Waiting for {len(tagged)} resources that AWS still lists")
+            time.sleep(10)
+        if tagged:
+            self._say(
+                f"warning: AWS still lists {', '.join(tagged)}: it does so for a while after their end. Look again by"
+                f" `aws resourcegroupstaggingapi get-resources --tag-filters Key={TAG},Values={cluster_id}`"
+            )
+        return super()._left()
+
+    def _tagged(self) -> list[str]:
+        """Return what carries the cluster's tag, in all regions where it was."""
+        found: list[str] = []
+        regions = {self._wanted.region, _GLOBAL, *(p.name for p in self._fleet.seen("aws"))}
+        for region in sorted(regions):
+            try:
+                found += self.account.at(region).tagged(self._wanted.cluster_id)
+            except CommandError as e:
+                self._say(f"warning: {region} does not tell what has the cluster's tag: {e.cause}")
+        return found
 
     def _where_logs_are(self) -> str:
         return f"the log group /aws/lambda/det-{self._wanted.cluster_id}-api says why"

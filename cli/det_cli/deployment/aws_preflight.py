@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from det_cli.errors import CommandError
@@ -15,17 +16,23 @@ _QUOTAS = {
 }  # fmt: skip
 _STANDARD = ("L-1216C47A", "L-34B43A08")
 _CONCURRENCY_QUOTA = "L-B99A9384"
+_CONCURRENCY = 50  # of the API, unless a variable of the stack says otherwise
 _LEFT_FOR_OTHERS = 100  # AWS lets the functions of an account reserve all but these
 _WORKERS = 6  # reserved for the functions beside the API
+_FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
 _ACTIONS = (
     "ec2:CreateVpc", "ec2:CreateSecurityGroup", "iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole",
-    "iam:CreateInstanceProfile", "lambda:CreateFunction", "rds:CreateDBCluster", "s3:CreateBucket",
-    "secretsmanager:CreateSecret", "scheduler:CreateSchedule", "logs:CreateLogGroup",
+    "iam:CreateInstanceProfile", "lambda:CreateFunction", "s3:CreateBucket", "secretsmanager:CreateSecret",
+    "scheduler:CreateSchedule", "logs:CreateLogGroup",
 )  # fmt: skip
-ACTIONS_FOR_A_RELAY = (
+_DATABASES = {"aurora": "rds:CreateDBCluster", "rds": "rds:CreateDBInstance"}
+# All parts of an HTTP API are made by the same right.
+_ADDRESSES = {"function_url": "lambda:CreateFunctionUrlConfig", "api_gateway": "apigateway:POST"}
+_FOR_A_RELAY = (
     "cloudfront:CreateDistribution", "cloudfront:CreateVpcOrigin", "cloudfront:CreateFunction", "ec2:RunInstances",
     "ssm:GetParameter",
 )  # fmt: skip
+_FOR_NAT = ("ec2:CreateNatGateway", "ec2:AllocateAddress")
 
 # The newer Pythons that Amazon Linux 2023 has packages of.
 _PYTHONS_OF_A_RELAY = ("python3.11", "python3.12", "python3.13", "python3.14")
@@ -41,32 +48,63 @@ class Looking(Protocol):
 
     def client(self, service: str) -> Any: ...
 
+    def at(self, region: str) -> "Looking":
+        """Return the same account in a region."""
 
-def check_place(aws: Looking, cluster_id: str, pools: Sequence[Mapping[str, Any]]) -> None:
-    """Check that the region is there and has the machines, and that the name is free. Raises CommandError."""
+
+@dataclass(frozen=True)
+class Rental:
+    """Hold one of the machines that a pool may rent."""
+
+    pool: str
+    region: str
+    zone: str  # empty: any of the region
+    instance_type: str
+    is_spot: bool
+
+    @property
+    def place(self) -> str:
+        return self.zone or self.region
+
+
+def rentals_of(config: Mapping[str, Any]) -> list[Rental]:
+    """Return all that the pools of a cluster's configuration may rent from AWS."""
+    from det_controlplane.core.config.cluster import load_cluster
+
+    return [
+        Rental(pool.pool_name, region, zone, priced.type.name, capacity.value == "spot")
+        for pool in load_cluster(config).resource_pools
+        for section in pool.sections
+        if section.provider == "aws"
+        for region, zone in section.places
+        for priced in section.types
+        for capacity in section.capacities
+    ]
+
+
+def check_place(aws: Looking, rentals: Sequence[Rental], say: Say) -> None:
+    """Check that the regions are there and that each pool finds machines in them. Raises CommandError."""
     check_region(aws)
-    check_name(aws, cluster_id)
-    for section in _rented(aws, pools):
-        check_offered(aws, str(section["instance_type"]))
+    for region in sorted({rental.region for rental in rentals} - {aws.region}):
+        check_region(aws.at(region))
+    check_offered(aws, rentals, say)
 
 
 def check_limits(
-    aws: Looking, pools: Sequence[Mapping[str, Any]], concurrency: int, say: Say
+    aws: Looking,
+    cluster_id: str,
+    rentals: Sequence[Rental],
+    variables: Mapping[str, Any],
+    say: Say,
 ) -> None:
-    """Check what the account allows. Raises CommandError; what only keeps machines away is said."""
-    check_rights(aws)
-    check_concurrency(aws, concurrency)
-    for section in _rented(aws, pools):
-        for warning in quota_warnings(aws, section):
-            say(f"warning: {warning}")
+    """Check what the account allows. Raises CommandError; what only keeps machines away is said.
 
-
-def _rented(aws: Looking, pools: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for pool in pools:
-        section = pool.get("provider") or {}
-        here = section.get("region", aws.region) == aws.region
-        if section.get("type") == "aws" and here and section.get("instance_type"):
-            yield section
+    The variables are those of the stack, as far as they are given."""
+    check_rights(aws, actions_of(variables))
+    wanted = int(variables.get("api_concurrency", _CONCURRENCY))
+    check_concurrency(aws, wanted, reserved(aws, cluster_id))
+    for warning in quota_warnings(aws, rentals):
+        say(f"warning: {warning}")
 
 
 def check_region(aws: Looking) -> None:
@@ -85,7 +123,25 @@ def check_region(aws: Looking) -> None:
             )
 
 
-def check_rights(aws: Looking, actions: Sequence[str] = _ACTIONS) -> None:
+def actions_of(variables: Mapping[str, Any]) -> list[str]:
+    """Return rights of which each part of the stack needs one, by the variables that are given."""
+    found = [
+        *_ACTIONS,
+        _DATABASES.get(variables.get("database", "aurora"), ""),
+        _ADDRESSES.get(variables.get("endpoint", "function_url"), ""),
+    ]
+    if variables.get("relay"):
+        found += _FOR_A_RELAY
+    if not variables.get("machine_external_ip", True):
+        found += _FOR_NAT
+    if variables.get("alarm_topic_arn"):
+        found.append("cloudwatch:PutMetricAlarm")
+    if variables.get("monthly_budget_usd"):
+        found.append("budgets:ModifyBudget")
+    return [action for action in found if action]
+
+
+def check_rights(aws: Looking, actions: Sequence[str]) -> None:
     """Ask AWS what the caller may do, as far as the caller may ask that."""
     with _unless_denied():
         caller = str(aws.client("sts").get_caller_identity()["Arn"])
@@ -107,7 +163,7 @@ def check_rights(aws: Looking, actions: Sequence[str] = _ACTIONS) -> None:
 
 
 def check_name(aws: Looking, cluster_id: str) -> None:
-    """Roles belong to the account, so a name can be taken by a cluster in another region."""
+    """Refuse a name whose roles another cluster has. Roles belong to the account, so it may be in another region."""
     iam = aws.client("iam")
     role = f"det-{cluster_id}-api"
     with _unless_denied():
@@ -147,12 +203,22 @@ def check_keypair(aws: Looking, name: str) -> None:
             )
 
 
-def check_concurrency(aws: Looking, wanted: int) -> None:
+def reserved(aws: Looking, cluster_id: str) -> int:
+    """Return what the functions of a cluster that is there have reserved already."""
+    functions, found = aws.client("lambda"), 0
+    for name in _FUNCTIONS:
+        with _unless_denied():
+            told = functions.get_function_concurrency(FunctionName=f"det-{cluster_id}-{name}")
+            found += int(told.get("ReservedConcurrentExecutions", 0))
+    return found
+
+
+def check_concurrency(aws: Looking, wanted: int, held: int = 0) -> None:
     if wanted < 0:
         return
     with _unless_denied():
         limits = aws.client("lambda").get_account_settings()["AccountLimit"]
-        free = int(limits["UnreservedConcurrentExecutions"])
+        free = int(limits["UnreservedConcurrentExecutions"]) + held
         needed = wanted + _WORKERS
         if free - needed < _LEFT_FOR_OTHERS:
             raise CommandError(
@@ -163,34 +229,89 @@ def check_concurrency(aws: Looking, wanted: int) -> None:
             )
 
 
-def check_offered(aws: Looking, instance_type: str) -> None:
-    with _unless_denied():
-        answer = aws.client("ec2").describe_instance_type_offerings(
-            LocationType="region", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
+def check_offered(aws: Looking, rentals: Sequence[Rental], say: Say) -> None:
+    """Refuse a pool that finds no machine of its types anywhere; say which of several are missing where."""
+    offered = {region: _offered(aws.at(region), types) for region, types in _types(rentals)}
+    missing = [r for r in rentals if not _is_offered(r, offered[r.region])]
+    for pool in dict.fromkeys(rental.pool for rental in rentals):
+        absent = [rental for rental in missing if rental.pool == pool]
+        told = list(
+            dict.fromkeys(f"{r.place} has no machines of type {r.instance_type}" for r in absent)
         )
-        if not answer["InstanceTypeOfferings"]:
+        if told and len(absent) == sum(rental.pool == pool for rental in rentals):
             raise CommandError(
-                f"{aws.region} has no machines of type {instance_type}",
+                f"the pool {pool} finds no machines: {'; '.join(told)}",
                 "give another type or --region; `aws ec2 describe-instance-type-offerings --region"
-                f" {aws.region}` lists what it has",
+                f" {absent[0].region}` lists what it has",
             )
+        for sentence in told:
+            say(f"warning: {sentence}: {pool} rents its others")
 
 
-def quota_warnings(aws: Looking, section: Mapping[str, Any]) -> Iterator[str]:
-    """Tell of a quota that lets not one machine of a pool run."""
-    name, spot = str(section["instance_type"]), bool(section.get("spot"))
-    code = _quota_of(name)[spot]
+def _types(rentals: Sequence[Rental]) -> Iterator[tuple[str, list[str]]]:
+    for region in sorted({rental.region for rental in rentals}):
+        yield region, sorted({r.instance_type for r in rentals if r.region == region})
+
+
+def _offered(aws: Looking, types: Sequence[str]) -> set[tuple[str, str]] | None:
+    """Return types with the zones that have them; None where that is not told."""
+    asked: dict[str, Any] = {
+        "LocationType": "availability-zone",
+        "Filters": [{"Name": "instance-type", "Values": list(types)}],
+    }
+    found: set[tuple[str, str]] = set()
+    offered = None
     with _unless_denied():
-        quota = aws.client("service-quotas").get_service_quota(ServiceCode="ec2", QuotaCode=code)
-        types = aws.client("ec2").describe_instance_types(InstanceTypes=[name])["InstanceTypes"]
-        needed = int(types[0]["VCpuInfo"]["DefaultVCpus"])
-        allowed = int(quota["Quota"]["Value"])
-        if allowed < needed:
-            kind = "spot" if spot else "on demand"
+        while offered is None:
+            page = aws.client("ec2").describe_instance_type_offerings(**asked)
+            found |= {(o["InstanceType"], o["Location"]) for o in page["InstanceTypeOfferings"]}
+            asked["NextToken"] = page.get("NextToken")
+            offered = None if asked["NextToken"] else found
+    return offered
+
+
+def _is_offered(rental: Rental, offered: set[tuple[str, str]] | None) -> bool:
+    return offered is None or any(
+        name == rental.instance_type and rental.zone in ("", zone) for name, zone in offered
+    )
+
+
+def quota_warnings(aws: Looking, rentals: Sequence[Rental]) -> Iterator[str]:
+    """Tell of quotas that let not one machine of a kind run."""
+    wanted = dict.fromkeys((r.region, r.instance_type, r.is_spot) for r in rentals)
+    processors = {
+        (region, name): count
+        for region, types in _types(rentals)
+        for name, count in _processors(aws.at(region), types).items()
+    }
+    quotas: dict[tuple[str, str], int | None] = {}
+    for region, name, is_spot in wanted:
+        code = _quota_of(name)[is_spot]
+        if (region, code) not in quotas:
+            quotas[region, code] = _quota(aws.at(region), code)
+        allowed, needed = quotas[region, code], processors.get((region, name), 0)
+        if allowed is not None and allowed < needed:
+            kind = "spot" if is_spot else "on demand"
             yield (
-                f"the account may run {allowed} processors of {name} ({kind}) in {aws.region}, and one machine has"
-                f" {needed}: ask for more by {_request('ec2', code, needed, aws.region)}"
+                f"the account may run {allowed} processors of {name} ({kind}) in {region}, and one machine has"
+                f" {needed}: ask for more by {_request('ec2', code, needed, region)}"
             )
+
+
+def _processors(aws: Looking, types: Sequence[str]) -> dict[str, int]:
+    """Return the processors of types, as far as the region has them; types that it lacks are told elsewhere."""
+    found: list[Any] = []
+    with _unless_denied():
+        filters = [{"Name": "instance-type", "Values": list(types)}]
+        found = aws.client("ec2").describe_instance_types(Filters=filters)["InstanceTypes"]
+    return {str(t["InstanceType"]): int(t["VCpuInfo"]["DefaultVCpus"]) for t in found}
+
+
+def _quota(aws: Looking, code: str) -> int | None:
+    told: dict[str, Any] = {}
+    with _unless_denied():
+        told = aws.client("service-quotas").get_service_quota(ServiceCode="ec2", QuotaCode=code)
+    return int(told["Quota"]["Value"]) if told else None
 
 
 def _quota_of(instance_type: str) -> tuple[str, str]:

@@ -7,17 +7,20 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.sign_in import login
 
+from det_cli.deployment import draining, fleet
+from det_cli.deployment.fleet import Fleet, Landlord, Place
 from det_cli.deployment.terraform import Backend, Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
 
 _HEALTH_S = 120.0
-_GONE_S = 600.0
+_TOLD = "password_told"  # among the kept options
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits
 
 Say = Callable[[str], None]
@@ -36,7 +39,7 @@ class Wanted:
     profile: str = ""  # of the operator's credentials
 
 
-class Account(Protocol):
+class Account(Landlord, Protocol):
     """Carry out the command's own part in the operator's account; Terraform does the rest."""
 
     def clusters(self) -> list[str]:
@@ -58,11 +61,6 @@ class Account(Protocol):
         """Store options beside the state of a cluster."""
 
     def has_bucket(self, name: str) -> bool: ...
-
-    def machines(self, cluster_id: str) -> list[str]:
-        """Return the rented machines of a cluster that are not gone."""
-
-    def terminate(self, machines: Sequence[str]) -> None: ...
 
 
 class Deployment(ABC):
@@ -86,9 +84,10 @@ class Deployment(ABC):
         The options are those of the next time, too.
         """
         self._check()
+        self._warn()
         with self._open() as stack:
             self._must_be_ours(stack.terraform)
-            self.account.keep_options(self._wanted.cluster_id, options)
+            self._keep(options)
             # The stack keeps the first password that it was given, also over an interruption.
             password = self._wanted.password or _password()
             variables = {**self._variables(stack.folder), "initial_user_password": password}
@@ -109,33 +108,47 @@ class Deployment(ABC):
         self._drop_old_versions(outputs)
         password = str(outputs.pop("initial_user_password"))
         if not self._wanted.password and _signs_in(str(outputs["url"]), password):
-            outputs["first_password"] = password
+            if self.account.options(self._wanted.cluster_id).get(_TOLD):
+                outputs["holds_first_password"] = True
+            else:
+                outputs["first_password"] = password
         return outputs
+
+    def password_told(self) -> None:
+        """Keep that the operator has been shown the first password: no later `up` shows it."""
+        cluster_id = self._wanted.cluster_id
+        kept = self.account.options(cluster_id)
+        self.account.keep_options(cluster_id, {**kept, _TOLD: True})
 
     def plan(self) -> None:
         """Tell what `up` would do, and do nothing."""
+        self._warn()
         with self._open(keep_state=self._wanted.cluster_id in self.account.clusters()) as stack:
             self._must_be_ours(stack.terraform)
             variables = {**self._variables(stack.folder), "initial_user_password": "unknown"}
             stack.terraform.plan(variables, self._say)
 
-    def down(self, *, force: bool, keep_data: bool) -> None:
-        """Remove everything of the cluster, and prove it."""
+    def down(self, *, force: bool, keep_data: bool, drain_s: float) -> list[Place]:
+        """Remove everything of the cluster, and prove it. Returns where no machines could be looked for.
+
+        Unless forced, work gets some seconds to save checkpoints and to leave; machines with work are not ended.
+        """
         cluster_id = self._wanted.cluster_id
         self._must_be_known()
-        machines = self.account.machines(cluster_id)
-        if machines and not force:
-            raise CommandError(
-                f"{len(machines)} machines of the cluster are running: {', '.join(machines[:5])}",
-                "pause its experiments and wait, or give --force",
-            )
+        found = self._fleet.found()
+        if not force:
+            _refuse_unseen(found)
+            if not drain_s:
+                _refuse_machines(found, "pause its experiments and wait, or give --force")
         with self._open() as stack:
             self._must_be_ours(stack.terraform)
+            if found.names() and not force:
+                self._drain(stack.terraform.outputs(), found, drain_s)
             variables = self._removing(stack, keep_data)
             self._stop_renting(stack, variables)
-            self._end_machines()
+            self._fleet.end()
             self._remove(stack, variables, keep_data)
-        self._clean_up()
+        self._fleet.forget()
         left = self._left()
         if left:
             raise CommandError(
@@ -143,6 +156,7 @@ class Deployment(ABC):
                 "run the same command again, with --force",
             )
         self.account.forget_state(cluster_id)
+        return list(found.unseen)
 
     def status(self) -> dict[str, Any]:
         """Return the address of the cluster, whether it answers, and how many machines it rents."""
@@ -151,7 +165,10 @@ class Deployment(ABC):
             outputs = stack.terraform.outputs()
         outputs.pop("initial_user_password", None)
         found = {"cluster": self._wanted.cluster_id, "region": self._wanted.region, **outputs}
-        found["machines"] = len(self.account.machines(self._wanted.cluster_id))
+        fleet_ = self._fleet.found()
+        found["machines"] = len(fleet_.names())
+        if fleet_.unseen:
+            found["not_looked_at"] = [str(place) for place in fleet_.unseen]
         found["answers"] = bool(outputs.get("url")) and _answers(str(outputs["url"]))
         return found
 
@@ -197,13 +214,9 @@ class Deployment(ABC):
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
         """Delete versions of the control plane that are older than an upgrade needs."""
 
-    @abstractmethod
-    def _clean_up(self) -> None:
-        """Delete what the cluster itself made, of which Terraform does not know."""
-
     def _left(self) -> list[str]:
         """Return what the cloud still has of a cluster that was removed, apart from kept data."""
-        return self.account.machines(self._wanted.cluster_id)
+        return self._fleet.found().names()
 
     @abstractmethod
     def _where_logs_are(self) -> str:
@@ -240,6 +253,14 @@ class Deployment(ABC):
     @abstractmethod
     def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what provider sections may leave out and this deployment knows before it is made, by provider."""
+
+    def _warn(self) -> None:
+        """Tell what in the configuration will hardly do what it is meant to."""
+        from det_controlplane.core.config.cluster import load_cluster
+        from det_controlplane.core.config.reach_of_storage import warnings
+
+        for warning in warnings(load_cluster(self._config())):
+            self._say(f"warning: {warning}")
 
     def _missing(self, e: ModuleNotFoundError) -> CommandError:
         return CommandError(
@@ -311,19 +332,52 @@ class Deployment(ABC):
                 raise CommandError(f"the cluster does not answer at {url}", self._where_logs_are())
             time.sleep(2)
 
-    def _end_machines(self) -> None:
-        machines = self.account.machines(self._wanted.cluster_id)
-        if not machines:
-            return
-        self._say(f"Ending {len(machines)} machines")
-        self.account.terminate(machines)
-        limit = time.monotonic() + _GONE_S
-        while left := self.account.machines(self._wanted.cluster_id):
-            if time.monotonic() > limit:
-                raise CommandError(
-                    f"machines do not end: {', '.join(left)}", "look at them in the cloud's console"
-                )
-            time.sleep(5)
+    # Machines
+
+    @cached_property
+    def _fleet(self) -> Fleet:
+        """Return the machines of all places that the cluster's configurations, also earlier ones, have named."""
+        places: dict[Place, Callable[[], Landlord]] = {self._own_place(): lambda: self.account}
+        for place in self._earlier_places():
+            places.setdefault(place, partial(self._landlord, place))
+        return Fleet(self._wanted.cluster_id, places, self._say)
+
+    def _earlier_places(self) -> list[Place]:
+        from det_controlplane.core.config.provider_defaults import with_defaults
+        from det_controlplane.core.problems import InvalidConfig
+
+        options = self.account.options(self._wanted.cluster_id)
+        known = fleet.kept(options)
+        try:
+            known += fleet.places_of(
+                with_defaults(options.get("config") or {}, self._place_of_machines())
+            )
+        except InvalidConfig:
+            pass  # of another version, which kept places, too
+        return known
+
+    def _keep(self, options: Mapping[str, Any]) -> None:
+        """Store the options for the next time, and all places where the cluster may have rented by then."""
+        cluster_id = self._wanted.cluster_id
+        places = fleet.to_keep(self._earlier_places(), fleet.places_of(self._config()))
+        told = bool(self.account.options(cluster_id).get(_TOLD))
+        self.account.keep_options(cluster_id, {**options, "places": places, _TOLD: told})
+
+    def _drain(self, outputs: Mapping[str, Any], found: fleet.Found, limit_s: float) -> None:
+        """Let work leave the machines, so that they can end. Raises CommandError where it does not."""
+        url = str(outputs.get("url") or "")
+        if not (url and _answers(url)):
+            hint = "nothing can ask their work for checkpoints, as the cluster does not answer: --force ends them"
+            _refuse_machines(found, hint)
+        draining.drain(url, str(outputs.get("initial_user_password", "")), limit_s, self._say)
+
+    @abstractmethod
+    def _own_place(self) -> Place:
+        """Return where the cluster is, and rents unless its configuration says otherwise."""
+
+    def _landlord(self, place: Place) -> Landlord:
+        """Return the operator's account at another place. Raises CommandError."""
+        return fleet.landlord_of(place)
 
 
 class Stack:
@@ -347,6 +401,23 @@ class Stack:
 
     def __exit__(self, *exc: object) -> None:
         self._temporary.cleanup()
+
+
+def _refuse_unseen(found: fleet.Found) -> None:
+    """Refuse to remove what may still pay for machines that nobody has looked for."""
+    for place, e in found.unseen.items():
+        raise CommandError(
+            f"the cluster may have machines in {place}, which does not tell: {e.cause}",
+            f"{e.hint}; --force removes the rest, and leaves those there",
+        )
+
+
+def _refuse_machines(found: fleet.Found, hint: str) -> None:
+    machines = found.names()
+    if machines:
+        raise CommandError(
+            f"{len(machines)} machines of the cluster are running: {', '.join(machines[:5])}", hint
+        )
 
 
 def _password() -> str:
@@ -375,6 +446,8 @@ def describe(outputs: dict[str, Any]) -> Iterator[str]:
     yield f"The cluster answers at {outputs['url']}"
     if "first_password" in outputs:
         yield f"Password of admin and determined, until you change it: {outputs['first_password']}"
+    if outputs.get("holds_first_password"):
+        yield "admin still has the first password: `det user change-password admin`"
     yield ""
     yield "next:"
     yield f"  export DET_MASTER={outputs['url']}"

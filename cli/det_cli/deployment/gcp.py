@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import google_checks, image, prices
+from det_cli.deployment import fleet, google_checks, image, prices
 from det_cli.deployment.cluster import Deployment, Say, Stack, Wanted
 from det_cli.deployment.google import Google
+from det_cli.deployment.machine_images import GPU_IMAGE
 from det_cli.errors import CommandError, UsageError
 
 CLUSTER_ID = re.compile(r"[a-z]([-a-z0-9]{0,18}[a-z0-9])?")
@@ -49,6 +50,7 @@ class GcpDeployment(Deployment):
         super().__init__(wanted, say)
         self._place = place
         self._preflight = preflight
+        self._before: dict[str, str] = {}  # what answered, by service
         self.account = Google(
             place.project, wanted.region, keypath=place.keypath, endpoint_url=wanted.endpoint_url,
             states=place.state_bucket,
@@ -107,7 +109,16 @@ class GcpDeployment(Deployment):
         }
 
     def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
-        return {"gcp": {"project": self.account.project, "region": self._wanted.region}}
+        return {
+            "gcp": {
+                "project": self.account.project,
+                "region": self._wanted.region,
+                "boot_disk_source_image": GPU_IMAGE,
+            }
+        }
+
+    def _own_place(self) -> fleet.Place:
+        return fleet.Place("gcp", self.account.project)
 
     def _bucket(self) -> str:
         name = f"det-{self._wanted.cluster_id}-{self.account.project}"
@@ -115,6 +126,7 @@ class GcpDeployment(Deployment):
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
         """Build the image in the project: no Docker is needed here, and no registry elsewhere."""
+        self._before = self.account.revisions(self._wanted.cluster_id)
         if "image" in self._wanted.variables:
             return {}
         stack.terraform.apply(variables, self._say, only=_FOR_IMAGES)
@@ -123,6 +135,14 @@ class GcpDeployment(Deployment):
 
     def _settle(self, outputs: dict[str, Any]) -> None:
         """Do nothing: the API brings the database up to date before it listens."""
+
+    def _roll_back(self, outputs: dict[str, Any]) -> bool:
+        """Let requests reach the revisions before these, if there are any."""
+        now = self.account.revisions(self._wanted.cluster_id)
+        newer = [name for name, revision in self._before.items() if now.get(name) != revision]
+        for name in sorted(newer, reverse=True):  # the API, which starts the others, last
+            self.account.switch(name, self._before[name])
+        return bool(newer)
 
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
         """Do nothing: the registry bounds its images, and Cloud Run the revisions of a service."""
@@ -150,11 +170,13 @@ class GcpDeployment(Deployment):
                 "run the same command again after that: it removes subnet and network",
             ) from e
 
-    def _clean_up(self) -> None:
-        """Do nothing: all that the cluster itself makes are machines."""
-
     def _left(self) -> list[str]:
-        return [*super()._left(), *self.account.labelled(self._wanted.cluster_id)]
+        cluster_id = self._wanted.cluster_id
+        return [
+            *super()._left(),
+            *self.account.labelled(cluster_id),
+            *self.account.named(cluster_id),
+        ]
 
     def _where_logs_are(self) -> str:
         name, region = f"det-{self._wanted.cluster_id}-api", self._wanted.region

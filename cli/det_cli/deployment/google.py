@@ -14,6 +14,9 @@ MACHINE_LABEL, LABEL = "det-cluster", "determined-cluster"
 SIGN_IN = (
     "`gcloud auth application-default login`, or give --keypath FILE, a key of a service account"
 )
+# As the stack names them.
+_WORKERS = ("tick", "provision")
+_ACCOUNTS = ("api", "tick", "prov", "sched", "relay", "build", "vm")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TIMEOUT_S = 60.0
 _OPERATION_S = 300.0
@@ -133,6 +136,12 @@ class Google:
 
     # Machines
 
+    def has_cluster(self, cluster_id: str) -> bool:
+        """Tell whether the project has a cluster, also one whose state is in a bucket of another name."""
+        return cluster_id in self.clusters() or self._account_of("api", cluster_id) in (
+            found["email"] for found in self._accounts()
+        )
+
     def machines(self, cluster_id: str) -> list[str]:
         """Return the rented machines of a cluster that are not gone, as ZONE/NAME."""
         path = f"/compute/v1/projects/{self.project}/aggregated/instances"
@@ -145,6 +154,9 @@ class Google:
             zone, _, name = machine.partition("/")
             where = f"/compute/v1/projects/{self.project}/zones/{zone}/instances/{name}"
             self.call("DELETE", "compute", where)
+
+    def forget_machines(self, cluster_id: str) -> None:
+        """Do nothing: all that a cluster makes to rent machines are the machines."""
 
     def labelled(self, cluster_id: str) -> Iterator[str]:
         """Yield what carries the cluster's label, apart from its bucket: kind and name."""
@@ -160,14 +172,8 @@ class Google:
             filter=f"settings.userLabels.{LABEL}:{cluster_id}",
         )  # fmt: skip
         yield from (f"database {found['name']}" for found in databases)
-        services = self.pages(
-            "run", f"/v2/projects/{project}/locations/{self.region}/services", "services"
-        )
-        yield from (
-            f"service {found['name'].rpartition('/')[2]}"
-            for found in services
-            if found.get("labels", {}).get(LABEL) == cluster_id
-        )
+        for name in self._services(cluster_id):
+            yield f"service {name.rpartition('/')[2]}"
         secrets = self.pages(
             "secretmanager",
             f"/v1/projects/{project}/secrets",
@@ -175,6 +181,58 @@ class Google:
             filter=f"labels.{LABEL}={cluster_id}",
         )
         yield from (f"secret {found['name'].rpartition('/')[2]}" for found in secrets)
+
+    def named(self, cluster_id: str) -> Iterator[str]:
+        """Yield what has no labels and is known by its name: network, registry, schedules, accounts."""
+        name, here = f"det-{cluster_id}", f"projects/{self.project}/locations/{self.region}"
+        single = {
+            f"network {name}": (
+                "compute", f"/compute/v1/projects/{self.project}/global/networks/{name}",
+            ),
+            f"registry {name}": ("artifactregistry", f"/v1/{here}/repositories/{name}"),
+            **{
+                f"schedule {name}-{worker}": ("cloudscheduler", f"/v1/{here}/jobs/{name}-{worker}")
+                for worker in _WORKERS
+            },
+        }  # fmt: skip
+        for what, (service, path) in single.items():
+            if self.call("GET", service, path) is not None:
+                yield what
+        ours = {self._account_of(suffix, cluster_id) for suffix in _ACCOUNTS}
+        yield from (f"account {a['email']}" for a in self._accounts() if a["email"] in ours)
+
+    def _account_of(self, part: str, cluster_id: str) -> str:
+        return f"det-{cluster_id}-{part}@{self.project}.iam.gserviceaccount.com"
+
+    def _accounts(self) -> Iterator[Any]:
+        return self.pages("iam", f"/v1/projects/{self.project}/serviceAccounts", "accounts")
+
+    def _services(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
+        """Return the services of a cluster, by their full names."""
+        path = f"/v2/projects/{self.project}/locations/{self.region}/services"
+        return {
+            str(found["name"]): found
+            for found in self.pages("run", path, "services")
+            if found.get("labels", {}).get(LABEL) == cluster_id
+        }
+
+    def revisions(self, cluster_id: str) -> dict[str, str]:
+        """Return what answers requests: of each service the revision with its traffic."""
+        found = {}
+        for name, service in self._services(cluster_id).items():
+            parts = [t for t in service.get("trafficStatuses", ()) if t.get("percent") == 100]
+            pinned = str(parts[0].get("revision") or "") if parts else ""
+            newest = str(service.get("latestReadyRevision") or "").rpartition("/")[2]
+            if pinned or newest:
+                found[name] = pinned or newest
+        return found
+
+    def switch(self, service: str, revision: str) -> None:
+        """Let the requests of a service reach a revision, until it is deployed again."""
+        kind = "TRAFFIC_TARGET_ALLOCATION_TYPE_REVISION"
+        body = {"traffic": [{"type": kind, "revision": revision, "percent": 100}]}
+        begun = self.call("PATCH", "run", f"/v2/{service}", body, updateMask="traffic")
+        self.wait("run", begun or {"done": True}, "/v2")
 
     def remove_peering(self, network: str) -> None:
         """Part a network from Cloud SQL's, which keeps its side for days: a network with a peering cannot go."""

@@ -11,12 +11,17 @@ from typing import Any
 HOURS = 730  # of a month
 DATABASE_GB, BUCKET_GB = 1.0, 1.0  # assumed of a cluster that is new
 
+# Alarms of the AWS stack, where a topic is told.
+ALARMS_OF_FUNCTIONS = 12
+ALARMS_OF_DATABASE: Mapping[str, int] = {"aurora": 1, "rds": 2}
+
 # Published list prices in US dollars in us-east-1 and us-central1; free allowances are not counted.
 PRICES_OF = "June 2025"
 PRICES: Mapping[str, tuple[float, str]] = {
     "lambda_gb_s": (0.0000166667, "AWS Lambda, x86, a GB and second"),
     "lambda_request": (0.0000002, "AWS Lambda, a request"),
     "aurora_acu_h": (0.12, "Aurora Serverless v2 (PostgreSQL), an ACU and hour"),
+    "aurora_io": (0.0000002, "Aurora, a write of up to 4 KB, or a page read from its storage"),
     "aurora_gb_month": (0.10, "Aurora, a GB of data and month"),
     "db.t4g.micro": (0.016, "RDS db.t4g.micro, an hour"),
     "db.t4g.small": (0.032, "RDS db.t4g.small, an hour"),
@@ -25,6 +30,9 @@ PRICES: Mapping[str, tuple[float, str]] = {
     "rds_gb_month": (0.115, "RDS gp3, a GB and month"),
     "t3.nano": (0.0052, "EC2 t3.nano, an hour"),
     "gp3_gb_month": (0.08, "EC2 gp3, a GB and month"),
+    "nat_h": (0.045, "NAT gateway, an hour; its traffic is not counted"),
+    "ipv4_h": (0.005, "a public IPv4 address, an hour"),
+    "alarm_month": (0.10, "CloudWatch, an alarm and month"),
     "secret_month": (0.40, "Secrets Manager, a secret and month"),
     "s3_gb_month": (0.023, "S3 Standard, a GB and month"),
     "logs_gb": (0.50, "CloudWatch Logs, a GB taken in"),
@@ -59,6 +67,8 @@ class AwsStack:
     log_retention_days: int = 30
     relay: bool = False
     relay_gb: int = 4
+    machine_external_ip: bool = True
+    alarm_topic_arn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +108,11 @@ def aws_idle(stack: AwsStack) -> Idle:
         }
     parts = {
         f"{stack.secrets} secret": stack.secrets * price("secret_month"),
-        "alarms: none without a topic": 0.0,
+        **_alarms(stack),
         **database,
         f"bucket: {BUCKET_GB:g} GB of code and checkpoints": BUCKET_GB * price("s3_gb_month"),
         f"logs of the last {stack.log_retention_days} days: none": 0.0,
+        **({} if stack.machine_external_ip else _nat_gateway()),
         **(
             {
                 f"disk of the relay, stopped, {stack.relay_gb} GB": stack.relay_gb
@@ -114,6 +125,20 @@ def aws_idle(stack: AwsStack) -> Idle:
     }
     is_unknown = stack.database != "aurora" and hourly is None
     return Idle(parts, stack.database_instance_class if is_unknown else "")
+
+
+def _alarms(stack: AwsStack) -> dict[str, float]:
+    if not stack.alarm_topic_arn:
+        return {"alarms: none without a topic": 0.0}
+    count = ALARMS_OF_FUNCTIONS + ALARMS_OF_DATABASE.get(stack.database, 0)
+    return {f"{count} alarms": count * price("alarm_month")}
+
+
+def _nat_gateway() -> dict[str, float]:
+    return {
+        "NAT gateway, always on": HOURS * price("nat_h"),
+        "its address": HOURS * price("ipv4_h"),
+    }
 
 
 def gcp_idle(stack: GcpStack) -> Idle:

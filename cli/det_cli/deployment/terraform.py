@@ -13,7 +13,7 @@ from typing import Any
 from det_cli.deployment import terraform_release
 from det_cli.errors import CommandError
 
-OLDEST = (1, 9)
+OLDEST = (1, 10)  # the first whose backend for S3 locks a state without a table of DynamoDB
 _HERE = Path(__file__).resolve()
 # In a checkout the stacks stand beside the packages, in an installed distribution within this one.
 _PLACES = (_HERE.parent / "terraform", _HERE.parents[3] / "infra/terraform")

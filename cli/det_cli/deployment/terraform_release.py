@@ -70,5 +70,5 @@ def _store(release: bytes, program: Path) -> None:
 def _missing(why: str) -> CommandError:
     return CommandError(
         f"Terraform is not installed, and {why}",
-        "install 1.9 or newer from developer.hashicorp.com/terraform/install, or name its program by DET_TERRAFORM",
+        "install 1.10 or newer from developer.hashicorp.com/terraform/install, or name its program by DET_TERRAFORM",
     )

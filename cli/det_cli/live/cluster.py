@@ -213,7 +213,7 @@ def _running(allocations: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _told(names: Sequence[str]) -> str:
-    """Name trials by their experiment, everything else as it is called."""
+    """Return the names of what holds slots, with the trials of an experiment in one phrase."""
     trials: dict[str, list[int]] = {}
     others = []
     for name in dict.fromkeys(names):

@@ -116,7 +116,7 @@ def _queue_lines(cluster: Cluster, room: int, now: float) -> list[Line]:
 
 
 def _places(jobs: Sequence[Job]) -> dict[str, str]:
-    """Number the jobs that wait, in each pool from 1."""
+    """Return the place of each waiting job in the queue of its pool, from 1."""
     counts: dict[str, int] = {}
     out = {}
     for job in jobs:

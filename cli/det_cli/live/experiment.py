@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from determined.common.log_stream import TERMINAL
@@ -12,6 +13,7 @@ from det_cli.render import state_text
 
 _ENDED = frozenset(state_text(s) for s in TERMINAL)
 _BATCHES = "batches"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,6 @@ class Trial:
     id: int
     state: str
     batches: int
-    trained: float  # in the search's time metric
     latest: "float | None"
     best: "float | None"
     best_at: int
@@ -44,12 +45,20 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Rung:
+    """Hold a length at which trials are compared, and how many came to it in all brackets."""
+
+    length: float
+    arrived: int
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
     name: str
     metric: str
     smaller_is_better: bool
     time_metric: str
-    rungs: tuple[float, ...] = ()
+    rungs: tuple[Rung, ...] = ()
     max_trials: "int | None" = None
     searched: frozenset[str] = frozenset()  # hyperparameters that are not the same in every trial
 
@@ -94,17 +103,22 @@ def best_first(trials: Sequence[Trial], search: Search) -> list[Trial]:
 
 
 def in_view(trials: Sequence[Trial], search: Search) -> list[Trial]:
-    """Order trials as they are shown: those that train, then the others, the best first."""
+    """Return trials in the order of the screen: those that train, then the others, the best first."""
     found = best_first(trials, search)
     return [t for t in found if not t.ended] + [t for t in found if t.ended]
 
 
 def experiment_of(
-    answer: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], reasons: Sequence[Reason] = ()
+    answer: Mapping[str, Any],
+    trials: Sequence[Mapping[str, Any]],
+    reasons: Sequence[Reason] = (),
+    searched: Mapping[str, Any] = NOTHING,
 ) -> Experiment:
+    """Read an experiment; `searched` is what its search decided, where the cluster tells it."""
     told = answer["experiment"]
-    search = _search_of(told.get("config") or answer.get("config") or {})
-    of_trials = {r.trial_id: r.sentence for r in reasons if r.trial_id is not None}
+    search = _search_of(told.get("config") or answer.get("config") or {}, searched)
+    of_trials = {int(t["id"]): str(t["sentence"]) for t in searched.get("trials") or ()}
+    of_trials |= {r.trial_id: r.sentence for r in reasons if r.trial_id is not None}
     place = " / ".join(filter(None, (told.get("workspaceName"), told.get("projectName"))))
     return Experiment(
         id=int(told["id"]),
@@ -144,7 +158,6 @@ def _trial_of(told: Mapping[str, Any], search: Search, reason: str) -> Trial:
         id=int(told["id"]),
         state=_short_state(told["state"]),
         batches=batches,
-        trained=_trained(told, search, batches),
         latest=_metric(told.get("latestValidation") or {}, search),
         best=number(told.get("searcherMetricValue")) if value is None else value,
         best_at=int(best.get("totalBatches") or 0),
@@ -156,7 +169,7 @@ def _trial_of(told: Mapping[str, Any], search: Search, reason: str) -> Trial:
 
 
 def _short_state(told: str) -> str:
-    """Name a state in a word: on its way to an end, it matters little to which."""
+    """Return a state in one word: STOPPING, whatever the end will be."""
     text = state_text(told)
     return "STOPPING" if text.startswith("STOPPING") else text
 
@@ -166,24 +179,15 @@ def _metric(validation: Mapping[str, Any], search: Search) -> "float | None":
     return number(found.get(search.metric)) if isinstance(found, dict) else None
 
 
-def _trained(told: Mapping[str, Any], search: Search, batches: int) -> float:
-    """Return how far a trial trained, in the unit of the rungs."""
-    if search.time_metric == _BATCHES:
-        return float(batches)
-    summary = (told.get("summaryMetrics") or {}).get("validation_metrics") or {}
-    return number((summary.get(search.time_metric) or {}).get("max")) or 0.0
-
-
-def _search_of(config: Mapping[str, Any]) -> Search:
+def _search_of(config: Mapping[str, Any], searched: Mapping[str, Any]) -> Search:
     searcher = config.get("searcher") or {}
-    unit, length = _length(searcher)
     hparams = config.get("hyperparameters") or {}
     return Search(
         name=str(searcher.get("name") or ""),
         metric=str(searcher.get("metric") or ""),
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
-        time_metric=unit,
-        rungs=tuple(_rungs(searcher, length)),
+        time_metric=str(searched.get("unit") or searcher.get("time_metric") or _BATCHES),
+        rungs=tuple(_rungs(searched)),
         max_trials=searcher.get("max_trials"),
         searched=frozenset(_searched(hparams)),
     )
@@ -198,28 +202,10 @@ def _searched(hparams: Any, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def _length(searcher: Mapping[str, Any]) -> tuple[str, float]:
-    """Return the unit in which a search counts training, and how much of it a whole training is."""
-    if searcher.get("max_time"):
-        return str(searcher.get("time_metric") or _BATCHES), number(searcher["max_time"]) or 0.0
-    length = searcher.get("max_length")
-    if isinstance(length, dict) and len(length) == 1:
-        ((unit, amount),) = length.items()
-        return str(unit), number(amount) or 0.0
-    return _BATCHES, number(length) or 0.0
-
-
-def _rungs(searcher: Mapping[str, Any], length: float) -> list[float]:
-    """Return at which lengths trials are compared; all brackets of a search share them."""
-    if searcher.get("name") not in ("adaptive_asha", "async_halving", "local_asha", "asha"):
-        return []
-    count = number(searcher.get("max_rungs") or searcher.get("num_rungs")) or 0
-    divisor = number(searcher.get("divisor")) or 4.0
-    if not (length >= 1 and divisor > 1 and 0 < count < 100):
-        return []
-    most = int(math.log(length) / math.log(divisor) + 1e-9) + 1
-    trials = number(searcher.get("max_trials")) or 1.0
-    if searcher.get("name") == "adaptive_asha" and trials >= 1:
-        most = min(most, int(math.log(trials) / math.log(divisor) + 1e-9) + 1)
-    steps = range(min(int(count), most) - 1, -1, -1)
-    return [max(float(int(length / divisor**step)), 1.0) for step in steps]
+def _rungs(searched: Mapping[str, Any]) -> list[Rung]:
+    """Return at which lengths trials are compared, brackets together: those of a search are of the same lengths."""
+    arrived: dict[float, int] = {}
+    for bracket in searched.get("brackets") or ():
+        for rung in bracket["rungs"]:
+            arrived[rung["length"]] = arrived.get(rung["length"], 0) + int(rung["arrived"])
+    return [Rung(float(length), arrived[length]) for length in sorted(arrived)]

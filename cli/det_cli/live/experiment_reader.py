@@ -28,7 +28,8 @@ class ExperimentReader:
         answer = self._session.get(f"{V1}/experiments/{self._id}")
         trials = list(pages(self._session, f"/experiments/{self._id}/trials", "trials", limit=500))
         told = self._parts.get(f"/why/experiment/{self._id}", of="why") or {}
-        found = experiment_of(answer, trials, reasons_of(told.get("reasons") or ()))
+        searched = self._parts.get(f"/experiments/{self._id}/search", of="search") or {}
+        found = experiment_of(answer, trials, reasons_of(told.get("reasons") or ()), searched)
         return self._with_cost(self._with_curves(found))
 
     def pause_at_least_s(self, experiment: Experiment) -> float:

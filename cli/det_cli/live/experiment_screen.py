@@ -72,7 +72,7 @@ def of_trials(count: int, of: str = "") -> str:
 
 
 def reached(best: Trial) -> str:
-    """Name a trial and how far it had trained at its best."""
+    """Return a trial's number and how far it had trained at its best."""
     return f"trial {best.id}" + (f" after {best.best_at} batches" if best.best_at else "")
 
 
@@ -91,7 +91,7 @@ def _best_lines(experiment: Experiment, room: int) -> list[Line]:
 
 
 def chosen(hparams: Mapping[str, Any], search: Search) -> str:
-    """Name hyperparameters and their values; where some were searched for, only those."""
+    """Return the text of hyperparameters; where the search chose some, only those."""
     found = dict(_flat(hparams))
     kept = {n: v for n, v in found.items() if n in search.searched} or found
     return " ".join(f"{name}={_value(value)}" for name, value in kept.items())
@@ -114,12 +114,12 @@ def _rung_lines(experiment: Experiment, room: int) -> list[Line]:
     search, trials = experiment.search, experiment.trials
     if not search.rungs or not trials:
         return []
-    counted = [sum(t.trained >= rung for t in trials) for rung in search.rungs]
-    share = max((room - 20) // len(counted) - 12, 3)
+    share = max((room - 20) // len(search.rungs) - 12, 3)
     parts: list[str | Segment] = [Segment(f"rungs ({search.time_metric})", "dim")]
-    for rung, count in zip(search.rungs, counted, strict=True):
-        drawn = "█" * math.ceil(count / len(trials) * min(share, 16))
-        parts += [f"  {rung:.0f} ", Segment(drawn, "busy"), f" {count}" if drawn else "0"]
+    for rung in search.rungs:
+        drawn = "█" * math.ceil(rung.arrived / len(trials) * min(share, 16))
+        count = f" {rung.arrived}" if drawn else "0"
+        parts += [f"  {rung.length:.0f} ", Segment(drawn, "busy"), count]
     return [line(*parts)]
 
 
@@ -194,7 +194,7 @@ def as_data(experiment: Experiment) -> dict[str, Any]:
     return {
         "id": experiment.id, "name": experiment.name, "state": experiment.state,
         "progress": experiment.progress, "metric": search.metric, "costUsd": experiment.cost_usd,
-        "rungs": list(search.rungs), "waiting": waiting(experiment),
+        "rungs": [rung.length for rung in search.rungs], "waiting": waiting(experiment),
         "trials": [
             {
                 "id": t.id, "state": t.state, "batches": t.batches, "latest": t.latest, "best": t.best,

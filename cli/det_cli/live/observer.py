@@ -17,7 +17,7 @@ _OUTAGES = frozenset({408, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
-class News(Generic[State]):
+class Observation(Generic[State]):
     """Hold what was seen last, and since when the cluster does not answer."""
 
     state: "State | None"
@@ -43,9 +43,9 @@ class Observer(Generic[State]):
         self._read = read
         self._least_s = least_s
         self._now = now
-        self.news: News[State] = News(None, now(), 0.0)
+        self.news: Observation[State] = Observation(None, now(), 0.0)
 
-    def look(self) -> News[State]:
+    def look(self) -> Observation[State]:
         """Return what there is now. An outage keeps the last state; other failures end the watch."""
         before = self.news
         try:
@@ -62,17 +62,17 @@ class Observer(Generic[State]):
             return self._fail(e)
         changed = before.outage or state != before.state
         pause_s = SHORTEST_S if changed else min(before.pause_s * 1.5, LONGEST_S)
-        self.news = News(state, self._now(), max(pause_s, self._least_s(state)))
+        self.news = Observation(state, self._now(), max(pause_s, self._least_s(state)))
         return self.news
 
-    def _out(self, told: str, asked_s: float) -> News[State]:
+    def _out(self, told: str, asked_s: float) -> Observation[State]:
         before = self.news
         pause_s = min(before.pause_s * 2, LONGEST_OUTAGE_S) if before.outage else SHORTEST_S
-        self.news = News(before.state, before.seen_at, max(pause_s, asked_s), outage=told)
+        self.news = Observation(before.state, before.seen_at, max(pause_s, asked_s), outage=told)
         return self.news
 
-    def _fail(self, error: Exception) -> News[State]:
-        self.news = News(self.news.state, self.news.seen_at, 0.0, failure=error)
+    def _fail(self, error: Exception) -> Observation[State]:
+        self.news = Observation(self.news.state, self.news.seen_at, 0.0, failure=error)
         return self.news
 
 
@@ -82,7 +82,7 @@ def _expired(error: Exception) -> SignInExpired:
     return SignInExpired(cause, "" if "det user login" in cause else hint)
 
 
-class Looking(Generic[State]):
+class BackgroundObserver(Generic[State]):
     """Look in a thread of its own, so that keys are answered while a cluster is slow."""
 
     def __init__(self, observer: Observer[State], told: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from det_cli.errors import FAILED, INTERRUPTED, OK, CommandError
-from det_cli.live.observer import LONGEST_S, Looking, News, Observer
+from det_cli.live.observer import LONGEST_S, BackgroundObserver, Observation, Observer
 from det_cli.live.pictures import clock, span
 from det_cli.live.text import Line, Segment, apart, encodable, fitted, line, plain, styled
 from det_cli.render import print_json, say
@@ -64,7 +64,7 @@ def print_lines(lines: list[Line]) -> None:
         print(encodable(styled(one, colour=colour).rstrip(), sys.stdout.encoding))
 
 
-def _seen(news: News[State]) -> State:
+def _seen(news: Observation[State]) -> State:
     if news.failure is not None:
         raise news.failure
     if news.state is None:
@@ -106,7 +106,7 @@ def _live(observer: Observer[State], picture: Picture[State]) -> int:
 
     _seen(observer.look())
     terminal = Terminal(sys.stdout)
-    looking = Looking(observer, terminal.wake)
+    looking = BackgroundObserver(observer, terminal.wake)
     screen = Screen(picture, has_keys=terminal.has_keys)
     code: int | None = None
     try:
@@ -168,7 +168,7 @@ class Screen(Generic[State]):
         places = {"home": 0, "end": self._length}
         self._first = places.get(key, self._first + moves.get(key, 0))
 
-    def lines(self, news: News[State], columns: int, rows: int, now: float) -> list[Line]:
+    def lines(self, news: Observation[State], columns: int, rows: int, now: float) -> list[Line]:
         """Return exactly the lines of a window: a part of the picture, and what is told below it."""
         body: list[Line] = [line("asking the cluster …")]
         if news.state is not None:
@@ -183,13 +183,13 @@ class Screen(Generic[State]):
         return [*window, self._foot(news, columns, now)]
 
     def texts(
-        self, news: News[State], columns: int, rows: int, now: float, *, colour: bool
+        self, news: Observation[State], columns: int, rows: int, now: float, *, colour: bool
     ) -> list[str]:
         encoding = sys.stdout.encoding
         drawn = self.lines(news, columns, rows, now)
         return [encodable(styled(one, colour=colour), encoding) for one in drawn]
 
-    def _foot(self, news: News[State], columns: int, now: float) -> Line:
+    def _foot(self, news: Observation[State], columns: int, now: float) -> Line:
         quit_by = "q quit" if self._has_keys else "Ctrl-C quit"
         last = self._first + self._room
         where = ""

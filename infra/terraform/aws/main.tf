@@ -21,6 +21,8 @@ locals {
   ca     = var.database_ca == "" ? "" : "?sslrootcert=${var.database_ca}"
   db_url = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:${module.database.port}/${module.database.name}${local.ca}"
 
+  machine_subnet_ids = var.machine_external_ip ? module.network.public_subnet_ids : module.network.private_subnet_ids
+
   front_secret = sensitive(join("", terraform_data.front_secret[*].id))
 }
 
@@ -29,6 +31,7 @@ module "network" {
   name   = local.name
   cidr   = var.cidr
   zones  = local.zones
+  nat    = !var.machine_external_ip
 }
 
 module "storage" {
@@ -58,6 +61,7 @@ module "database" {
   client_security_group_id = module.controlplane.security_group_id
   keep                     = var.keep_data
   removal                  = var.removal
+  alarm_topic_arn          = var.alarm_topic_arn
 }
 
 # What the first users got stays what functions are told, however often the stack is applied.
@@ -114,6 +118,8 @@ module "controlplane" {
   runtime              = var.runtime
   architecture         = var.architecture
   snap_start           = var.snap_start
+  endpoint             = var.endpoint
+  memory_mb            = var.memory_mb
   api_concurrency      = var.api_concurrency
   log_retention_days   = var.log_retention_days
   vpc_id               = module.network.vpc_id
@@ -140,9 +146,9 @@ module "controlplane" {
       region                   = var.region
       iam_instance_profile_arn = module.machines.instance_profile_arn
       network_interface = {
-        subnet_ids        = module.network.public_subnet_ids
+        subnet_ids        = local.machine_subnet_ids
         security_group_id = module.machines.security_group_id
-        public_ip         = true
+        public_ip         = var.machine_external_ip
       }
     })
   })

@@ -35,7 +35,7 @@ output "instance_profile_arn" {
 
 output "machine_subnet_ids" {
   description = "Subnets of rented machines."
-  value       = module.network.public_subnet_ids
+  value       = local.machine_subnet_ids
 }
 
 output "machine_security_group_id" {

@@ -75,18 +75,56 @@ variable "runtime" {
   description = "Lambda runtime that the zip was made for."
   type        = string
   default     = "python3.11"
+
+  validation {
+    condition     = can(regex("^python3\\.[0-9]+$", var.runtime))
+    error_message = "Give a runtime of Lambda like python3.11."
+  }
 }
 
 variable "architecture" {
   description = "Processor that the zip was made for: x86_64 or arm64."
   type        = string
   default     = "x86_64"
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "Give x86_64 or arm64."
+  }
 }
 
 variable "snap_start" {
   description = "Start the API from a snapshot (python3.12 and later)."
   type        = bool
   default     = false
+
+  validation {
+    condition     = !var.snap_start || try(tonumber(split(".", var.runtime)[1]), 0) >= 12
+    error_message = "Lambda takes snapshots of python3.12 and later: run the command with such a Python, or leave snap_start out."
+  }
+}
+
+variable "memory_mb" {
+  description = "Memory of functions by their names (api, tick, provision, migrate, keys), where it is not the default: 1024, of keys 512."
+  type        = map(number)
+  default     = {}
+}
+
+variable "endpoint" {
+  description = "Address of the API: function_url, or api_gateway for an HTTP API of API Gateway before the function, which gives up after 29 seconds."
+  type        = string
+  default     = "function_url"
+
+  validation {
+    condition     = !(var.relay && var.endpoint == "api_gateway")
+    error_message = "With a relay the cluster's address is that of its distribution, which leads to the function's URL: leave endpoint or relay out."
+  }
+}
+
+variable "machine_external_ip" {
+  description = "Give machines IPv4 addresses of their own, in public subnets; otherwise they live in private ones and reach out by a NAT gateway, which costs money by the hour."
+  type        = bool
+  default     = true
 }
 
 variable "database" {
@@ -168,7 +206,7 @@ variable "permissions_boundary" {
 }
 
 variable "alarm_topic_arn" {
-  description = "SNS topic that is told when a function fails."
+  description = "SNS topic that is told when a function fails or is held back, a schedule starts nothing, or the database is full."
   type        = string
   default     = null
 }

@@ -1,5 +1,5 @@
 terraform {
-  required_version = ">= 1.9"
+  required_version = ">= 1.10"
 
   required_providers {
     aws = {
@@ -21,6 +21,7 @@ provider "aws" {
     for_each = var.endpoint_url == "" ? [] : [var.endpoint_url]
 
     content {
+      apigatewayv2   = endpoints.value
       budgets        = endpoints.value
       cloudfront     = endpoints.value
       cloudwatch     = endpoints.value

@@ -9,7 +9,7 @@ locals {
   subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
   peering       = var.network_id != "" ? var.network_peering : module.network[0].peering
   labels        = merge(var.labels, { managed-by = "determined", determined-cluster = var.cluster_id })
-  apis = toset([
+  apis = setunion(length(var.alarm_emails) > 0 ? ["monitoring"] : [], [
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
     "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
   ])
@@ -116,6 +116,8 @@ locals {
     DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
     DET_MAY_WAIT_S     = "30"
     DET_DB_POOL_SIZE   = "8"
+    # While a deployment replaces instances, both may hold theirs: who finds the database full asks again for so long.
+    DET_DB_WAKE_S = "20"
     # What pools of the cluster configuration leave out.
     DET_GCP_DEFAULTS = jsonencode({
       project      = var.project
@@ -153,6 +155,18 @@ module "controlplane" {
   labels               = local.labels
 
   environment = local.environment
+}
+
+module "alarms" {
+  source             = "../modules/gcp/alarms"
+  name               = local.name
+  emails             = var.alarm_emails
+  database           = module.database.instance
+  region             = var.region
+  log_retention_days = var.log_retention_days
+  labels             = local.labels
+
+  depends_on = [google_project_service.this]
 }
 
 module "budget" {

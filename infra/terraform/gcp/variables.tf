@@ -136,6 +136,23 @@ variable "aws_role_arn" {
   default     = ""
 }
 
+variable "alarm_emails" {
+  description = "Who is told when a service fails, a schedule starts nothing, or the database is full or busy; empty for nobody."
+  type        = list(string)
+  default     = []
+}
+
+variable "log_retention_days" {
+  description = "Days that logs of services are kept, in a bucket of logs of their own; 0 for as long as the project's other logs, which is 30 days unless it says otherwise."
+  type        = number
+  default     = 0
+
+  validation {
+    condition     = var.log_retention_days >= 0 && var.log_retention_days <= 3650
+    error_message = "Give 1 to 3650 days, or 0."
+  }
+}
+
 variable "labels" {
   description = "Labels of all that is made here, beside those of the cluster; machines get those of their pools."
   type        = map(string)

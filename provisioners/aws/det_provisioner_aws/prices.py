@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 from det_controlplane.core.provision.offers import Capacity, Scope
-from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.core.provision.prices import TypeZones, WantedType
 from det_controlplane.ports.compute import Place, Unreachable
-from det_controlplane.ports.market import Price, Told
+from det_controlplane.ports.market import MarketAnswer, Price
 
 from det_provisioner_aws.clients import Clients
 from det_provisioner_aws.settings import PROVIDER
@@ -48,7 +48,7 @@ class Ec2Market:
         self._clients = Clients(endpoint_url)
         self._price_list = price_list
 
-    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+    def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
         """Return types and prices. What a missing permission hides is named as the problem. Raises Unreachable."""
         region, names = place.region, [w.machine_type for w in wanted]
         problems: list[str] = []
@@ -58,11 +58,11 @@ class Ec2Market:
         slots = _unless_denied(problems, lambda: self.slots(region, names)) or {}
         if len(problems) == _PARTS:
             raise Unreachable(problems[0])
-        return Told(
+        return MarketAnswer(
             prices=tuple(_prices(region, spot, listed)),
             types={}
             if zones is None
-            else {name: Offered(zones.get(name, ()), slots.get(name, 0)) for name in names},
+            else {name: TypeZones(zones.get(name, ()), slots.get(name, 0)) for name in names},
             problem="; ".join(dict.fromkeys(problems)),
         )
 

@@ -5,9 +5,9 @@ from decimal import Decimal
 from typing import Any
 
 from det_controlplane.core.provision.offers import Capacity, Scope
-from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.core.provision.prices import TypeZones, WantedType
 from det_controlplane.ports.compute import Place, Unreachable
-from det_controlplane.ports.market import Price, Told
+from det_controlplane.ports.market import MarketAnswer, Price
 
 from det_provisioner_gcp.api import FoundMachineType, GceApi, Refused
 from det_provisioner_gcp.naming import region_of
@@ -35,7 +35,7 @@ class GceMarket:
         self._project = project
         self._skus = skus
 
-    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+    def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
         """Return types and prices, of machines together with their GPUs. Raises Unreachable."""
         try:
             project = project_of(place.settings, self._project)
@@ -50,7 +50,7 @@ class GceMarket:
             problem = ""
         except Unreachable as e:
             listed, problem = PriceList((), place.region), str(e)
-        return Told(
+        return MarketAnswer(
             prices=tuple(_prices(place.region, wanted, found, listed)),
             types={w.name: _offered(w, found, zones, gpus) for w in wanted},
             problem=problem,
@@ -74,7 +74,7 @@ class GceMarket:
 
 def _prices(
     region: str,
-    wanted: Iterable[Wanted],
+    wanted: Iterable[WantedType],
     found: Mapping[str, FoundMachineType],
     listed: PriceList,
 ) -> Iterator[Price]:
@@ -89,16 +89,16 @@ def _prices(
 
 
 def _offered(
-    one: Wanted,
+    one: WantedType,
     found: Mapping[str, FoundMachineType],
     zones: Mapping[str, tuple[str, ...]],
     gpus: Mapping[str, tuple[str, ...]],
-) -> Offered:
+) -> TypeZones:
     here = zones.get(one.machine_type, ())
     if one.gpus:
         here = tuple(zone for zone in here if zone in gpus.get(one.gpu, ()))
     own = found[one.machine_type].accelerators if one.machine_type in found else 0
-    return Offered(here, one.gpus or own)
+    return TypeZones(here, one.gpus or own)
 
 
 def _zones_by_name(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

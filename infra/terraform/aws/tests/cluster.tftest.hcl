@@ -45,6 +45,13 @@ mock_provider "aws" {
     defaults = { function_url = "https://abc.lambda-url.eu-west-1.on.aws/" }
   }
 
+  mock_resource "aws_apigatewayv2_api" {
+    defaults = {
+      api_endpoint  = "https://abc.execute-api.eu-west-1.amazonaws.com"
+      execution_arn = "arn:aws:execute-api:eu-west-1:123456789012:abc"
+    }
+  }
+
   mock_resource "aws_db_instance" {
     defaults = { port = 5433 }
   }
@@ -156,4 +163,59 @@ run "a_relay_without_its_program_is_refused" {
   }
 
   expect_failures = [var.relay]
+}
+
+run "a_gateway_before_the_function" {
+  variables {
+    endpoint = "api_gateway"
+  }
+
+  assert {
+    condition     = output.url == "https://abc.execute-api.eu-west-1.amazonaws.com"
+    error_message = "The address is not that of the gateway: ${output.url}"
+  }
+}
+
+run "a_gateway_and_a_relay_are_refused" {
+  command = plan
+
+  variables {
+    endpoint  = "api_gateway"
+    relay     = true
+    relay_zip = "versions.tf"
+  }
+
+  expect_failures = [var.endpoint]
+}
+
+run "a_snapshot_of_an_older_python_is_refused" {
+  command = plan
+
+  variables {
+    snap_start = true
+    runtime    = "python3.11"
+  }
+
+  expect_failures = [var.snap_start]
+}
+
+run "another_processor_is_refused" {
+  command = plan
+
+  variables {
+    architecture = "riscv64"
+  }
+
+  expect_failures = [var.architecture]
+}
+
+run "machines_without_addresses_of_their_own" {
+  variables {
+    machine_external_ip = false
+  }
+
+  assert {
+    condition     = toset(output.machine_subnet_ids) == toset(module.network.private_subnet_ids)
+    error_message = "Machines without an address would live where only one leads out."
+  }
 }

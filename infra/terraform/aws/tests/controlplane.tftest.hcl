@@ -17,6 +17,14 @@ mock_provider "aws" {
     defaults = { json = "{\"Version\": \"2012-10-17\", \"Statement\": []}" }
   }
 
+  mock_resource "aws_vpc" {
+    defaults = { ipv6_cidr_block = "2001:db8:1234::/56" }
+  }
+
+  mock_resource "aws_apigatewayv2_api" {
+    defaults = { execution_arn = "arn:aws:execute-api:eu-west-1:123456789012:abc" }
+  }
+
   mock_resource "aws_iam_role" {
     defaults = { arn = "arn:aws:iam::123456789012:role/det" }
   }
@@ -140,5 +148,212 @@ run "with_a_relay" {
   assert {
     condition     = one([for statement in data.aws_iam_policy_document.function["provision"].statement : one(statement.condition).values if statement.sid == "StartRelay"]) == tolist(["lab/relay"])
     error_message = "Other machines than the relay could be started."
+  }
+}
+
+run "a_snapshot" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    snap_start = true
+    runtime    = "python3.12"
+  }
+
+  assert {
+    condition     = one(aws_lambda_function.api.snap_start).apply_on == "PublishedVersions" && aws_lambda_function.api.publish
+    error_message = "The API does not start from a snapshot."
+  }
+}
+
+run "lines_of_our_own" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition = alltrue([
+      for each in concat([aws_lambda_function.api, aws_lambda_function.keys], values(aws_lambda_function.worker)) :
+      one(each.logging_config).system_log_level == "WARN" && one(each.logging_config).application_log_level == "INFO"
+    ])
+    error_message = "The platform writes lines about each request, or the function none of its own."
+  }
+}
+
+run "a_function_of_another_size" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    memory_mb = { tick = 512 }
+  }
+
+  assert {
+    condition     = aws_lambda_function.worker["tick"].memory_size == 512 && aws_lambda_function.worker["provision"].memory_size == 1024 && aws_lambda_function.api.memory_size == 1024
+    error_message = "Another function than the one named has the memory."
+  }
+}
+
+run "a_function_that_is_not_there_has_no_size" {
+  command = plan
+
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    memory_mb = { tock = 512 }
+  }
+
+  expect_failures = [var.memory_mb]
+}
+
+run "a_function_url" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = length(aws_lambda_function_url.api) == 1 && length(aws_lambda_permission.gateway) == 0
+    error_message = "The API has no address, or two."
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.this) == 0
+    error_message = "There are alarms without a topic to tell."
+  }
+}
+
+run "a_gateway" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    endpoint = "api_gateway"
+  }
+
+  assert {
+    condition     = length(aws_lambda_function_url.api) == 0 && length(aws_lambda_permission.invoke) == 0 && aws_lambda_permission.gateway[0].principal == "apigateway.amazonaws.com"
+    error_message = "The function has a second way in."
+  }
+
+  assert {
+    condition     = aws_apigatewayv2_integration.this[0].timeout_milliseconds == 29000 && aws_apigatewayv2_integration.this[0].payload_format_version == "2.0" && aws_lambda_function.api.timeout == 30
+    error_message = "The gateway waits for longer than the function, or asks in another way."
+  }
+
+  assert {
+    condition     = aws_apigatewayv2_route.this[0].route_key == "$default" && aws_apigatewayv2_stage.this[0].name == "$default"
+    error_message = "Paths reach the API under another name."
+  }
+}
+
+run "alarms" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    alarm_topic_arn = "arn:aws:sns:eu-west-1:123456789012:alarms"
+  }
+
+  assert {
+    condition     = alltrue([for name in ["api-errors", "keys-errors", "migrate-errors", "api-throttles", "api-duration", "tick-duration", "tick-dropped", "provision-dropped"] : contains(keys(aws_cloudwatch_metric_alarm.this), name)])
+    error_message = "Something fails and nobody is told: ${join(", ", keys(aws_cloudwatch_metric_alarm.this))}"
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.this) == 12
+    error_message = "The command and the guide price twelve alarms of functions."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["tick-duration"].threshold == 108000 && aws_cloudwatch_metric_alarm.this["api-duration"].threshold == 27000
+    error_message = "The alarm is for another time than the function's."
+  }
+
+  assert {
+    condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.alarm_actions == toset(["arn:aws:sns:eu-west-1:123456789012:alarms"])])
+    error_message = "An alarm tells nobody."
+  }
+}
+
+run "alarms_of_aurora" {
+  module {
+    source = "../modules/aws/database"
+  }
+
+  variables {
+    kind                     = "aurora"
+    max_capacity             = 4
+    instance_class           = ""
+    pause_after_s            = 300
+    client_security_group_id = "sg-1"
+    keep                     = false
+    removal                  = ""
+    alarm_topic_arn          = "arn:aws:sns:eu-west-1:123456789012:alarms"
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["capacity"].dimensions == tomap({ DBClusterIdentifier = "det-lab" })
+    error_message = "The alarm looks at another database."
+  }
+}
+
+run "alarms_of_rds" {
+  module {
+    source = "../modules/aws/database"
+  }
+
+  variables {
+    kind                     = "rds"
+    max_capacity             = 4
+    instance_class           = "db.t4g.micro"
+    pause_after_s            = 300
+    client_security_group_id = "sg-1"
+    keep                     = false
+    removal                  = ""
+    alarm_topic_arn          = "arn:aws:sns:eu-west-1:123456789012:alarms"
+  }
+
+  assert {
+    condition     = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset(["cpu", "disk"]) && aws_cloudwatch_metric_alarm.this["disk"].dimensions == tomap({ DBInstanceIdentifier = "det-lab" })
+    error_message = "The alarms look at another database."
+  }
+}
+
+run "only_where_machines_have_no_addresses_a_gateway_costs_money" {
+  module {
+    source = "../modules/aws/network"
+  }
+
+  variables {
+    cidr  = "10.60.0.0/16"
+    zones = ["eu-west-1a", "eu-west-1b"]
+  }
+
+  assert {
+    condition     = length(aws_nat_gateway.this) == 0 && length(aws_route.private_ipv4) == 0
+    error_message = "An idle network costs money by the hour."
+  }
+}
+
+run "a_network_of_machines_without_addresses" {
+  module {
+    source = "../modules/aws/network"
+  }
+
+  variables {
+    cidr  = "10.60.0.0/16"
+    zones = ["eu-west-1a", "eu-west-1b"]
+    nat   = true
+  }
+
+  assert {
+    condition     = length(aws_nat_gateway.this) == 1 && aws_route.private_ipv4[0].route_table_id == aws_route_table.private.id
+    error_message = "Machines in private subnets could not reach images and packages."
   }
 }

@@ -91,6 +91,11 @@ run "the_machine" {
     condition     = aws_lambda_function.this.environment[0].variables["DET_PUBLIC_URL"] == "https://d123.cloudfront.net"
     error_message = "The relay takes another address for the cluster's."
   }
+
+  assert {
+    condition     = aws_lambda_function.this.environment[0].variables["DET_RELAY_FUNCTION"] == aws_lambda_function.this.function_name
+    error_message = "The relay does not know where a newer program would be."
+  }
 }
 
 run "the_distribution" {

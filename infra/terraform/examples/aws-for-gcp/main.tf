@@ -1,7 +1,7 @@
 # In an account of AWS: what a cluster on Google Cloud needs to rent machines there, without a key.
 
 terraform {
-  required_version = ">= 1.9"
+  required_version = ">= 1.10"
 
   required_providers {
     aws = {
@@ -26,8 +26,29 @@ variable "bucket_arn" {
   type        = string
 }
 
+variable "region" {
+  description = "Region of the machines."
+  type        = string
+  default     = "us-east-1"
+}
+
+variable "zones" {
+  description = "Availability zones of the machines; empty for the first two of the region."
+  type        = list(string)
+  default     = []
+}
+
 provider "aws" {
-  region = "us-east-1"
+  region = var.region
+}
+
+data "aws_availability_zones" "this" {
+  state = "available"
+
+  filter {
+    name   = "opt-in-status"
+    values = ["opt-in-not-required"]
+  }
 }
 
 data "aws_caller_identity" "current" {}
@@ -41,7 +62,7 @@ module "network" {
   source = "../../modules/aws/network"
   name   = local.name
   cidr   = "10.70.0.0/16"
-  zones  = ["us-east-1a", "us-east-1b"]
+  zones  = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.this.names, 0, 2)
 }
 
 module "machines" {
@@ -81,7 +102,7 @@ data "aws_iam_policy_document" "provision" {
     sid = "LookAtMachines"
     actions = [
       "ec2:DescribeInstances", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeInstanceTypes",
-      "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory",
+      "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets",
     ]
     resources = ["*"]
   }
@@ -108,7 +129,7 @@ data "aws_iam_policy_document" "provision" {
     sid     = "StartMachinesWith"
     actions = ["ec2:RunInstances", "ec2:CreateFleet"]
     resources = concat(
-      [for kind in ["network-interface", "subnet", "security-group", "key-pair", "launch-template"] : "arn:aws:ec2:*:${local.account}:${kind}/*"],
+      [for kind in ["network-interface", "subnet", "security-group", "key-pair", "placement-group", "capacity-reservation", "launch-template"] : "arn:aws:ec2:*:${local.account}:${kind}/*"],
       ["arn:aws:ec2:*::image/*", "arn:aws:ec2:*::snapshot/*"],
     )
   }
@@ -136,6 +157,18 @@ data "aws_iam_policy_document" "provision" {
       values   = ["ec2.amazonaws.com"]
     }
   }
+
+  statement {
+    sid       = "SpotForTheFirstTime"
+    actions   = ["iam:CreateServiceLinkedRole"]
+    resources = ["arn:aws:iam::${local.account}:role/aws-service-role/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "iam:AWSServiceName"
+      values   = ["spot.amazonaws.com", "ec2fleet.amazonaws.com"]
+    }
+  }
 }
 
 resource "aws_iam_role" "provision" {
@@ -158,7 +191,7 @@ output "provider_section" {
   description = "What the `provider` section of a pool says besides types and limits."
   value = jsonencode({
     type                     = "aws"
-    region                   = "us-east-1"
+    region                   = var.region
     iam_instance_profile_arn = module.machines.instance_profile_arn
     network_interface = {
       subnet_ids        = module.network.public_subnet_ids

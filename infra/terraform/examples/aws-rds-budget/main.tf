@@ -1,7 +1,7 @@
 # A cluster on AWS with a database that never pauses, roles under a boundary, and mails when a month costs too much.
 
 terraform {
-  required_version = ">= 1.9"
+  required_version = ">= 1.10"
 
   required_providers {
     aws = {

@@ -1,7 +1,7 @@
 # A cluster on Google Cloud with a database that has a standby, and mails at half, four fifths and all of a month's money.
 
 terraform {
-  required_version = ">= 1.9"
+  required_version = ">= 1.10"
 
   required_providers {
     google = {

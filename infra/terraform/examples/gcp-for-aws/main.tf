@@ -1,7 +1,7 @@
 # In a project of Google Cloud: what a cluster on AWS needs to rent machines there, without a key.
 
 terraform {
-  required_version = ">= 1.9"
+  required_version = ">= 1.10"
 
   required_providers {
     google = {
@@ -34,6 +34,18 @@ variable "bucket" {
 locals {
   # The role of the one function that rents machines.
   role = "det-${var.cluster_id}-provision"
+}
+
+variable "region" {
+  description = "Region of the machines."
+  type        = string
+  default     = "us-central1"
+}
+
+variable "image" {
+  description = "Boot image of the machines: Ubuntu with NVIDIA's driver, or one that Packer made."
+  type        = string
+  default     = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
 }
 
 provider "google" {
@@ -86,7 +98,7 @@ resource "google_project_iam_member" "provision" {
 module "network" {
   source = "../../modules/gcp/network"
   name   = "det-${var.cluster_id}"
-  region = "us-central1"
+  region = var.region
   cidr   = "10.70.0.0/20"
   nat    = false
 }
@@ -123,10 +135,11 @@ output "credentials" {
 output "provider_section" {
   description = "What the `provider` section of a pool says besides types and limits."
   value = jsonencode({
-    type              = "gcp"
-    project           = var.project
-    region            = "us-central1"
-    network_interface = { network = module.network.network_id, subnetwork = module.network.subnetwork_id, external_ip = true }
-    service_account   = { email = module.machines.email, scopes = ["https://www.googleapis.com/auth/cloud-platform"] }
+    type                   = "gcp"
+    project                = var.project
+    region                 = var.region
+    boot_disk_source_image = var.image
+    network_interface      = { network = module.network.network_id, subnetwork = module.network.subnetwork_id, external_ip = true }
+    service_account        = { email = module.machines.email, scopes = ["https://www.googleapis.com/auth/cloud-platform"] }
   })
 }

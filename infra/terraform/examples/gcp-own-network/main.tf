@@ -1,7 +1,7 @@
 # A cluster on Google Cloud in a network that is there already: `terraform init && terraform apply`.
 
 terraform {
-  required_version = ">= 1.9"
+  required_version = ">= 1.10"
 
   required_providers {
     google = {

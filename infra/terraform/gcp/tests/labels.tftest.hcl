@@ -160,3 +160,47 @@ run "budget" {
     error_message = "Nobody is told."
   }
 }
+
+run "no_alarms" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    emails             = []
+    database           = "det-lab-123456"
+    log_retention_days = 0
+  }
+
+  assert {
+    condition     = length(google_monitoring_alert_policy.this) == 0 && length(google_logging_project_sink.this) == 0
+    error_message = "There are alarms that nobody asked for, or logs are moved."
+  }
+}
+
+run "alarms" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    emails             = ["team@example.com"]
+    database           = "det-lab-123456"
+    log_retention_days = 90
+  }
+
+  assert {
+    condition     = toset(keys(google_monitoring_alert_policy.this)) == toset(["errors", "schedules", "throttles", "cpu", "disk"]) && alltrue([for policy in google_monitoring_alert_policy.this : length(policy.notification_channels) == 1])
+    error_message = "Something fails and nobody is told."
+  }
+
+  assert {
+    condition     = strcontains(google_monitoring_alert_policy.this["disk"].conditions[0].condition_threshold[0].filter, "database_id = \"some-project:det-lab-123456\"")
+    error_message = "The alarm looks at another database."
+  }
+
+  assert {
+    condition     = google_logging_project_bucket_config.this[0].retention_days == 90 && google_logging_project_sink.this[0].filter == google_logging_project_exclusion.this[0].filter
+    error_message = "Logs are kept for another time, or twice."
+  }
+}

@@ -11,6 +11,9 @@ locals {
     provision = { timeout_s = 300, concurrency = 1 }
     migrate   = { timeout_s = 900, concurrency = 1 }
   }
+  api_timeout_s = 30
+  # Memory buys processor: a core of its own costs 1769.
+  memory_mb  = merge({ api = 1024, tick = 1024, provision = 1024, migrate = 1024, keys = 512 }, var.memory_mb)
   functions  = toset(["api", "tick", "provision", "migrate", "keys"])
   arn_prefix = "arn:${data.aws_partition.current.partition}"
   account    = data.aws_caller_identity.current.account_id
@@ -69,10 +72,17 @@ resource "aws_lambda_function" "api" {
   handler                        = "app.app"
   runtime                        = var.runtime
   architectures                  = [var.architecture]
-  memory_size                    = 1024
-  timeout                        = 30
+  memory_size                    = local.memory_mb["api"]
+  timeout                        = local.api_timeout_s
   reserved_concurrent_executions = var.api_concurrency
   publish                        = true
+
+  # Three lines of the platform for each request would cost as much as to answer it. Its metrics have the durations.
+  logging_config {
+    log_format            = "JSON"
+    application_log_level = "INFO"
+    system_log_level      = "WARN"
+  }
 
   environment {
     # The distribution leads to this function, and is not known to it: agents find the relay at the address that they have.
@@ -119,32 +129,6 @@ resource "aws_lambda_alias" "worker" {
   }
 }
 
-# Agents, people and CI call this URL. Every request is authenticated by the application.
-resource "aws_lambda_function_url" "api" {
-  function_name      = aws_lambda_function.api.function_name
-  qualifier          = aws_lambda_alias.api.name
-  authorization_type = "NONE"
-}
-
-resource "aws_lambda_permission" "url" {
-  statement_id           = "url"
-  action                 = "lambda:InvokeFunctionUrl"
-  function_name          = aws_lambda_function.api.function_name
-  qualifier              = aws_lambda_alias.api.name
-  principal              = "*"
-  function_url_auth_type = "NONE"
-}
-
-# Since October 2025 AWS asks for this right as well. Whoever invokes the function directly meets the same application;
-# the provider can narrow it to the URL since 6.29 (invoked_via_function_url).
-resource "aws_lambda_permission" "invoke" {
-  statement_id  = "url-invoke"
-  action        = "lambda:InvokeFunction"
-  function_name = aws_lambda_function.api.function_name
-  qualifier     = aws_lambda_alias.api.name
-  principal     = "*"
-}
-
 resource "aws_lambda_function" "worker" {
   for_each                       = local.workers
   function_name                  = "${var.name}-${each.key}"
@@ -154,14 +138,20 @@ resource "aws_lambda_function" "worker" {
   handler                        = "app.${each.key}"
   runtime                        = var.runtime
   architectures                  = [var.architecture]
-  memory_size                    = 1024
+  memory_size                    = local.memory_mb[each.key]
   timeout                        = each.value.timeout_s
   publish                        = true
   reserved_concurrent_executions = local.reserves ? each.value.concurrency : -1
 
+  logging_config {
+    log_format            = "JSON"
+    application_log_level = "INFO"
+    system_log_level      = "WARN"
+  }
+
   environment {
     variables = merge(local.environment, {
-      DET_PUBLIC_URL = var.has_relay ? var.public_url : trimsuffix(aws_lambda_function_url.api.function_url, "/")
+      DET_PUBLIC_URL = var.has_relay ? var.public_url : local.url
       DET_SCHEDULES  = join(",", [for name in local.schedules : "${var.name}-${name}"])
     }, var.has_relay && each.key == "provision" ? { DET_RELAY_INSTANCE = var.relay_instance_id } : {})
   }
@@ -185,9 +175,15 @@ resource "aws_lambda_function" "keys" {
   handler                        = "app.keys"
   runtime                        = var.runtime
   architectures                  = [var.architecture]
-  memory_size                    = 512
+  memory_size                    = local.memory_mb["keys"]
   timeout                        = 25
   reserved_concurrent_executions = local.reserves ? 2 : -1
+
+  logging_config {
+    log_format            = "JSON"
+    application_log_level = "INFO"
+    system_log_level      = "WARN"
+  }
 
   depends_on = [aws_cloudwatch_log_group.this, aws_iam_role_policy.function]
 }
@@ -220,20 +216,4 @@ resource "aws_scheduler_schedule" "this" {
   lifecycle {
     ignore_changes = [state]
   }
-}
-
-resource "aws_cloudwatch_metric_alarm" "errors" {
-  for_each            = var.alarm_topic_arn == null ? toset([]) : local.functions
-  alarm_name          = "${var.name}-${each.key}-errors"
-  alarm_description   = "The function ${each.key} of the cluster ${var.cluster_id} fails"
-  namespace           = "AWS/Lambda"
-  metric_name         = "Errors"
-  dimensions          = { FunctionName = "${var.name}-${each.key}" }
-  statistic           = "Sum"
-  comparison_operator = "GreaterThanThreshold"
-  threshold           = 5
-  period              = 300
-  evaluation_periods  = 1
-  treat_missing_data  = "notBreaching"
-  alarm_actions       = [var.alarm_topic_arn]
 }

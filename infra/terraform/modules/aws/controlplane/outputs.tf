@@ -1,6 +1,6 @@
 output "function_url" {
-  description = "Address of the API's function."
-  value       = trimsuffix(aws_lambda_function_url.api.function_url, "/")
+  description = "Address of the API: the function's own, or that of the gateway before it."
+  value       = local.url
 }
 
 output "security_group_id" {

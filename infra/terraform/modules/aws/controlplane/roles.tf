@@ -132,7 +132,7 @@ data "aws_iam_policy_document" "function" {
       sid = "LookAtMachines"
       actions = [
         "ec2:DescribeInstances", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeInstanceTypes",
-        "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory",
+        "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets",
       ]
       resources = ["*"]
     }

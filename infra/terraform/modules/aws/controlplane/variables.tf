@@ -40,6 +40,28 @@ variable "snap_start" {
   type        = bool
 }
 
+variable "endpoint" {
+  description = "Address of the API: function_url, or api_gateway."
+  type        = string
+  default     = "function_url"
+
+  validation {
+    condition     = contains(["function_url", "api_gateway"], var.endpoint)
+    error_message = "Give function_url or api_gateway."
+  }
+}
+
+variable "memory_mb" {
+  description = "Memory of functions by their names (api, tick, provision, migrate, keys), where it is not the default."
+  type        = map(number)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name, size in var.memory_mb : contains(["api", "tick", "provision", "migrate", "keys"], name) && size >= 256 && size <= 10240])
+    error_message = "Give MiB from 256 to 10240 for api, tick, provision, migrate or keys."
+  }
+}
+
 variable "environment" {
   description = "Environment of all functions: DET_DB_URL, DET_OBJECTS, DET_CLUSTER_CONFIG and others."
   type        = map(string)
@@ -107,6 +129,6 @@ variable "permissions_boundary" {
 }
 
 variable "alarm_topic_arn" {
-  description = "SNS topic that is told when a function fails, or null."
+  description = "SNS topic that is told when a function fails, is held back, needs nearly all its time, or is not started; or null."
   type        = string
 }

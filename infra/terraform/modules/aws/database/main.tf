@@ -55,6 +55,12 @@ variable "removal" {
   type        = string
 }
 
+variable "alarm_topic_arn" {
+  description = "SNS topic that is told when the database is nearly full or busy; or null."
+  type        = string
+  default     = null
+}
+
 locals {
   database = "determined"
   user     = "determined"
@@ -174,6 +180,36 @@ resource "aws_db_instance" "this" {
   deletion_protection       = var.keep && var.removal == ""
   skip_final_snapshot       = !var.keep
   final_snapshot_identifier = var.keep ? "${var.name}-final${var.removal}" : null
+}
+
+locals {
+  identifier = { aurora = { DBClusterIdentifier = var.name }, rds = { DBInstanceIdentifier = var.name } }[var.kind]
+  # By alarm: what AWS measures, and what of it is too much, or too little, for a quarter of an hour.
+  alarms = {
+    aurora = {
+      capacity = { metric = "ACUUtilization", operator = "GreaterThanThreshold", limit = 90, says = "needs nearly all of max_capacity" }
+    }
+    rds = {
+      cpu  = { metric = "CPUUtilization", operator = "GreaterThanThreshold", limit = 90, says = "needs nearly all of its processor" }
+      disk = { metric = "FreeStorageSpace", operator = "LessThanThreshold", limit = 2147483648, says = "has less than 2 GiB of disk left" }
+    }
+  }[var.kind]
+}
+
+resource "aws_cloudwatch_metric_alarm" "this" {
+  for_each            = { for name, alarm in local.alarms : name => alarm if var.alarm_topic_arn != null }
+  alarm_name          = "${var.name}-database-${each.key}"
+  alarm_description   = "The database ${var.name} ${each.value.says}"
+  namespace           = "AWS/RDS"
+  metric_name         = each.value.metric
+  dimensions          = local.identifier
+  statistic           = "Average"
+  comparison_operator = each.value.operator
+  threshold           = each.value.limit
+  period              = 300
+  evaluation_periods  = 3
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [var.alarm_topic_arn]
 }
 
 output "security_group_id" {

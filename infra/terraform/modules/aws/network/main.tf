@@ -1,5 +1,6 @@
 # Dual-stack subnets in every chosen zone. Functions live in private ones, from which only IPv6 leaves, through an
-# egress-only gateway that costs nothing; rented machines live in public ones. S3 has a gateway endpoint.
+# egress-only gateway that costs nothing; rented machines live in public ones. S3 has a gateway endpoint. With `nat`, IPv4
+# leaves the private subnets as well, so that machines without addresses of their own may live there.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -14,6 +15,12 @@ variable "cidr" {
 variable "zones" {
   description = "Availability zones with a private and a public subnet each."
   type        = list(string)
+}
+
+variable "nat" {
+  description = "Let IPv4 leave the private subnets by a NAT gateway, which costs money by the hour."
+  type        = bool
+  default     = false
 }
 
 resource "aws_vpc" "this" {
@@ -70,6 +77,29 @@ resource "aws_route" "private_ipv6" {
   egress_only_gateway_id      = aws_egress_only_internet_gateway.this.id
 }
 
+resource "aws_eip" "nat" {
+  count  = var.nat ? 1 : 0
+  domain = "vpc"
+  tags   = { Name = "${var.name}-nat" }
+}
+
+# One for all zones: a second would cost as much again, and machines of a zone that is gone are replaced elsewhere anyway.
+resource "aws_nat_gateway" "this" {
+  count         = var.nat ? 1 : 0
+  allocation_id = aws_eip.nat[0].id
+  subnet_id     = aws_subnet.public[var.zones[0]].id
+  tags          = { Name = var.name }
+
+  depends_on = [aws_route.public_ipv4]
+}
+
+resource "aws_route" "private_ipv4" {
+  count                  = var.nat ? 1 : 0
+  route_table_id         = aws_route_table.private.id
+  destination_cidr_block = "0.0.0.0/0"
+  nat_gateway_id         = aws_nat_gateway.this[0].id
+}
+
 resource "aws_route_table" "public" {
   vpc_id = aws_vpc.this.id
   tags   = { Name = "${var.name}-public" }
@@ -115,7 +145,7 @@ output "vpc_id" {
 }
 
 output "private_subnet_ids" {
-  description = "Subnets of functions and database."
+  description = "Subnets of functions and database; with NAT, of machines too."
   value       = [for subnet in aws_subnet.private : subnet.id]
 }
 

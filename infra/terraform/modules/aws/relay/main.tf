@@ -132,6 +132,7 @@ resource "aws_iam_role" "nothing" {
 }
 
 resource "aws_lambda_function" "this" {
+  # checkov:skip=CKV_AWS_115:It is never called, and some accounts let no function reserve any.
   function_name    = local.function
   role             = aws_iam_role.nothing.arn
   filename         = var.zip
@@ -143,12 +144,13 @@ resource "aws_lambda_function" "this" {
 
   environment {
     variables = merge(var.environment, {
-      DET_ROLE         = "relay"
-      DET_PUBLIC_URL   = "https://${aws_cloudfront_distribution.this.domain_name}"
-      DET_DB_POOL_SIZE = "4"
-      DET_RELAY_IDLE_S = "600"
-      HOST             = "0.0.0.0"
-      PORT             = tostring(local.port)
+      DET_ROLE           = "relay"
+      DET_PUBLIC_URL     = "https://${aws_cloudfront_distribution.this.domain_name}"
+      DET_DB_POOL_SIZE   = "4"
+      DET_RELAY_IDLE_S   = "600"
+      DET_RELAY_FUNCTION = local.function
+      HOST               = "0.0.0.0"
+      PORT               = tostring(local.port)
     })
   }
 }

@@ -24,6 +24,7 @@ function = json.loads(subprocess.run(asked, check=True, capture_output=True).std
 with urllib.request.urlopen(function["Code"]["Location"], timeout=120) as answer:
     zipfile.ZipFile(io.BytesIO(answer.read())).extractall("/var/task")
 settings = function["Configuration"]["Environment"]["Variables"]
+settings["DET_RELAY_DEPLOYED"] = json.dumps(function["Configuration"])
 os.chdir("/var/task")
 program = [sys.executable, "-m", "det_controlplane.entry.container.main"]
 os.execve(sys.executable, program, {**os.environ, **settings, "PYTHONPATH": "/var/task"})

@@ -146,6 +146,11 @@ resource "google_sql_user" "this" {
   deletion_policy = "ABANDON"
 }
 
+output "instance" {
+  description = "Name of the instance."
+  value       = google_sql_database_instance.this.name
+}
+
 output "host" {
   description = "Address of the database inside the network."
   value       = google_sql_database_instance.this.private_ip_address

@@ -2,6 +2,8 @@
 
 import argparse
 
+from determined.common.http import NotFoundError
+
 from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
 from det_cli.render import print_json, print_rows, print_yaml
@@ -20,8 +22,16 @@ _HEADER = ("Trial ID", "Allocation ID", "State", "Since", "Code", "Reason")
 
 
 def why(args: argparse.Namespace) -> None:
+    session = connect(args)
     kind, id = _subject(args.subject)
-    reasons = connect(args).get(f"{V1}/why/{kind}/{id}")["reasons"]
+    try:
+        reasons = session.get(f"{V1}/why/{kind}/{id}")["reasons"]
+    except NotFoundError:
+        # Ids of commands, notebooks and shells look like those of jobs.
+        if kind != "job" or len(args.subject) > 1:
+            raise
+        kind = "task"
+        reasons = session.get(f"{V1}/why/{kind}/{id}")["reasons"]
     if args.format in ("json", "yaml"):
         (print_json if args.format == "json" else print_yaml)(reasons)
     elif args.format:
@@ -44,7 +54,7 @@ def why(args: argparse.Namespace) -> None:
 
 
 def _subject(words: list[str]) -> tuple[str, str]:
-    """`3` is an experiment, `trial 7` a trial; a job's or task's id is no number."""
+    """Return kind and id: `3` is an experiment, `trial 7` a trial; a job's or task's id is no number."""
     if len(words) == 1:
         word = words[0]
         if word.isdigit():
@@ -60,7 +70,7 @@ def _subject(words: list[str]) -> tuple[str, str]:
 
 
 def _tell(reasons: "list[dict[str, str]]") -> None:
-    """Equal sentences are told once, with all they are about."""
+    """Print each sentence once, with all that it is about."""
     told: dict[tuple[str, str], list[dict[str, str]]] = {}
     for reason in reasons:
         told.setdefault((reason["state"], reason["sentence"]), []).append(reason)

@@ -1,10 +1,12 @@
 """The cluster itself: its identity, configuration, log and message."""
 
 import argparse
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from typing import Any
 
-from determined.common.http import MasterUnreachableError
+from determined.common.http import MasterUnreachableError, Session
 
 from det_cli import __version__
 from det_cli.connection import V1, address, anonymous, connect
@@ -12,6 +14,7 @@ from det_cli.errors import MissingError, UsageError
 from det_cli.render import print_object, say
 
 _TAKEN = ("level", "color")
+_MARGIN = 200  # lines before the newest, where only new ones are asked for
 
 
 def version(args: argparse.Namespace) -> int:
@@ -48,13 +51,31 @@ def set_config(args: argparse.Namespace) -> None:
 
 
 def logs(args: argparse.Namespace) -> None:
-    params = {"follow": args.follow, "limit": args.tail, "offset": -args.tail if args.tail else 0}
-    if args.follow:
-        params["limit"] = None
-    for answer in connect(args).stream_lines("GET", V1 + "/master/logs", params=params):
-        entry = answer["logEntry"]
+    session = connect(args)
+    for entry in _entries(session, args.follow, args.tail):
         level = entry["level"].removeprefix("LOG_LEVEL_")
         print(f"{entry['timestamp']} [{level}]: {entry['message']}", flush=args.follow)
+
+
+def _entries(session: Session, follow: bool, tail: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the control plane's log: all of it, or its last lines; then what comes, if that is asked for."""
+
+    def read(last: int, **more: Any) -> Iterator[dict[str, Any]]:
+        params = {"offset": -last, **more}
+        lines = session.stream_lines("GET", V1 + "/master/logs", params=params)
+        return (line["logEntry"] for line in lines)
+
+    if tail is None:
+        yield from read(0, follow=follow)
+    elif not follow:
+        # A limit of 0 is none: one line is asked for then, and left out.
+        yield from islice(read(max(tail, 1), limit=max(tail, 1)), tail)
+    elif tail:
+        yield from read(tail, follow=True)
+    else:
+        newest = max((int(entry["id"]) for entry in read(1, limit=1)), default=0)
+        # Others may come before the second request: it begins well before the newest.
+        yield from (e for e in read(_MARGIN, follow=True) if int(e["id"]) > newest)
 
 
 def get_message(args: argparse.Namespace) -> None:

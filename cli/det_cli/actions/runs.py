@@ -1,0 +1,40 @@
+"""Listing runs: the trials of all experiments in one table."""
+
+import argparse
+import json
+from typing import Any
+
+from det_cli.actions import tables
+from det_cli.connection import connect, pages
+from det_cli.render import Column, show, state_text
+from det_cli.times import local
+
+_LIST: tuple[Column, ...] = (
+    ("ID", lambda r: r["id"]),
+    ("Experiment ID", lambda r: r["experiment"]["id"]),
+    ("Name", lambda r: r["experiment"]["name"]),
+    ("State", lambda r: state_text(r["state"])),
+    ("Searcher Metric", lambda r: r.get("searcherMetricValue")),
+    ("H-Params", lambda r: _hyperparameters(r.get("hyperparameters") or {})),
+    ("Started", lambda r: local(r.get("startTime"))),
+    ("Ended", lambda r: local(r.get("endTime"))),
+)
+
+
+def list_(args: argparse.Namespace) -> None:
+    columns = tables.columns(args, tables.RUNS)
+    session = connect(args)
+    rows = tables.search(session, args, "/runs", "runs")
+    if "user" in args.column:
+        # Runs tell their owners by number.
+        names = {u["id"]: u["username"] for u in pages(session, "/users", "users")}
+        rows = [{**row, "username": names.get(row["userId"])} for row in rows]
+    show(args, _LIST + columns, rows)
+
+
+def _hyperparameters(found: dict[str, Any]) -> str:
+    """Return them in one line: runs below each other are to be compared."""
+    return " ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in found.items()
+    )

@@ -1,0 +1,245 @@
+"""The operator's AWS account: the few calls that `det deploy` makes itself, beside Terraform's."""
+
+import json
+import re
+from collections.abc import Container, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from det_cli.deployment.aws_refusals import refusals_told
+from det_cli.deployment.terraform import Backend
+from det_cli.errors import CommandError
+
+TAG = "determined-cluster"
+# CloudFront makes it in a network with its first VPC origin there, and leaves it; no network goes before it.
+_ORIGIN_GROUP = "CloudFront-VPCOrigins-Service-SG"
+# Buckets and snapshots of databases are data; EC2 lists machines, disks and network cards that are gone for an hour.
+_KEPT = re.compile(
+    r"^arn:[\w-]+:s3:::|:rds:.*snapshot:|:ec2:.*:(instance|volume|network-interface|fleet|spot-instances-request)/"
+)
+_NEWEST_VERSIONS = 3  # of each function, which an upgrade leaves
+
+
+class Aws:
+    """The operator's AWS account, in one region."""
+
+    def __init__(self, region: str, endpoint_url: str = "", profile: str = "") -> None:
+        self.region = region
+        self.endpoint_url = endpoint_url
+        self.profile = profile
+
+    def client(self, service: str, read_timeout_s: int = 60) -> Any:
+        from botocore.config import Config
+
+        endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
+        config = Config(read_timeout=read_timeout_s)
+        return self._session.client(service, region_name=self.region, config=config, **endpoint)
+
+    def at(self, region: str) -> "Aws":
+        """Return the account in another region, or in its own."""
+        return self if region == self.region else Aws(region, self.endpoint_url, self.profile)
+
+    @cached_property
+    def _session(self) -> Any:
+        import boto3
+
+        return boto3.session.Session(profile_name=self.profile or None)
+
+    @cached_property
+    def account(self) -> str:
+        """Return the account's number. Raises CommandError when there are no credentials that AWS accepts."""
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+        hint = "`aws configure` or `aws sso login`, or set AWS_PROFILE; `aws sts get-caller-identity` checks it"
+        try:
+            return str(self.client("sts").get_caller_identity()["Account"])
+        except NoCredentialsError:
+            raise CommandError("there are no AWS credentials", hint) from None
+        except ClientError as e:
+            if e.response.get("Error", {}).get("Code") in ("ExpiredToken", "ExpiredTokenException"):
+                raise CommandError(
+                    "the session at AWS has expired", "`aws sso login`, or sign in again"
+                ) from e
+            raise CommandError(f"AWS does not accept the credentials: {e}", hint) from e
+        except BotoCoreError as e:
+            raise CommandError(
+                f"AWS cannot be asked in {self.region}: {e}",
+                f"is {self.region} a region, and does this machine reach it?"
+                " `aws sts get-caller-identity` asks the same",
+            ) from e
+
+    @property
+    def state_bucket(self) -> str:
+        return f"determined-state-{self.account}-{self.region}"
+
+    def make_state_bucket(self) -> None:
+        """Make the bucket of Terraform's states, if this is the account's first cluster in the region."""
+        s3 = self.client("s3")
+        if self.has_bucket(self.state_bucket):
+            return
+        where = (
+            {}
+            if self.region == "us-east-1"
+            else {"CreateBucketConfiguration": {"LocationConstraint": self.region}}
+        )
+        s3.create_bucket(Bucket=self.state_bucket, **where)
+        s3.put_public_access_block(
+            Bucket=self.state_bucket,
+            PublicAccessBlockConfiguration={
+                "BlockPublicAcls": True, "IgnorePublicAcls": True,
+                "BlockPublicPolicy": True, "RestrictPublicBuckets": True,
+            },
+        )  # fmt: skip
+        s3.put_bucket_versioning(
+            Bucket=self.state_bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+
+    def has_bucket(self, name: str) -> bool:
+        from botocore.exceptions import ClientError
+
+        try:
+            self.client("s3").head_bucket(Bucket=name)
+        except ClientError as e:
+            if e.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                return False
+            raise CommandError(
+                f"the bucket {name} cannot be used: {e}", "ask for s3 rights on it"
+            ) from e
+        return True
+
+    def clusters(self) -> list[str]:
+        """Return the clusters that this account has in the region, as their states say."""
+        if not self.has_bucket(self.state_bucket):
+            return []
+        pages = (
+            self.client("s3").get_paginator("list_objects_v2").paginate(Bucket=self.state_bucket)
+        )
+        keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
+        return sorted(k.removesuffix("/state") for k in keys if k.endswith("/state"))
+
+    @refusals_told()
+    def has_cluster(self, cluster_id: str) -> bool:
+        return cluster_id in self.clusters()
+
+    @refusals_told()
+    def machines(self, cluster_id: str) -> list[str]:
+        """Return the rented machines of a cluster that are not gone."""
+        filters = [
+            {"Name": f"tag:{TAG}", "Values": [cluster_id]},
+            {
+                "Name": "instance-state-name",
+                "Values": ["pending", "running", "stopping", "stopped"],
+            },
+        ]
+        pages = self.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
+        return [
+            i["InstanceId"] for page in pages for r in page["Reservations"] for i in r["Instances"]
+        ]
+
+    def state_of(self, machine: str) -> str:
+        """Return whether a machine runs, in the words of EC2."""
+        from botocore.exceptions import ClientError
+
+        try:
+            answer = self.client("ec2").describe_instances(InstanceIds=[machine])
+            return str(answer["Reservations"][0]["Instances"][0]["State"]["Name"])
+        except (ClientError, LookupError):
+            return "gone"
+
+    @refusals_told()
+    def terminate(self, machines: Sequence[str]) -> None:
+        for start in range(0, len(machines), 100):
+            self.client("ec2").terminate_instances(InstanceIds=list(machines[start : start + 100]))
+
+    @refusals_told()
+    def forget_machines(self, cluster_id: str) -> None:
+        """Delete the launch templates, which the cluster itself made; Terraform does not know of them."""
+        ec2 = self.client("ec2")
+        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=ours):
+            for template in page["LaunchTemplates"]:
+                ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+
+    @refusals_told()
+    def tagged(self, cluster_id: str) -> list[str]:
+        """Return what carries the cluster's tag here, but data that is kept and machines, of which EC2 tells more."""
+        pages = (
+            self.client("resourcegroupstaggingapi")
+            .get_paginator("get_resources")
+            .paginate(TagFilters=[{"Key": TAG, "Values": [cluster_id]}])
+        )
+        found = [str(r["ResourceARN"]) for page in pages for r in page["ResourceTagMappingList"]]
+        return [arn for arn in found if not _KEPT.search(arn)]
+
+    def origin_groups(self, cluster_id: str) -> list[str]:
+        """Return the security groups that CloudFront made in the cluster's network."""
+        ec2 = self.client("ec2")
+        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        networks = [vpc["VpcId"] for vpc in ec2.describe_vpcs(Filters=ours)["Vpcs"]]
+        if not networks:
+            return []
+        made = [
+            {"Name": "group-name", "Values": [_ORIGIN_GROUP]},
+            {"Name": "vpc-id", "Values": networks},
+        ]
+        return [g["GroupId"] for g in ec2.describe_security_groups(Filters=made)["SecurityGroups"]]
+
+    def backend(self, cluster_id: str) -> Backend:
+        """Return where Terraform keeps the state of a cluster, and locks it."""
+        settings = {
+            "bucket": self.state_bucket, "key": f"{cluster_id}/state", "region": self.region,
+            "encrypt": "true", "use_lockfile": "true",
+        }  # fmt: skip
+        if self.endpoint_url:
+            services = ("s3", "sts", "iam", "dynamodb")
+            endpoints = ", ".join(f'{name}="{self.endpoint_url}"' for name in services)
+            settings |= {"endpoints": f"{{{endpoints}}}", "use_path_style": "true"}
+        return Backend("s3", settings)
+
+    def forget_state(self, cluster_id: str) -> None:
+        for name in ("state", "options.json"):
+            self.client("s3").delete_object(Bucket=self.state_bucket, Key=f"{cluster_id}/{name}")
+
+    def options(self, cluster_id: str) -> dict[str, Any]:
+        from botocore.exceptions import ClientError
+
+        if not self.has_bucket(self.state_bucket):
+            return {}
+        try:
+            kept = self.client("s3").get_object(
+                Bucket=self.state_bucket, Key=f"{cluster_id}/options.json"
+            )
+        except ClientError as e:
+            if e.response["Error"]["Code"] == "NoSuchKey":
+                return {}
+            raise CommandError(
+                f"the options of the last time cannot be read: {e}", "ask for s3 rights on it"
+            ) from e
+        found: dict[str, Any] = json.loads(kept["Body"].read())
+        return found
+
+    def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
+        body, key = json.dumps(options).encode(), f"{cluster_id}/options.json"
+        self.client("s3").put_object(
+            Bucket=self.state_bucket, Key=key, Body=body, ServerSideEncryption="AES256"
+        )
+
+    def drop_versions(self, function: str, kept: Container[str]) -> None:
+        """Delete published versions of a function, but its newest, those of its aliases and those to keep."""
+        client = self.client("lambda")
+        aliases = client.get_paginator("list_aliases").paginate(FunctionName=function)
+        used = {str(alias["FunctionVersion"]) for page in aliases for alias in page["Aliases"]}
+        pages = client.get_paginator("list_versions_by_function").paginate(FunctionName=function)
+        names = [str(version["Version"]) for page in pages for version in page["Versions"]]
+        published = sorted((name for name in names if name.isdigit()), key=int)
+        for version in published[:-_NEWEST_VERSIONS]:
+            if version not in used and version not in kept:
+                client.delete_function(FunctionName=function, Qualifier=version)
+
+    def stop_function(self, name: str) -> None:
+        """Let a function not run again, if it is still there."""
+        functions = self.client("lambda")
+        try:
+            functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+        except functions.exceptions.ResourceNotFoundException:
+            return

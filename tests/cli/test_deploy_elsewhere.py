@@ -1,0 +1,303 @@
+"""Remove clusters whose parts are in other regions, on the other cloud, or without a label; all is stand-ins."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from det_cli.deployment import fleet
+from det_cli.deployment.google import Google
+
+from tests.cli.conftest import Det, Ran
+from tests.support.aws_account import DATA_BUCKET, Account
+from tests.support.fake_api import Raw
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_google import FakeGoogle
+from tests.support.fake_terraform import FakeTerraform, error_event
+from tests.support.google_project import Project, cause, state
+
+FAR = "eu-west-1"
+
+
+def config(tmp_path: Path, *regions: str) -> Path:
+    provider = {"type": "aws", "regions": list(regions), "instance_type": "g5.xlarge"}
+    path = tmp_path / "master.yaml"
+    path.write_text(yaml.safe_dump({"resource_pools": [{"pool_name": "p", "provider": provider}]}))
+    return path
+
+
+def down(det: Det, account: Account, *more: str) -> Ran:
+    return det("deploy", "aws", "down", "--yes", *more, *account.where)
+
+
+def states(account: Account, region: str) -> list[str]:
+    found = account.client("ec2", region).describe_instances()["Reservations"]
+    return [i["State"]["Name"] for r in found for i in r["Instances"]]
+
+
+@pytest.fixture
+def removed(terraform: FakeTerraform) -> FakeTerraform:
+    terraform.answers(output={"out": "{}"}, state_pull={"out": '{"resources": []}'})
+    return terraform
+
+
+def test_up_keeps_the_places_of_all_configurations(
+    det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
+) -> None:
+    terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
+    up = ("deploy", "aws", "up", "--yes", "--no-preflight-checks", *account.where)
+    assert det(*up, "--config", config(tmp_path, "us-west-2", FAR)).code == 1
+    assert det(*up, "--config", config(tmp_path, "us-east-2"), "--forget-options").code == 1
+    assert account.options()["places"] == [
+        ["aws", FAR], ["aws", "us-east-2"], ["aws", "us-west-2"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", ["places", "config"])
+def test_machines_in_another_region_are_named_and_refused(
+    det: Det, account: Account, removed: FakeTerraform, tmp_path: Path, kept: str
+) -> None:
+    """Also for a cluster whose places were not kept, by its configuration."""
+    of_config = {"config": yaml.safe_load(config(tmp_path, FAR).read_text())}
+    account.has_cluster(**({"places": [["aws", FAR]]} if kept == "places" else of_config))
+    machine = account.run_machine(FAR)
+    ran = down(det, account, "--drain-timeout", "0")
+    assert ran.code == 1
+    assert f"1 machines of the cluster are running: {machine} in {FAR} of AWS" in ran.err
+    assert removed.calls("destroy") == []
+    assert states(account, FAR) == ["running"]
+
+
+def test_by_force_machines_and_their_templates_go_in_every_region(
+    det: Det, account: Account, removed: FakeTerraform
+) -> None:
+    account.has_cluster(places=[["aws", FAR]])
+    for region in ("us-west-2", FAR):
+        account.run_machine(region)
+    account.run_machine(FAR, cluster="other")
+    ran = down(det, account, "--force")
+    assert ran.code == 0, ran.err
+    assert "Ending 2 machines" in ran.err
+    assert (states(account, "us-west-2"), sorted(states(account, FAR))) == (
+        ["terminated"], ["running", "terminated"],
+    )  # fmt: skip
+    templates = account.client("ec2", FAR).describe_launch_templates()["LaunchTemplates"]
+    assert [t["LaunchTemplateName"] for t in templates] == ["determined-other"]
+    assert "no machine of it is left" in ran.out
+
+
+@pytest.mark.parametrize("region", ["us-west-2", FAR])
+def test_what_still_has_the_tag_of_the_cluster_is_told(
+    det: Det, account: Account, removed: FakeTerraform, region: str
+) -> None:
+    account.has_cluster(places=[["aws", FAR]])
+    tags = [{"Key": "determined-cluster", "Value": "box"}]
+    made = account.client("ec2", region).create_vpc(
+        CidrBlock="10.1.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
+    )
+    account.make_bucket(DATA_BUCKET)  # which is kept
+    account.client("s3").put_bucket_tagging(Bucket=DATA_BUCKET, Tagging={"TagSet": tags})
+    ran = down(det, account)
+    assert ran.code == 0, ran.err
+    (told,) = [line for line in ran.err.splitlines() if "AWS still lists" in line]
+    assert f"vpc/{made['Vpc']['VpcId']}: it does so for a while" in told
+    assert "get-resources --tag-filters Key=determined-cluster,Values=box" in told
+    assert DATA_BUCKET not in told
+
+
+def test_what_has_no_label_is_found_by_its_name(project: Project, terraform: FakeTerraform) -> None:
+    """A cluster whose name begins as this one's is another."""
+    google, host = project.google, "acme.iam.gserviceaccount.com"
+    google.has_cluster()
+    google.leftovers = {
+        "networks": ["det-lab"], "repositories": ["det-lab"], "jobs": ["det-lab-tick", "det-lab-2-tick"],
+        "accounts": [{"email": f"{name}@{host}"} for name in ("det-lab-prov", "det-lab-2-prov", "ada")],
+    }  # fmt: skip
+    terraform.answers(state_pull=state())
+    assert cause(project.down()) == (
+        "of the cluster is left: network det-lab, registry det-lab, schedule det-lab-tick,"
+        f" account det-lab-prov@{host}"
+    )
+
+
+def test_status_counts_machines_everywhere(
+    det: Det, account: Account, removed: FakeTerraform
+) -> None:
+    account.has_cluster(places=[["aws", FAR]])
+    account.run_machine(FAR)
+    told = json.loads(det("deploy", "aws", "status", "--json", *account.where).out)
+    assert told["machines"] == 1
+
+
+@pytest.fixture
+def signed_out(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+
+
+def test_a_cloud_that_cannot_be_asked_keeps_the_cluster(
+    det: Det, account: Account, removed: FakeTerraform, signed_out: None
+) -> None:
+    account.has_cluster(places=[["gcp", "acme"]])
+    ran = down(det, account)
+    assert ran.code == 1
+    assert (
+        "may have machines in project acme of Google Cloud, which does not tell: there are no"
+        in ran.err
+    )
+    assert "gcloud auth application-default login" in ran.err
+    assert removed.calls("destroy") == []
+
+
+def test_by_force_a_cloud_that_cannot_be_asked_is_told_at_the_end(
+    det: Det, account: Account, removed: FakeTerraform, signed_out: None
+) -> None:
+    account.has_cluster(places=[["gcp", "acme"]])
+    ran = down(det, account, "--force")
+    assert ran.code == 0, ran.err
+    assert "no machine of it is left" not in ran.out
+    assert "gcloud compute instances list --project acme --filter labels.det-cluster=box" in ran.out
+
+
+def test_a_cluster_on_aws_ends_its_machines_on_google(
+    det: Det, account: Account, removed: FakeTerraform, google: FakeGoogle, home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    key = google.key(home)
+
+    def there(place: fleet.Place) -> Google:
+        return Google(place.name, "", keypath=str(key), endpoint_url=google.url)
+
+    monkeypatch.setattr(fleet, "landlord_of", there)
+    account.has_cluster(places=[["gcp", "acme"]])
+    google.run_machine(cluster="box")
+    refused = down(det, account, "--drain-timeout", "0")
+    assert "us-west1-b/det-1-1 in project acme of Google Cloud" in refused.err
+    ran = down(det, account, "--force")
+    assert (ran.code, google.instances) == (0, {}), ran.err
+
+
+@pytest.mark.parametrize("told_by", ["state", "account"])
+def test_machines_of_another_cluster_of_the_same_name_on_google_stay(
+    det: Det, account: Account, removed: FakeTerraform, google: FakeGoogle, home: Path,
+    monkeypatch: pytest.MonkeyPatch, told_by: str,
+) -> None:  # fmt: skip
+    key = google.key(home)
+
+    def there(place: fleet.Place) -> Google:
+        return Google(place.name, "", keypath=str(key), endpoint_url=google.url)
+
+    monkeypatch.setattr(fleet, "landlord_of", there)
+    account.has_cluster(places=[["gcp", "acme"]])
+    if told_by == "state":
+        google.has_cluster("box")
+    else:
+        google.leftovers = {"accounts": [{"email": "det-box-api@acme.iam.gserviceaccount.com"}]}
+    google.run_machine(cluster="box")
+    refused = down(det, account)
+    assert refused.code == 1
+    assert "another cluster box is deployed there" in refused.err
+    assert removed.calls("destroy") == []
+    ran = down(det, account, "--force")
+    assert ran.code == 0, ran.err
+    assert list(google.instances) == ["us-west1-b/det-1-1"]
+    assert "no machine of it is left" not in ran.out
+    assert "gcloud compute instances list --project acme --filter labels.det-cluster=box" in ran.out
+
+
+def test_machines_and_templates_of_a_cluster_of_the_same_name_in_another_region_stay(
+    det: Det, account: Account, removed: FakeTerraform
+) -> None:
+    account.has_cluster(places=[["aws", FAR]])
+    s3, bucket = account.client("s3", FAR), f"determined-state-123456789012-{FAR}"
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": FAR})
+    s3.put_object(Bucket=bucket, Key="box/state", Body=b"{}")
+    account.run_machine(FAR)
+    assert "another cluster box is deployed there" in down(det, account).err
+    ran = down(det, account, "--force")
+    assert (ran.code, states(account, FAR)) == (0, ["running"]), ran.err
+    templates = account.client("ec2", FAR).describe_launch_templates()["LaunchTemplates"]
+    assert [t["LaunchTemplateName"] for t in templates] == ["determined-box"]
+
+
+def test_a_cluster_on_google_ends_its_machines_on_aws(
+    project: Project, terraform: FakeTerraform, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", account.url)
+    terraform.answers(output={"out": "{}"}, state_pull=state())
+    project.google.has_cluster(places=[["aws", FAR]])
+    machine = account.run_machine(FAR, cluster="lab")
+    refused = project.down("--drain-timeout", "0")
+    assert f"{machine} in {FAR} of AWS" in cause(refused)
+    ran = project.down("--force")
+    assert (ran.code, states(account, FAR)) == (0, ["terminated"]), ran.err
+
+
+def test_an_installation_without_the_other_cloud_s_library_says_so(
+    project: Project, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Any = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "boto3" else real(name, *a)
+    )  # fmt: skip
+    project.google.has_cluster(places=[["aws", FAR]])
+    ran = project.down()
+    assert "may have machines in eu-west-1 of AWS, which does not tell: boto3 is missing" in cause(
+        ran
+    )
+    assert "determined-serverless[aws]" in ran.err
+
+
+def test_credentials_are_asked_of_the_profile_in_every_region(
+    det: Det, account: Account, removed: FakeTerraform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    real = boto3.session.Session
+
+    def session(*, profile_name: str | None = None) -> Any:
+        asked.append(profile_name)
+        return real()
+
+    monkeypatch.setattr(boto3.session, "Session", session)
+    account.has_cluster(places=[["aws", FAR]])
+    assert down(det, account, "--profile", "lab").code == 0
+    assert set(asked) == {"lab"}
+
+
+def test_work_is_drained_before_machines_end(
+    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    """Two agents are idle here: nothing has to be waited for."""
+    account.has_cluster()
+    account.run_machine()
+    outputs = {"url": cluster.url, "initial_user_password": "Secret123"}
+    told = {"out": json.dumps({name: {"value": value} for name, value in outputs.items()})}
+    terraform.answers(output=told, state_pull={"out": '{"resources": []}'})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [{"name": "gpus", "hold": None}]})
+    cluster.on("POST", "/api/v1/rented-pools/gpus/hold", {})
+    agents: list[dict[str, Any]] = [{"id": name, "containers": {}} for name in ("a", "b")]
+    cluster.on("GET", "/api/v1/agents", {"agents": agents})
+    cluster.on("POST", "/api/v1/agents/([ab])/disable", {})
+    ran = down(det, account)
+    assert ran.code == 0, ran.err
+    assert [asked.body for asked in cluster.sent("POST", "/api/v1/agents/.*")] == [
+        {"drain": True}, {"drain": True},
+    ]  # fmt: skip
+    assert cluster.sent("POST", "/api/v1/rented-pools/gpus/hold")
+    assert states(account, "us-west-2") == ["terminated"]
+
+
+def test_machines_of_a_cluster_that_does_not_answer_are_not_ended_without_force(
+    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    account.has_cluster()
+    machine = account.run_machine()
+    terraform.answers(output={"out": json.dumps({"url": {"value": cluster.url}})})
+    cluster.on("GET", "/health", Raw(b"{}", status=500))
+    ran = down(det, account)
+    assert f"1 machines of the cluster are running: {machine}" in ran.err
+    assert "the cluster does not answer: --force ends them" in ran.err
+    assert states(account, "us-west-2") == ["running"]

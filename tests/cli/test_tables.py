@@ -1,0 +1,135 @@
+"""Lists of experiments and runs, filtered and sorted by any column, typed at the real API."""
+
+import csv
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
+from sqlalchemy import text
+
+from tests.cli.conftest import Det
+from tests.support.api import PASSWORD, Api, api_over, create, report_metrics, trial_of
+from tests.support.served_api import served
+
+# What experiment 2 has in the columns that most have nothing in.
+FILLED = text("""
+    WITH ended AS (
+        UPDATE experiments SET description = 'of a test', labels = '{blue}', parent_id = 1, external_id = 'x',
+            ended_at = now(), state = 'COMPLETED', progress = 0.5 WHERE id = 2
+    ) UPDATE trials SET external_id = 'y', ended_at = now(), state = 'COMPLETED' WHERE experiment_id = 2
+""")
+
+
+@pytest.fixture
+def api(
+    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Api]:
+    """A cluster with three experiments of one run each, the last of which is another user's."""
+    with api_over(database, tmp_path) as made, served(made) as url:
+        monkeypatch.setenv("DET_MASTER", url)
+        monkeypatch.setenv("DET_USER", "determined")
+        monkeypatch.setenv("DET_PASS", PASSWORD)
+        user = made.signed_in("determined")
+        for name, lr, loss in (("first", 0.1, 0.5), ("second", 0.01, 0.25)):
+            id = create(user, name=name, hyperparameters={"lr": lr, "net": "vit"})
+            report_metrics(user, trial_of(user, id)["id"], "validation", 1, {"loss": loss})
+        create(made.signed_in("admin"), name="third", hyperparameters={"lr": 1})
+        yield made
+
+
+def ids(det: Det, *words: str) -> list[int]:
+    ran = det(*words, "--json")
+    assert ran.code == 0, ran.err
+    return [row["id"] for row in json.loads(ran.out)]
+
+
+@pytest.mark.parametrize("kind", ["e", "run"])
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--filter", "hp.lr<0.1"], [2]),
+        (["--filter", "hp.lr <= 0.1", "--filter", "validation.loss.min>0.3"], [1]),
+        (["--filter", "hp.net~VI"], [1, 2]),
+        (["--filter", "hp.net!~vi"], []),
+        (["--filter", "state!=ACTIVE", "--filter", "id>1"], [2]),
+        (["--sort", "validation.loss.min"], [2, 1]),
+        (["--sort", "hp.lr=desc", "--all"], [3, 1, 2]),
+        (["--column", "hp.lr"], [1, 2]),
+        (["--sort", "id=desc", "--limit", "1"], [2, 1]),
+        (["--sort", "id=desc", "--limit", "1", "--pages", "1"], [2]),
+        (["--sort", "id", "--offset", "1"], [2]),
+    ],
+)
+def test_rows_are_chosen_and_sorted_by_any_column(
+    api: Api, det: Det, kind: str, words: list[str], found: list[int]
+) -> None:
+    assert ids(det, kind, "list", *words) == found
+
+
+def test_what_rows_are_chosen_by_is_shown(api: Api, det: Det) -> None:
+    by = ("--filter", "hp.lr<1", "--sort", "validation.loss.last", "--column", "checkpointCount")
+    for kind in ("e", "run"):
+        header, _, first, second = (
+            det(kind, "list", *by, "--csv").out.replace("\n", "\n\n", 1).splitlines()
+        )
+        assert header.endswith(",checkpointCount,hp.lr,validation.loss.last")
+        assert [row.split(",")[-2:] for row in (first, second)] == [
+            ["0.01", "0.25"],
+            ["0.1", "0.5"],
+        ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [("e", EXPERIMENT_COLUMNS), ("run", RUN_COLUMNS)],
+)
+def test_every_column_that_the_cluster_has_is_shown(
+    api: Api, database: Database, det: Det, kind: str, known: Collection[str]
+) -> None:
+    """Many were blank, `user` and `tags` among them."""
+    with database.begin() as tx:
+        tx.execute(FILLED)
+    words = [word for name in known for word in ("--column", name)]
+    ran = det(kind, "list", "--filter", "id=2", *words, "--csv")
+    assert ran.code == 0, ran.err
+    (row,) = csv.DictReader(ran.out.splitlines())
+    assert {name for name in known if not row[name]} == set()
+    assert (row["user"], row["searcherMetricsVal"]) == ("determined", "0.25")
+    assert "blue" in row["tags"]
+    if kind == "run":
+        assert (row["experimentId"], row["experimentName"]) == ("2", "second")
+
+
+@pytest.mark.parametrize("kind", ["e", "run"])
+def test_texts_that_look_like_numbers_are_found_and_left_out(api: Api, det: Det, kind: str) -> None:
+    user = api.signed_in("determined")
+    for width in (16, "16", "1_0"):
+        create(user, hyperparameters={"width": width})
+    assert ids(det, kind, "list", "--filter", "hp.width=16") == [4, 5]
+    assert ids(det, kind, "list", "--filter", "hp.width!=16") == [1, 2, 6]
+    assert ids(det, kind, "list", "--filter", "hp.width=1_0") == [6]
+
+
+def test_a_run_is_shown_with_its_experiment_and_its_hyperparameters(api: Api, det: Det) -> None:
+    (row,) = det("run", "list", "--filter", "experimentName=second", "--csv").out.splitlines()[1:]
+    assert row.split(",")[:3] == ["2", "2", "second"]
+    assert "lr=0.01 net=vit" in row
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--filter", "nonsense"], "--filter 'nonsense' is no condition"),
+        (["--column", "usr"], "--column usr: there is no such column"),
+        (["--filter", "nonsense=1"], "there is no column 'nonsense'"),
+        (["--sort", "id=down"], "COLUMN=asc or COLUMN=desc"),
+        (["--filter", "id=many"], "value must be a number"),
+    ],
+)
+def test_what_is_not_understood_is_told(api: Api, det: Det, words: list[str], said: str) -> None:
+    ran = det("run", "list", *words)
+    assert ran.code != 0
+    assert said in ran.err
