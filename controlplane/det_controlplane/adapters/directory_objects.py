@@ -36,7 +36,7 @@ class DirectoryObjects:
         self._clock = clock
 
     def put(self, key: str, content: bytes) -> None:
-        """Readers see the old object or the new one, never a part."""
+        """Write an object whole: readers see the old one or the new one, never a part."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
@@ -73,7 +73,7 @@ class DirectoryObjects:
         return ""
 
     def receive(self, key: str, content: bytes, size: str, expires: str, signature: str) -> None:
-        """What the API route does with a PUT to an upload URL."""
+        """Store what a client sends to an upload URL. Raises UploadRefused."""
         self.admitted(key, size, expires, signature)
         if len(content) != int(size):
             raise UploadRefused(f"the upload URL is for {size} bytes, got {len(content)}")

@@ -48,12 +48,12 @@ class EmbeddedPostgres:
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = SUPERUSER) -> str:
-        """For processes of this user on this machine: by socket, which needs no password."""
+        """Return the URL for processes of this user: by socket, which needs no password."""
         file = f"{self._socket_dir()}/.s.PGSQL.{self.port}"
         return f"postgresql://{SUPERUSER}@localhost/{database}?unix_sock={quote(file)}"
 
     def tcp_url(self, database: str = SUPERUSER) -> str:
-        """For everybody else on this machine who is told the password."""
+        """Return the URL by TCP on loopback, with the password."""
         password = (self.home / "postgres.password").read_text().strip()
         return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{self.port}/{database}"
 
@@ -107,7 +107,7 @@ class EmbeddedPostgres:
         self.stop()
 
     def _initialise(self) -> None:
-        """Made beside its place and renamed: a half-made directory is never taken for data."""
+        """Make the data directory beside its place and rename it: a half-made one is never taken for data."""
         fresh = self.home / "postgres.new"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
@@ -177,7 +177,7 @@ class EmbeddedPostgres:
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)
 
     def _clear_stale_lock(self) -> None:
-        """The lock of a server that is gone, its number perhaps reused, would refuse the start."""
+        """Remove the lock file of a server that is gone: its number may be another process's by now."""
         lock = self.data / "postmaster.pid"
         try:
             pid = int(lock.read_text().split("\n", 1)[0])

@@ -37,7 +37,7 @@ class GcsObjects:
             pass
 
     def upload_url(self, key: str, size: int, expires_s: int) -> str:
-        """The length is part of what is signed, so Google refuses any other."""
+        """Sign a PUT of exactly `size` bytes: the length is signed too, so Google refuses any other."""
         url = self._blob(key).generate_signed_url(
             version="v4",
             method="PUT",
@@ -60,7 +60,7 @@ class GcsObjects:
         return self._bucket.blob(self._prefix + key)
 
     def _signing(self) -> dict[str, Any]:
-        """An account without a key here signs by Google's IAM, as which it needs a token."""
+        """Return what signs: an account without a key here signs by Google's IAM, with a token."""
         credentials = self._client._credentials
         if hasattr(credentials, "sign_bytes"):
             return {}

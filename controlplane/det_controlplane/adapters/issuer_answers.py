@@ -18,8 +18,8 @@ Post = Callable[
 ]
 
 
-class Kept(Generic[T]):
-    """Keeps one answer of each issuer.
+class AnswerCache(Generic[T]):
+    """Caches one answer of each issuer.
 
     No lock is held while an issuer is asked, and one that does not answer is not asked again at once: callers who
     need no answer, or can have none, wait for nobody."""
@@ -55,14 +55,14 @@ class Kept(Generic[T]):
         return answer
 
 
-class KeptIssuers:
+class CachedIssuers:
     """Implements `ports.issuer_tokens.Issuers`."""
 
     def __init__(
         self, describe: Describe, post: Post, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._post = post
-        self._described = Kept(describe, now)
+        self._described = AnswerCache(describe, now)
 
     def described(self, issuer: str) -> Mapping[str, Any]:
         known = self._described.known(issuer)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from det_controlplane.adapters.issuer_answers import Kept
+from det_controlplane.adapters.issuer_answers import AnswerCache
 from det_controlplane.adapters.issuers import fetch_keys
 from det_controlplane.ports.identity import NotProven
 
@@ -22,7 +22,7 @@ class IssuerTokens:
     def __init__(
         self, fetch: FetchKeys = fetch_keys, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._keys = Kept(lambda issuer: _by_id(fetch(issuer)), now)
+        self._keys = AnswerCache(lambda issuer: _by_id(fetch(issuer)), now)
 
     def verified(self, token: str, trusted: Mapping[str, Collection[str]]) -> Mapping[str, Any]:
         import jwt

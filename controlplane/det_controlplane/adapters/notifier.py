@@ -42,7 +42,7 @@ class LocalNotifier:
             self._callbacks[topic].append(callback)
 
     def seen(self) -> int:
-        """The number of the newest wake: take it before reading what the topic is about."""
+        """Return the number of the newest wake; take it before reading what the topic is about."""
         with self._lock:
             return self._count
 

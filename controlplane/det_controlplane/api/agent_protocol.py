@@ -1,11 +1,21 @@
 """The agent protocol (docs/reference/agent-protocol.md)."""
 
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import Answer, Request, Wait, bearer_token, json_response
+from det_controlplane.api.http import (
+    REPORT_BODY,
+    Answer,
+    Request,
+    Wait,
+    bearer_token,
+    json_response,
+)
 from det_controlplane.api.router import Access, post
 from det_controlplane.core.agent_protocol import RECLAIM
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
@@ -92,6 +102,7 @@ def poll(ctx: Context, request: Request) -> Answer:
         seq=body.optional_integer("seq"),
         seen=body.text("seen"),
         leaving=bool(body.items("signals")),
+        leaves_at=_earliest(s.text("deadline") for s in body.bodies("signals")),
         reclaimed=any(s.text("kind") == RECLAIM for s in body.bodies("signals")),
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
     )
@@ -101,6 +112,16 @@ def poll(ctx: Context, request: Request) -> Answer:
     if answer.news or request.final or wait_s <= 0:
         return json_response(answer.message.as_json())
     return Wait(f"agent:{answer.agent_id}", wait_s)
+
+
+def _earliest(deadlines: Iterable[str]) -> datetime | None:
+    """Return the first of these times. Agents of earlier releases tell some in a form that is no RFC 3339."""
+    found = []
+    for text in deadlines:
+        with suppress(ValueError):
+            time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+            found += [time] if time.tzinfo else []
+    return min(found, default=None)
 
 
 def _report(body: Body) -> Report:
@@ -138,5 +159,6 @@ ROUTES = (
         poll,
         access=Access.AGENT_BY_HANDLER,
         summary="Report containers, get directives",
+        largest=REPORT_BODY,
     ),
 )

@@ -25,12 +25,20 @@ def file(ctx: Context, request: Request) -> Answer:
     return Response(content, media_type=kind, headers=kept)
 
 
+_FILES = ("application/octet-stream", "text/plain")
 ROUTES = (
-    get(WHEELS, newest, access=Access.PUBLIC, summary="To the wheel of this version"),
+    get(
+        WHEELS,
+        newest,
+        access=Access.PUBLIC,
+        produces=_FILES,
+        summary="To the wheel of this version",
+    ),
     get(
         f"{WHEELS}/{{name}}",
         file,
         access=Access.PUBLIC,
+        produces=_FILES,
         summary="The software of agents and the command line",
     ),
 )

@@ -1,8 +1,8 @@
-"""What containers ask about their allocation."""
+"""Routes for containers about their allocation: preemption, rendezvous, all-gather, readiness."""
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import EMPTY, Answer, Request, Wait, json_response
+from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, Wait, json_response
 from det_controlplane.api.router import get, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
@@ -13,7 +13,7 @@ _GATHER_WAIT_S = 25.0
 
 
 def preemption(ctx: Context, request: Request) -> Answer:
-    """Long poll. Answering false early is fine: the client asks again at once."""
+    """Answer whether to preempt, by a long poll. To answer false early is fine: the client asks again at once."""
     allocation_id = request.param("allocationId")
     preempt = allocations.preempted(ctx, user_of(request), allocation_id)
     timeout = request.integer("timeoutSeconds", "timeout_seconds")
@@ -73,7 +73,7 @@ def daemon(ctx: Context, request: Request) -> Answer:
 
 
 def accepted(ctx: Context, request: Request) -> Answer:
-    """Reports that this platform has no use for: agents already know addresses and devices."""
+    """Accept a report that this platform has no use for: agents already know addresses and devices."""
     allocations.find(ctx, user_of(request), request.param("allocationId"))
     return EMPTY
 
@@ -101,10 +101,22 @@ ROUTES = (
         daemon,
         summary="This container does not hold the allocation",
     ),
-    post(f"{_A}/all_gather", all_gather, summary="Exchange data among all peers"),
-    post(f"{_A}/notify_container_running", all_gather, summary="Exchange data among all peers"),
+    post(
+        f"{_A}/all_gather", all_gather, summary="Exchange data among all peers", largest=REPORT_BODY
+    ),
+    post(
+        f"{_A}/notify_container_running",
+        all_gather,
+        summary="Exchange data among all peers",
+        largest=REPORT_BODY,
+    ),
     post(f"{_A}/ready", ready, summary="The task is ready"),
     post(f"{_A}/waiting", waiting, summary="The task waits"),
     post(f"{_A}/proxy_address", accepted, summary="Accepted, without effect here"),
-    post(f"{_A}/acceleratorData", accepted, summary="Accepted, without effect here"),
+    post(
+        f"{_A}/acceleratorData",
+        accepted,
+        summary="Accepted, without effect here",
+        largest=REPORT_BODY,
+    ),
 )

@@ -1,15 +1,19 @@
 """From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 from det_controlplane.api import errors
 from det_controlplane.api.http import (
-    MAX_BODY,
     STRANGERS_BODY,
     Answer,
+    Batch,
     Request,
     Response,
+    Stream,
     bearer_token,
     is_of_another_site,
 )
@@ -27,8 +31,10 @@ from det_controlplane.services.identity import authentication, route_rights, tas
 from det_controlplane.services.identity.principal import Principal, User
 
 log = logging.getLogger("det.api")
+UserOf = Callable[[str, tuple[str, str] | None], User]  # of a token, and what the path names
 
 _TRIES = 4
+_CHECKED_EVERY = timedelta(seconds=3)  # as connections to tasks are
 
 _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (InvalidConfig, errors.BadRequest),
@@ -58,38 +64,71 @@ class App:
 
     def handle(self, request: Request) -> Answer:
         try:
-            match = self._route(request)
-            request.params = match.params
-            _refuse_nul(request)
-            request.principal = self._principal(match, request)
-            self._hold_to_rights(match, request)
-            if not audit.is_recorded(match.route.method, match.route.path):
-                return self._answer(match.route.handler, request)
-            recorder = self._recorder(match, request)
+            route = self._routed(request)
+            self._know_caller(route, request, partial(authentication.user_of, self.ctx))
+            if not audit.is_recorded(route.method, route.path):
+                return self._watched(self._answer(route.handler, request), route, request)
+            recorder = self._recorder(route, request)
             request.noted = recorder.saw
             with recording.recording(recorder):
-                return self._answer(match.route.handler, request)
-        except errors.ApiError as e:
-            return Response(e.to_json(), e.status)
+                return self._answer(route.handler, request)
         except Exception as e:
             return self.failed(request, e)
 
-    def admit(self, request: Request) -> int | Response:
-        """Return how large the body of a request may be, from what its headers say of the caller; or the refusal."""
+    def shared_by(self, request: Request) -> Route | None:
+        """Return the route of a request that can be answered together with others, if it can."""
         try:
-            match = self._route(request)
-            request.params = match.params
-            if match.route.admits is not None:
-                return match.route.admits(request)
-            if match.route.access is Access.AGENT_BY_HANDLER:
-                authentication.agent_of(self.ctx, bearer_token(request))
-            elif self._principal(match, request) is None:
+            route = self._routed(request)
+        except errors.ApiError:  # `handle` meets it again, and tells it
+            return None
+        return route if route.shared is not None and route.shared.fits(request) else None
+
+    def handle_together(self, route: Route, requests: Sequence[Request]) -> list[Response | None]:
+        """Answer requests of a route that share what they ask the database; None: one for `handle` alone."""
+        assert route.shared is not None
+        try:
+            users = authentication.users_of(self.ctx, [bearer_token(r) for r in requests])
+            admitted = [r for r in requests if self._is_admitted(route, r, users)]
+            answers = iter(route.shared.answers(self.ctx, admitted))
+        except DatabaseDown as e:
+            return [unavailable(e) for _ in requests]
+        return [next(answers) if r.principal is not None else None for r in requests]
+
+    def _is_admitted(self, route: Route, request: Request, users: Mapping[str, User]) -> bool:
+        def user_of(token: str, named: tuple[str, str] | None) -> User:
+            if token not in users:
+                raise refusals.NotSignedIn("the token is unknown")
+            return users[token]
+
+        try:
+            self._know_caller(route, request, user_of)
+        except DatabaseDown:
+            raise
+        except Exception:  # `handle` meets it again, and tells it
+            request.principal = None
+            return False
+        return True
+
+    def admit(self, request: Request) -> int | Response:
+        """Return how large the body of a request may be, from what its headers say of the caller; or the refusal.
+
+        Notes in the request who sends it."""
+        try:
+            route = self._routed(request)
+            if route.admits is not None:  # its URL is a proof of its own, and names nobody
+                request.sender = f"address {request.client}"
+                return route.admits(request)
+            by: Principal | None
+            if route.access is Access.AGENT_BY_HANDLER:
+                by = authentication.agent_of(self.ctx, bearer_token(request))
+            else:
+                by = self._principal(route, request, partial(authentication.user_of, self.ctx))
+            if by is None:
                 return STRANGERS_BODY
-        except errors.ApiError as e:
-            return Response(e.to_json(), e.status)
         except Exception as e:
             return self.failed(request, e)
-        return MAX_BODY
+        request.sender = f"{'user' if isinstance(by, User) else 'agent'} {by.id}"
+        return route.largest
 
     def _answer(self, handler: Handler, request: Request) -> Answer:
         for _ in range(_TRIES - 1):
@@ -99,18 +138,38 @@ class App:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
         return handler(self.ctx, request)
 
-    def _recorder(self, match: Match, request: Request) -> Recorder:
-        method, path, by = match.route.method, match.route.path, request.principal
+    def _watched(self, answer: Answer, route: Route, request: Request) -> Answer:
+        """End a stream once its request would be refused: sign-ins end and rights change while it goes on."""
+        if not isinstance(answer, Stream) or answer.is_file:
+            return answer
+        checked, asked = self.ctx.now(), replace(request, noted=None)
+
+        def fetch(cursor: object) -> Batch:
+            nonlocal checked
+            now = self.ctx.now()
+            if now - checked >= _CHECKED_EVERY:
+                user_of = partial(authentication.user_of, self.ctx)
+                self._know_caller(route, replace(asked), user_of)
+                checked = now
+            return answer.fetch(cursor)
+
+        return replace(answer, fetch=fetch)
+
+    def _recorder(self, route: Route, request: Request) -> Recorder:
+        by = request.principal
         return Recorder(
             self.ctx,
-            action=audit.action_of(method, path),
-            object=audit.object_of(path, match.params),
+            action=audit.action_of(route.method, route.path),
+            object=audit.object_of(route.path, request.params),
             address=request.client,
             user=by if isinstance(by, User) else None,
+            program=request.headers.get("user-agent", ""),
         )
 
     def failed(self, request: Request, e: Exception) -> Response:
-        """The answer to a refusal; anything else is logged under a reference and not shown."""
+        """Return the answer to a refusal; any other error is logged under a reference and not shown."""
+        if isinstance(e, errors.ApiError):
+            return Response(e.to_json(), e.status)
         if isinstance(e, (DatabaseDown, TryAgain, refusals.Busy)):
             return unavailable(e)
         for kind, api_error in _STATUS:
@@ -122,18 +181,27 @@ class App:
         internal = errors.ApiError(f"internal error; the server's log has it under {reference}")
         return Response(internal.to_json(), internal.status)
 
-    def _route(self, request: Request) -> Match:
+    def _routed(self, request: Request) -> Route:
+        """Return the route of a request, which then has the parameters of its path."""
         match = self.router.match(request.method, request.path)
         if isinstance(match, Match):
-            return match
+            request.params = match.params
+            return match.route
         if match:
             raise errors.Unimplemented(
                 f"{request.path} does not take {request.method}, only {', '.join(sorted(match))}"
             )
         raise errors.NotFound(f"no such path: {request.path}")
 
-    def _principal(self, match: Match, request: Request) -> Principal | None:
-        route, access = match.route, match.route.access
+    def _know_caller(self, route: Route, request: Request, user_of: UserOf) -> None:
+        """Authenticate the caller, and refuse requests that the caller has no right to."""
+        _refuse_nul(request)
+        _hold_to_size(route, request)
+        request.principal = self._principal(route, request, user_of)
+        self._hold_to_rights(route, request)
+
+    def _principal(self, route: Route, request: Request, user_of: UserOf) -> Principal | None:
+        access = route.access
         # Before public routes, too: signing a visitor in as somebody else is an act on the visitor.
         if is_of_another_site(request):
             raise errors.PermissionDenied("a page of another site cannot act for you here")
@@ -143,16 +211,16 @@ class App:
         if access is Access.AGENT:
             return authentication.agent_of(self.ctx, token)
         rule = _rule(route)
-        named = route_rights.named_by_path(rule, match.params)
-        user = authentication.user_of(self.ctx, token, named)
+        named = route_rights.named_by_path(rule, request.params)
+        user = user_of(token, named)
         _admit(access, user)
-        task_rights.require(self.ctx, user, rule, match.params)
+        task_rights.require(self.ctx, user, rule, request.params)
         return user
 
-    def _hold_to_rights(self, match: Match, request: Request) -> None:
-        """Refuse what no role of the caller allows, and hold listings to what one does."""
+    def _hold_to_rights(self, route: Route, request: Request) -> None:
+        """Refuse what no role of the caller allows, and limit listings to workspaces where a role does."""
         if isinstance(request.principal, User):
-            rule, names = _rule(match.route), partial(named_in, request)
+            rule, names = _rule(route), partial(named_in, request)
             admitted = route_rights.admit(self.ctx, request.principal, rule, request.params, names)
             request.principal, request.within = admitted.user, admitted.within
 
@@ -176,8 +244,15 @@ def _admit(access: Access, user: User) -> None:
         raise errors.PermissionDenied(f"user {user.username} is not an administrator")
 
 
+def _hold_to_size(route: Route, request: Request) -> None:
+    """Refuse also what hosts that know no routes have read; a body that is sent packed unpacks to no more."""
+    request.largest = route.largest
+    if len(request.body) > route.largest and route.admits is None:
+        raise errors.TooLarge(f"the request is larger than {route.largest >> 20} MiB: send less")
+
+
 def _refuse_nul(request: Request) -> None:
-    """PostgreSQL's text has no NUL, so nothing can be named by one."""
+    """Refuse NUL in paths and queries: PostgreSQL's text cannot hold it."""
     given = [(name, [value]) for name, value in request.params.items()]
     for name, values in (*given, *request.query.items()):
         if any("\0" in value for value in values):

@@ -1,4 +1,4 @@
-"""Signing in and out, and what only needs to know the caller."""
+"""Signing in and out, and routes that any signed-in user may call."""
 
 import hashlib
 from collections.abc import Callable

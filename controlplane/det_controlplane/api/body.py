@@ -115,7 +115,7 @@ class Body:
 
 
 def parse_time(value: str, what: str) -> datetime:
-    """RFC 3339, with more digits than Python keeps."""
+    """Parse a time of RFC 3339, which may have more digits than Python keeps."""
     text = value.replace("Z", "+00:00").replace("z", "+00:00")
     if "." in text:
         head, _, tail = text.partition(".")

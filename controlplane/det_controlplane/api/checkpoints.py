@@ -7,6 +7,7 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import UnsupportedMediaType
 from det_controlplane.api.http import (
     EMPTY,
+    REPORT_BODY,
     Answer,
     Batch,
     Request,
@@ -95,7 +96,10 @@ def checkpoint_metrics(ctx: Context, request: Request) -> Answer:
 
 
 def download_checkpoint(ctx: Context, request: Request) -> Answer:
-    """The first piece is read before anything is sent: what cannot be read is an error, no broken file."""
+    """Stream a checkpoint.
+
+    The first piece is read before the answer begins, so that a failure is an error, no broken file.
+    """
     archive = downloads.checkpoint(ctx, request.param("checkpointUuid"), _accepted(request))
     first = next(archive.pieces, b"")
     headers = {"content-disposition": f'attachment; filename="{archive.name}"'}
@@ -110,7 +114,7 @@ def download_checkpoint(ctx: Context, request: Request) -> Answer:
 
 
 def _next_full(pieces: Iterator[bytes]) -> bytes | None:
-    """Compressors may have nothing to say for a while; an empty piece would make the host wait."""
+    """Return the next piece with bytes: compressors yield empty ones, for which the host would wait."""
     return next((piece for piece in pieces if piece), None)
 
 
@@ -127,18 +131,26 @@ def _accepted(request: Request) -> str:
 
 _C = "/api/v1/checkpoints"
 ROUTES = (
-    post(_C, report_checkpoint, summary="Report a checkpoint"),
-    patch(_C, patch_checkpoints, summary="Report deleted files"),
+    post(_C, report_checkpoint, summary="Report a checkpoint", largest=REPORT_BODY),
+    patch(_C, patch_checkpoints, summary="Report deleted files", largest=REPORT_BODY),
     delete(_C, delete_checkpoints, summary="Delete checkpoints"),
     post(f"{_C}/rm", remove_files, summary="Delete files of checkpoints"),
     get(f"{_C}/{{checkpointUuid}}", get_checkpoint, summary="One checkpoint"),
-    post(f"{_C}/{{checkpointUuid}}/metadata", set_metadata, summary="Set metadata of a checkpoint"),
+    post(
+        f"{_C}/{{checkpointUuid}}/metadata",
+        set_metadata,
+        summary="Set metadata of a checkpoint",
+        largest=REPORT_BODY,
+    ),
     get(
         f"{_C}/{{checkpointUuid}}/metrics",
         checkpoint_metrics,
         summary="Metrics of trials that used a checkpoint",
     ),
     get(
-        "/checkpoints/{checkpointUuid}", download_checkpoint, summary="A checkpoint as one archive"
+        "/checkpoints/{checkpointUuid}",
+        download_checkpoint,
+        produces=downloads.KINDS,
+        summary="A checkpoint as one archive",
     ),
 )

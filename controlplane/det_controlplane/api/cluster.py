@@ -1,4 +1,4 @@
-"""Who answers: /info, /health, /master."""
+"""The identity and health of the cluster: /info, /health, /master."""
 
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
@@ -58,7 +58,7 @@ def root(ctx: Context, request: Request) -> Answer:
 ROUTES = (
     get("/info", info, access=Access.PUBLIC, summary="Version and identity of the cluster"),
     get("/health", health, access=Access.PUBLIC, summary="Whether the API and its database answer"),
-    get("/", root, access=Access.PUBLIC, summary="To the web pages"),
+    get("/", root, access=Access.PUBLIC, produces=("text/html",), summary="To the web pages"),
     get("/api/v1/master", master, access=Access.PUBLIC, summary="Version and features"),
     get("/api/v1/master/telemetry", telemetry, access=Access.PUBLIC, summary="Telemetry: off"),
 )

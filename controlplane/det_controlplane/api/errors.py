@@ -37,6 +37,10 @@ class NotFound(ApiError):
     status, code, reason = 404, 5, "NotFound"
 
 
+class RequestTimeout(ApiError):
+    status, code, reason = 408, 4, "DeadlineExceeded"
+
+
 class Conflict(ApiError):
     status, code, reason = 409, 6, "AlreadyExists"
 

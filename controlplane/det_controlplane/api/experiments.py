@@ -8,6 +8,7 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
     EMPTY,
+    MAX_BODY,
     Answer,
     Request,
     as_json,
@@ -41,6 +42,7 @@ from det_controlplane.services.experiments import (
 from det_controlplane.services.experiments.creation import Submission
 from det_controlplane.services.experiments.editing import Changes
 from det_controlplane.services.scheduling import jobs
+from det_controlplane.services.search import decisions
 
 _POLICY = {
     "saveExperimentBest": "save_experiment_best",
@@ -55,7 +57,7 @@ def create(ctx: Context, request: Request) -> Answer:
 
 
 def put_external(ctx: Context, request: Request) -> Answer:
-    """Unmanaged: the same external id always is the same experiment."""
+    """Create or find an unmanaged experiment: the same external id always is the same experiment."""
     submission = _submission(request, request.param("externalExperimentId"))
     return _created(creation.put(ctx, user_of(request), submission))
 
@@ -127,6 +129,12 @@ def get_experiment(ctx: Context, request: Request) -> Answer:
 
 def revision(ctx: Context, request: Request) -> Answer:
     return json_response({"revision": listing.revision(ctx, request.id("experimentId"))})
+
+
+def search(ctx: Context, request: Request) -> Answer:
+    return json_response(
+        decisions.of(ctx, request.id("experimentId"), whole=request.flag("whole") is True)
+    )
 
 
 def list_trials(ctx: Context, request: Request) -> Answer:
@@ -209,8 +217,11 @@ def best_validation(ctx: Context, request: Request) -> Answer:
 
 def resume(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    experiment_id = body.integer("id")
-    continuing.resume(ctx, user_of(request), experiment_id, body.text("overrideConfig"))
+    experiment_id, override = body.integer("id"), body.text("overrideConfig")
+    if body.flag("validateOnly"):
+        continuing.check(ctx, user_of(request), experiment_id, override)
+        return EMPTY
+    continuing.resume(ctx, user_of(request), experiment_id, override)
     shown = listing.experiment(ctx, experiment_id).shown
     return json_object(experiment=shown, warnings="[]")
 
@@ -233,17 +244,23 @@ def labels(ctx: Context, request: Request) -> Answer:
 
 _E = "/api/v1/experiments"
 ROUTES = (
-    post(_E, create, summary="Create an experiment"),
+    post(_E, create, summary="Create an experiment", largest=MAX_BODY),
     get(_E, list_experiments, summary="List experiments"),
     put(
         f"{_E}/by-external-id/{{externalExperimentId}}",
         put_external,
         summary="Create or find an unmanaged experiment by a name of yours",
+        largest=MAX_BODY,
     ),
     get(f"{_E}/{{experimentId}}", get_experiment, summary="One experiment"),
     patch(f"{_E}/{{experimentId}}", edit, summary="Edit name, notes, labels, resources, GC policy"),
     delete(f"{_E}/{{experimentId}}", remove, summary="Delete an ended experiment"),
     get(f"{_E}/{{experimentId}}/revision", revision, summary="What changes when anything does"),
+    get(
+        f"{_E}/{{experimentId}}/search",
+        search,
+        summary="What a search decided: its brackets with their rungs, and where and why each trial was stopped",
+    ),
     get(f"{_E}/{{experimentId}}/trials", list_trials, summary="Trials of an experiment"),
     get(f"{_E}/{{id}}/checkpoints", list_checkpoints, summary="Checkpoints of an experiment"),
     get(

@@ -16,6 +16,8 @@ from det_controlplane.services.identity.principal import Principal
 MAX_DEPTH = 200
 STRANGERS_BODY = 64 * 1024  # of a caller who is not known (yet)
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
+REPORT_BODY = 16 * 1024 * 1024  # of programs: reports, logs, what ranks exchange
+FORM_BODY = 1024 * 1024  # of everything else
 
 
 @dataclass(slots=True)
@@ -37,13 +39,15 @@ class Request:
     params: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
     within: Sequence[int] | None = None  # the workspaces to which a listing is held; None: all
+    largest: int = MAX_BODY  # what the body may unpack to
+    sender: str = ""  # whose share of a process's memory a large body takes
     noted: Callable[[Mapping[str, Any]], None] | None = None  # is told each body that is read
 
     def json(self) -> dict[str, Any]:
-        """The body as an object; an absent body is an empty object."""
+        """Return the body as an object; an absent body is an empty object."""
         raw = self.body
         if self.headers.get("content-encoding") == "gzip":
-            raw = _unpacked(raw)
+            raw = _unpacked(raw, self.largest)
         if not raw.strip():
             return {}
         try:
@@ -59,7 +63,7 @@ class Request:
         return obj
 
     def text(self, *names: str, default: str = "") -> str:
-        """The first value of a query parameter, by any of its spellings."""
+        """Return the first value of a query parameter, by any of its spellings."""
         values = self.texts(*names)
         return values[0] if values else default
 
@@ -93,7 +97,7 @@ class Request:
         return self.params[name]
 
     def id(self, name: str) -> int:
-        """A numeric path parameter."""
+        """Return a numeric path parameter."""
         value = self.params[name]
         if not (value.isascii() and value.isdigit()) or len(value) > 9:
             raise BadRequest(f"{name} must be a number, not {value[:80]!r}")
@@ -163,17 +167,15 @@ def _refuse_depth(value: Any) -> None:
     raise BadRequest(f"the body nests values deeper than {MAX_DEPTH} levels")
 
 
-def _unpacked(body: bytes) -> bytes:
-    """No more of it than a body may have: a few kilobytes can stand for gigabytes."""
+def _unpacked(body: bytes, largest: int) -> bytes:
+    """Unpack a body up to the limit of its size: a few kilobytes can stand for gigabytes."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
-            unpacked = file.read(MAX_BODY + 1)
+            unpacked = file.read(largest + 1)
     except (OSError, EOFError, zlib.error) as e:
         raise BadRequest("the body is not valid gzip") from e
-    if len(unpacked) > MAX_BODY:
-        raise TooLarge(
-            f"the body unpacks to more than {MAX_BODY >> 20} MiB: send less, or in parts"
-        )
+    if len(unpacked) > largest:
+        raise TooLarge(f"the body unpacks to more than {largest >> 20} MiB: send less, or in parts")
     return unpacked
 
 
@@ -182,12 +184,12 @@ def json_response(obj: Any, status: int = 200) -> Response:
 
 
 def json_text(text: str | None) -> Response:
-    """An answer that PostgreSQL already wrote as JSON."""
+    """Return an answer that PostgreSQL already wrote as JSON."""
     return Response((text or "{}").encode())
 
 
 def json_parts(parts: Iterator[str]) -> Answer:
-    """An answer that PostgreSQL already wrote as JSON, sent part by part where there are several."""
+    """Return an answer that PostgreSQL wrote as JSON, sent part by part where there are several."""
     first, second = next(parts), next(parts, None)
     if second is None:
         return json_text(first)
@@ -201,7 +203,7 @@ def json_parts(parts: Iterator[str]) -> Answer:
 
 
 def json_object(**fields: str) -> Response:
-    """An object of fields that are JSON text already."""
+    """Return an object of fields that are JSON text already."""
     body = ",".join([f'"{name}":{text}' for name, text in fields.items()])
     return Response(b"{%s}" % body.encode())
 
@@ -211,7 +213,7 @@ def as_json(obj: Any) -> str:
 
 
 def line(obj: Any) -> bytes:
-    """One line of a stream as Determined's gateway writes it."""
+    """Return a line of a stream as Determined's gateway writes it."""
     return json.dumps({"result": obj}, separators=(",", ":"), default=str).encode() + b"\n"
 
 
@@ -219,7 +221,7 @@ EMPTY = Response()
 
 
 def bearer_token(request: Request) -> str:
-    """The caller's token, from any of the carriers that Determined's clients use."""
+    """Return the caller's token, from any header or cookie that Determined's clients use."""
     return _token_of_headers(request) or _token_of_cookie(request)
 
 

@@ -1,22 +1,29 @@
 """Commands, notebooks, shells, TensorBoards and generic tasks."""
 
+import json
+from typing import Any
 from uuid import UUID
 
 from det_controlplane.api.auth import request_key, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
+from det_controlplane.api.http import EMPTY, MAX_BODY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.projects import filters_in
 from det_controlplane.api.router import Handler, Route, get, post, put
+from det_controlplane.core.config import load_yaml
+from det_controlplane.core.config.layers import merge
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
+from det_controlplane.core.secrets import redacted
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import generic, interactive, listing
 from det_controlplane.services.tasks.generic import NewGenericTask
-from det_controlplane.services.tasks.interactive import Told
-from det_controlplane.services.tasks.launching import Submission
-from det_controlplane.services.tasks.tensorboards import Wanted
+from det_controlplane.services.tasks.interactive import TaskAnswer
+from det_controlplane.services.tasks.launching import Resolved, Submission
+from det_controlplane.services.tasks.tensorboards import TensorBoardRequest
+
+_CONFIGURATION = "configuration"
 
 
 def _listing(kind: TaskKind) -> Handler:
@@ -38,12 +45,14 @@ def _launching(kind: TaskKind) -> Handler:
     def handler(ctx: Context, request: Request) -> Answer:
         body, user = Body(request.json()), user_of(request)
         submission = _submission(kind, body, request_key(request))
+        is_preview = body.flag("preview")
         if kind is TaskKind.TENSORBOARD:
-            told = interactive.launch_tensorboard(ctx, user, submission, _wanted(body, request))
-        elif kind is TaskKind.NOTEBOOK and body.flag("preview"):
-            told = interactive.preview(ctx, user, submission)
+            act = interactive.preview_tensorboard if is_preview else interactive.launch_tensorboard
+            told = act(ctx, user, submission, _wanted(body, request))
         else:
-            told = interactive.launch(ctx, user, submission)
+            told = (interactive.preview if is_preview else interactive.launch)(
+                ctx, user, submission
+            )
         warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if told.exceeds_slots else []
         return json_response(
             {
@@ -55,9 +64,9 @@ def _launching(kind: TaskKind) -> Handler:
     return handler
 
 
-def _wanted(body: Body, request: Request) -> Wanted:
+def _wanted(body: Body, request: Request) -> TensorBoardRequest:
     filters = filters_in(body.body("filters"))
-    return Wanted(
+    return TensorBoardRequest(
         body.integers("experimentIds"),
         body.integers("trialIds"),
         filters | request.held() if filters else {},
@@ -68,13 +77,19 @@ def _submission(kind: TaskKind, body: Body, key: str | None) -> Submission:
     context_id = body.optional_text("contextId")
     return Submission(
         kind,
-        config=body.object("config"),
+        config=_config(body),
         files=files_of(body, "files"),
         context_id=_uuid(context_id) if context_id else None,
         template=body.text("templateName"),
         workspace_id=body.integer("workspaceId"),
         idempotency_key=key,
     )
+
+
+def _config(body: Body) -> dict[str, Any]:
+    """Return the configuration of a request; what `configText` says, YAML as people write it, lies on top."""
+    given, written = body.object("config"), body.text("configText")
+    return merge(load_yaml(written, what=_CONFIGURATION), given) if written.strip() else given
 
 
 def _uuid(value: str) -> UUID:
@@ -110,7 +125,7 @@ def _set_priority(kind: TaskKind) -> Handler:
     return handler
 
 
-def _steered(kind: TaskKind, told: Told) -> Answer:
+def _steered(kind: TaskKind, told: TaskAnswer) -> Answer:
     return json_response({NAMES[kind]: told.shown})
 
 
@@ -119,11 +134,16 @@ def _routes(kind: TaskKind) -> tuple[Route, ...]:
     base, one = f"/api/v1/{name}s", f"/api/v1/{name}s/{{taskId}}"
     return (
         get(base, _listing(kind), summary=f"List {name}s"),
-        post(base, _launching(kind), summary=f"Launch a {name}"),
+        post(base, _launching(kind), summary=f"Launch a {name}", largest=MAX_BODY),
         get(one, _one(kind), summary=f"One {name}"),
         post(f"{one}/kill", _kill(kind), summary=f"Kill a {name}"),
         post(f"{one}/set_priority", _set_priority(kind), summary=f"Set the priority of a {name}"),
     )
+
+
+def terminal(ctx: Context, request: Request) -> Answer:
+    address, token = interactive.terminal(ctx, user_of(request), request.param("taskId"))
+    return json_response({"address": address, "token": token})
 
 
 def report_idle(ctx: Context, request: Request) -> Answer:
@@ -138,7 +158,7 @@ def create_generic(ctx: Context, request: Request) -> Answer:
     files = files_of(body, "contextDirectory")
     upload = _uuid(context_id) if context_id else None
     new = NewGenericTask(
-        body.text("config"),
+        _generic_config(body),
         Submission(TaskKind.GENERIC, {}, files, upload, idempotency_key=request_key(request)),
         project_id=body.integer("projectId"),
         parent_id=body.text("parentId") or None,
@@ -146,10 +166,28 @@ def create_generic(ctx: Context, request: Request) -> Answer:
         inherit_context=body.flag("inheritContext"),
         no_pause=body.flag("noPause"),
     )
+    if body.flag("preview"):
+        return json_response(_previewed(generic.prepared(ctx, user_of(request), new).resolved))
     made = generic.create(ctx, user_of(request), new)
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if made.exceeds_slots else []
     told = {"taskId": made.task_id, "warnings": warnings, "configWarnings": made.warnings}
     return json_response(told)
+
+
+def _generic_config(body: Body) -> str:
+    given, written = body.text("config"), body.text("configText")
+    if not written.strip():
+        return given
+    below = load_yaml(given, what=_CONFIGURATION) if given.strip() else {}
+    return json.dumps(merge(load_yaml(written, what=_CONFIGURATION), below))
+
+
+def _previewed(resolved: Resolved) -> dict[str, Any]:
+    warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if resolved.exceeds_slots else []
+    config = redacted(resolved.config.to_json())
+    return {
+        "taskId": "", "config": config, "warnings": warnings, "configWarnings": resolved.warnings,
+    }  # fmt: skip
 
 
 def list_generic(ctx: Context, request: Request) -> Answer:
@@ -194,9 +232,12 @@ _T = "/api/v1/tasks"
 ROUTES = (
     *(route for kind in NAMES for route in _routes(kind)),
     put("/api/v1/notebooks/{taskId}/report_idle", report_idle, summary="Report idleness"),
+    get("/api/v1/shells/{taskId}/terminal", terminal, summary="What opens a terminal of a shell"),
     get(f"{_T}/count", count, summary="How many notebooks and the like run"),
     get("/api/v1/generic-tasks", list_generic, summary="List generic tasks, or the tree of one"),
-    post("/api/v1/generic-tasks", create_generic, summary="Create a generic task"),
+    post(
+        "/api/v1/generic-tasks", create_generic, summary="Create a generic task", largest=MAX_BODY
+    ),
     get(f"{_T}/{{taskId}}/config", generic_config, summary="Configuration of a generic task"),
     post(f"{_T}/{{taskId}}/kill", kill_generic, summary="Kill a generic task and those below it"),
     post(f"{_T}/{{taskId}}/pause", pause_generic, summary="Pause a generic task"),

@@ -97,7 +97,7 @@ def source_type_of(request: Request) -> str:
 
 
 def checkpoint_sort_of(request: Request) -> Sort:
-    """By an attribute, or by a validation metric that the caller names."""
+    """Return the order of checkpoints: by an attribute, or by a validation metric that the caller names."""
     sort, metric = sort_of(request), request.text("sortByMetric", "sort_by_metric")
     if not metric:
         return sort

@@ -8,7 +8,16 @@ from uuid import UUID
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest, PermissionDenied
-from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, json_response, line
+from det_controlplane.api.http import (
+    EMPTY,
+    REPORT_BODY,
+    Answer,
+    Batch,
+    Request,
+    Stream,
+    json_response,
+    line,
+)
 from det_controlplane.api.listing import sort_of
 from det_controlplane.api.router import Access, get, post, put
 from det_controlplane.core.roles import Right
@@ -31,7 +40,7 @@ def follow_task_logs(ctx: Context, request: Request) -> Answer:
 
 
 def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, Any]) -> Stream:
-    """Tasks one after another; only the last one is followed. The cursor is (task index, last id, lines left)."""
+    """Stream the lines of tasks in turn; only the last is followed. The cursor is (task index, last id, lines left)."""
     filters, limit = _filters(request), request.integer("limit")
     task_logs.check(filters)
     descending = sort_of(request).descending
@@ -113,7 +122,7 @@ def post_logs(ctx: Context, request: Request) -> Answer:
 
 
 def post_bare_logs(ctx: Context, request: Request) -> Answer:
-    """`/task-logs` takes a bare list."""
+    """Store logs of `/task-logs`, whose body is a bare list."""
     try:
         items = json.loads(request.body or b"[]")
     except (ValueError, RecursionError) as e:
@@ -156,7 +165,7 @@ def row(entry: Body) -> dict[str, Any]:
 
 
 def ship(ctx: Context, request: Request) -> Answer:
-    """Agents ship batches for all their containers."""
+    """Store a batch of lines that an agent ships for all its containers."""
     assert isinstance(request.principal, AgentPrincipal)
     body = Body(request.json())
     try:
@@ -174,12 +183,13 @@ def ship(ctx: Context, request: Request) -> Answer:
 
 def retain_of_experiment(ctx: Context, request: Request) -> Answer:
     days = Body(request.json()).integer("numDays")
-    retention.set_of_experiment(ctx, request.id("experimentId"), days)
+    retention.set_of_experiment(ctx, user_of(request), request.id("experimentId"), days)
     return EMPTY
 
 
 def retain_of_trial(ctx: Context, request: Request) -> Answer:
-    retention.set_of_trial(ctx, request.id("trialId"), Body(request.json()).integer("numDays"))
+    days = Body(request.json()).integer("numDays")
+    retention.set_of_trial(ctx, user_of(request), request.id("trialId"), days)
     return EMPTY
 
 
@@ -200,9 +210,15 @@ ROUTES = (
         fields,
         summary="What the logs can be filtered by (stream)",
     ),
-    post("/api/v1/task/logs", post_logs, summary="Ship log lines"),
-    post("/task-logs", post_bare_logs, summary="Ship log lines (a bare list)"),
-    post("/agents/v1/logs", ship, access=Access.AGENT, summary="Ship a batch of log lines once"),
+    post("/api/v1/task/logs", post_logs, summary="Ship log lines", largest=REPORT_BODY),
+    post("/task-logs", post_bare_logs, summary="Ship log lines (a bare list)", largest=REPORT_BODY),
+    post(
+        "/agents/v1/logs",
+        ship,
+        access=Access.AGENT,
+        summary="Ship a batch of log lines once",
+        largest=REPORT_BODY,
+    ),
     put(
         "/api/v1/experiments/{experimentId}/retain_logs",
         retain_of_experiment,

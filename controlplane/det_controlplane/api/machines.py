@@ -1,7 +1,7 @@
 """Rented machines, and the pools that rent them: ours, not Determined's."""
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
+from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get, post
@@ -10,8 +10,12 @@ from det_controlplane.services.machines import administration
 
 
 def list_instances(ctx: Context, request: Request) -> Answer:
-    live = None if request.flag("all") else True
-    filters = filters_of(pool=request.text("pool"), live=live)
+    ended_after = request.text("endedAfter")
+    filters = filters_of(
+        pool=request.text("pool"),
+        live=None if request.flag("all") or ended_after else True,
+        ended_after=parse_time(ended_after, "endedAfter") if ended_after else None,
+    )
     return json_parts(administration.listed(ctx, page_of(request), sort_of(request), filters))
 
 
@@ -45,7 +49,11 @@ def resume(ctx: Context, request: Request) -> Answer:
 
 _I, _P = "/api/v1/instances", "/api/v1/rented-pools"
 ROUTES = (
-    get(_I, list_instances, summary="List rented machines"),
+    get(
+        _I,
+        list_instances,
+        summary="List rented machines; with `endedAfter` also those that ended since",
+    ),
     get(f"{_I}/{{instanceId}}", get_instance, summary="One rented machine"),
     post(f"{_I}/{{instanceId}}/terminate", terminate, summary="Give a rented machine back"),
     get(_P, list_pools, summary="Pools that rent machines, with their offers"),

@@ -1,4 +1,4 @@
-"""What operators set and read: the cluster message, the configuration, the control plane's log, usage."""
+"""Routes for operators: the cluster message, the configuration, the control plane's log, usage."""
 
 from datetime import date, datetime
 
@@ -43,7 +43,7 @@ def get_config(ctx: Context, request: Request) -> Answer:
 
 
 def set_config(ctx: Context, request: Request) -> Answer:
-    """Only the log's level and color can change while the cluster runs."""
+    """Change the log's level and color, which alone can change while the cluster runs."""
     body = Body(request.json())
     asked = body.body("config").body("log")
     mask = body.body("fieldMask").items("paths") if body.has("fieldMask") else []
@@ -62,7 +62,7 @@ def set_config(ctx: Context, request: Request) -> Answer:
 
 
 def logs(ctx: Context, request: Request) -> Answer:
-    """A stream; with `follow` it goes on as lines are written."""
+    """Stream the cluster's own log; with `follow` it goes on as lines are written."""
     offset, limit = request.integer("offset"), request.integer("limit")
     follow = bool(request.flag("follow"))
     start = master_log.first(ctx, user_of(request), offset, limit)
@@ -137,6 +137,7 @@ def _csv(text: str) -> Response:
 
 _MESSAGE = "/api/v1/master/cluster_message"
 _USAGE = "/resources/allocation"
+_CSV = ("text/csv",)
 ROUTES = (
     get(_MESSAGE, get_message, summary="The cluster message"),
     put(_MESSAGE, set_message, summary="Set the cluster message (administrators)"),
@@ -147,9 +148,12 @@ ROUTES = (
     post("/api/v1/cleanup_logs", clean_logs, summary="Delete logs past their retention now"),
     get(f"/api/v1{_USAGE}/raw", raw_usage, summary="Allocations between two times"),
     get(f"/api/v1{_USAGE}/aggregated", aggregated_usage, summary="Slot-seconds by day or month"),
-    get(f"{_USAGE}/raw", raw_csv, summary="Allocations between two times, as CSV"),
+    get(f"{_USAGE}/raw", raw_csv, produces=_CSV, summary="Allocations between two times, as CSV"),
     get(
-        f"{_USAGE}/allocations-csv", allocations_csv, summary="Allocations with slot-hours, as CSV"
+        f"{_USAGE}/allocations-csv",
+        allocations_csv,
+        produces=_CSV,
+        summary="Allocations with slot-hours, as CSV",
     ),
-    get(f"{_USAGE}/aggregated", aggregated_csv, summary="Slot-seconds, as CSV"),
+    get(f"{_USAGE}/aggregated", aggregated_csv, produces=_CSV, summary="Slot-seconds, as CSV"),
 )

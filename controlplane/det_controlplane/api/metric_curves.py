@@ -34,16 +34,22 @@ def snapshot(ctx: Context, request: Request) -> Answer:
 
 
 def compare(ctx: Context, request: Request) -> Answer:
-    """Metrics are named by `metricIds` as group and name, by `metricNames` in one group, or not at all."""
+    """Stream the curves of trials.
+
+    Metrics named by `metricIds` (group and name), by `metricNames` in one group, or all.
+    """
     trial_ids = request.integers("trialIds", "trial_ids")
     if not trial_ids:
         raise BadRequest("trialIds is required")
-    metric_ids = request.texts("metricIds", "metric_ids")
-    groups = {metric_id.partition(".")[0] for metric_id in metric_ids}
-    names = [metric_id.partition(".")[2] for metric_id in metric_ids]
-    group = groups.pop() if len(groups) == 1 else metric_group_of(request)
-    window = _window(request, [*names, *request.texts("metricNames", "metric_names")], group)
-    return json_response({"trials": metric_curves.compared(ctx, trial_ids, window)})
+    wanted: dict[str, list[str]] = {}
+    for metric_id in request.texts("metricIds", "metric_ids"):
+        group, _, name = metric_id.partition(".")
+        wanted.setdefault(group, []).append(name)
+    names = request.texts("metricNames", "metric_names")
+    if names or not wanted:
+        wanted.setdefault(metric_group_of(request), []).extend(names)
+    windows = [_window(request, names, group) for group, names in wanted.items()]
+    return json_response({"trials": metric_curves.compared(ctx, trial_ids, windows)})
 
 
 def sample(ctx: Context, request: Request) -> Answer:

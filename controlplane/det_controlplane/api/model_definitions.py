@@ -73,6 +73,16 @@ ROUTES = (
     get(f"{_E}/{{experimentId}}/model_def", model_definition, summary="Model definition, base64"),
     get(f"{_E}/{{experimentId}}/file_tree", file_tree, summary="Files of a model definition"),
     post(f"{_E}/{{experimentId}}/file", file, summary="One file of a model definition"),
-    get("/experiments/{experimentId}/model_def", archive_of, summary="Model definition, tar.gz"),
-    get("/experiments/{experimentId}/file/download", download_file, summary="One of its files"),
+    get(
+        "/experiments/{experimentId}/model_def",
+        archive_of,
+        produces=("application/x-gtar",),
+        summary="Model definition, tar.gz",
+    ),
+    get(
+        "/experiments/{experimentId}/file/download",
+        download_file,
+        produces=("application/octet-stream",),
+        summary="One of its files",
+    ),
 )

@@ -5,13 +5,7 @@ from itertools import chain
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import (
-    EMPTY,
-    Answer,
-    Request,
-    json_parts,
-    json_response,
-)
+from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of, source_type_of
 from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.services.context import Context
@@ -159,17 +153,19 @@ _V = f"{_M}/{{modelName}}/versions"
 ROUTES = (
     get("/api/v1/model/labels", labels, summary="Labels of models"),
     get(_M, list_models, summary="List models"),
-    post(_M, create, summary="Create a model"),
+    post(_M, create, summary="Create a model", largest=REPORT_BODY),
     get(f"{_M}/{{modelName}}", get_model, summary="One model, by name or id"),
-    patch(f"{_M}/{{modelName}}", edit, summary="Edit a model"),
+    patch(f"{_M}/{{modelName}}", edit, summary="Edit a model", largest=REPORT_BODY),
     delete(f"{_M}/{{modelName}}", remove, summary="Delete a model with its versions"),
     post(f"{_M}/{{modelName}}/archive", archive, summary="Archive a model"),
     post(f"{_M}/{{modelName}}/unarchive", unarchive, summary="Unarchive a model"),
     post(f"{_M}/{{modelName}}/move", move, summary="Move a model to another workspace"),
     get(_V, list_versions, summary="Versions of a model"),
-    post(_V, create_version, summary="Register a checkpoint as the next version"),
+    post(
+        _V, create_version, summary="Register a checkpoint as the next version", largest=REPORT_BODY
+    ),
     get(f"{_V}/{{modelVersionNum}}", get_version, summary="One version"),
-    patch(f"{_V}/{{modelVersionNum}}", edit_version, summary="Edit a version"),
+    patch(f"{_V}/{{modelVersionNum}}", edit_version, summary="Edit a version", largest=REPORT_BODY),
     delete(f"{_V}/{{modelVersionNum}}", remove_version, summary="Delete a version"),
     get(f"{_V}/{{modelVersionNum}}/metrics", version_metrics, summary="Metrics of its users"),
 )

@@ -32,6 +32,11 @@ def by_user(ctx: Context, request: Request) -> Answer:
     return json_response({"costs": costs.by_user(ctx, *period)})
 
 
+def of_caller(ctx: Context, request: Request) -> Answer:
+    period = _time(request, "after"), _time(request, "before")
+    return json_response({"costs": costs.by_user(ctx, *period, user_of(request).id)})
+
+
 def by_pool(ctx: Context, request: Request) -> Answer:
     period = _time(request, "after"), _time(request, "before")
     return json_response({"costs": costs.by_pool(ctx, *period)})
@@ -74,6 +79,7 @@ def delete_budget(ctx: Context, request: Request) -> Answer:
 _C, _B = "/api/v1/costs", "/api/v1/budgets"
 ROUTES = (
     get(f"{_C}/experiments", of_experiments, summary="What experiments cost"),
+    get(f"{_C}/me", of_caller, summary="What the caller's work cost"),
     get(f"{_C}/trials", of_trials, summary="What trials cost"),
     get(f"{_C}/tasks", of_tasks, summary="What tasks cost"),
     get(

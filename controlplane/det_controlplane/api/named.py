@@ -1,4 +1,4 @@
-"""Find what a request names: in its path, its query, or anywhere in its body."""
+"""Find the ids by which a request names objects, in its path, its query, or anywhere in its body."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ _DEFINITIONS = {
 
 
 def description(routes: Iterable[Route]) -> dict[str, Any]:
-    """Swagger 2.0, which is what Determined serves at this address."""
+    """Return the description as Swagger 2.0, which is what Determined serves at this address."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = _PARAMETER.sub(r"{\1}", route.path)
@@ -58,14 +58,24 @@ def _operation(route: Route) -> dict[str, Any]:
     parameters += [{"name": n, "in": "query", **kind} for n, kind in sorted(read.query.items())]
     if read.body is not None and route.method in _BODIES:
         parameters.append({"name": "body", "in": "body", "schema": read.body.schema()})
+    produced = dict.fromkeys((*route.produces, "application/json"))
     return {
-        "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
+        "operationId": _name(route),
         "summary": route.summary,
         "tags": [_tag(route.path)],
         "parameters": parameters,
+        "produces": list(produced),
         "security": [] if route.access is Access.PUBLIC else [{"BearerToken": []}],
         "responses": {"200": {"description": "Done"}, "default": _ERROR},
     }
+
+
+def _name(route: Route) -> str:
+    """Return the name that `det dev bindings` has for a route; no other has it."""
+    inside = route.path.removeprefix("/api/v1")
+    # What is not below /api/v1 may have the address of a route there.
+    words = re.sub(r"\W+", "_", inside if inside != route.path else f"root{route.path}").strip("_")
+    return f"{route.method.lower()}_{words}"
 
 
 def _tag(path: str) -> str:
@@ -73,7 +83,7 @@ def _tag(path: str) -> str:
 
 
 def route_describing(routes: Callable[[], tuple[Route, ...]]) -> Route:
-    """The description includes itself."""
+    """Return the route of the OpenAPI description, which describes itself too."""
 
     def swagger(ctx: Context, request: Request) -> Answer:
         return json_response(description((*routes(), own)))

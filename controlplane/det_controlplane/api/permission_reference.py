@@ -23,7 +23,9 @@ _ROUTES = """
 A route needs the right in the workspaces of what it names. *Listed* means that it answers with, or reaches, what lies
 in workspaces with the right; *cluster* that the right must hold everywhere; *somewhere* that it must hold in any
 workspace; *by name* that the request decides, as the project does into which an experiment is put. What a caller
-may not see is answered like what is not there, by 404. Paths are below `/api/v1/` unless they begin with a slash.
+may not see is answered like what is not there, by 404. Of tasks of no experiment, such as notebooks and commands,
+VIEW_NSC is asked in place of VIEW_EXPERIMENT_METADATA and VIEW_EXPERIMENT_ARTIFACTS. Paths are below `/api/v1/` unless
+they begin with a slash.
 
 The last column is for the token of a task: what its owner may *read*; all its *owner* may; only its own *trial*, or
 *experiments* or *tasks* of its owner; what its request names (*service*); *never*.

@@ -5,7 +5,7 @@ from typing import Any
 
 from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Batch, Request, Stream, line
+from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Batch, Request, Stream, line
 from det_controlplane.api.listing import choice_of
 from det_controlplane.api.router import get, post
 from det_controlplane.services.context import Context
@@ -61,7 +61,7 @@ def _stream(messages: list[dict[str, Any]]) -> Stream:
 
 
 def report(ctx: Context, request: Request) -> Answer:
-    """The route of older harnesses."""
+    """Store the profiler samples of older harnesses, which send them by this route."""
     profiles.add(ctx, [_batch(body) for body in Body(request.json()).bodies("batches")])
     return EMPTY
 
@@ -96,7 +96,12 @@ def _number(value: Any) -> float:
 
 _T = "/api/v1/trials"
 ROUTES = (
-    post(f"{_T}/profiler/metrics", report, summary="Report series of profilers (older harnesses)"),
+    post(
+        f"{_T}/profiler/metrics",
+        report,
+        summary="Report series of profilers (older harnesses)",
+        largest=REPORT_BODY,
+    ),
     get(
         f"{_T}/{{trialId}}/profiler/available_series",
         available,

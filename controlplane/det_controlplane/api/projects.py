@@ -6,7 +6,7 @@ from typing import Any
 from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
+from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import (
     WORK_STATES,
     filters_of,
@@ -162,8 +162,13 @@ ROUTES = (
         summary="Unarchive a project",
     ),
     post(f"{_P}/{{id}}/move", move, summary="Move a project to another workspace"),
-    put(f"{_P}/{{id}}/notes", set_notes, summary="Replace the notes of a project"),
-    post(f"{_P}/{{id}}/notes", add_note, summary="Add a note to a project"),
+    put(
+        f"{_P}/{{id}}/notes",
+        set_notes,
+        summary="Replace the notes of a project",
+        largest=REPORT_BODY,
+    ),
+    post(f"{_P}/{{id}}/notes", add_note, summary="Add a note to a project", largest=REPORT_BODY),
     post(f"{_B}/activate", _bulk(bulk.commanding(Command.ACTIVATE)), summary="Activate many"),
     post(f"{_B}/pause", _bulk(bulk.commanding(Command.PAUSE)), summary="Pause many"),
     post(f"{_B}/cancel", _bulk(bulk.commanding(Command.CANCEL)), summary="Cancel many"),

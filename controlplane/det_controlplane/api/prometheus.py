@@ -22,8 +22,11 @@ def targets(ctx: Context, request: Request) -> Answer:
     return json_response(gauges.targets(ctx))
 
 
+_TEXT = ("text/plain",)
 ROUTES = (
-    get("/debug/prom/metrics", process_metrics, summary="What the answering process has used, for Prometheus"),
-    get("/prom/det-state-metrics", state_metrics, summary="Gauges of work, machines and money, for Prometheus"),
+    get("/debug/prom/metrics", process_metrics, summary="What the answering process has used, for Prometheus",
+        produces=_TEXT),
+    get("/prom/det-state-metrics", state_metrics, summary="Gauges of work, machines and money, for Prometheus",
+        produces=_TEXT),
     get("/prom/det-http-sd-config", targets, summary="What Prometheus scrapes on the agents"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the program outside asks and says that decides a search (`searcher.name: custom`)."""
+"""Events and operations of a search that a program outside decides (`searcher.name: custom`)."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Request, Wait, json_response
+from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, Wait, json_response
 from det_controlplane.api.router import get, post
 from det_controlplane.core.metrics import storable
 from det_controlplane.services.context import Context
@@ -20,7 +20,7 @@ _LONGEST = 2**53  # lengths are stored as doubles
 
 
 def events(ctx: Context, request: Request) -> Answer:
-    """Long poll. Answering with nothing early is fine: the client asks again."""
+    """Return the events of a search, by a long poll. To answer with none early is fine: the client asks again."""
     experiment_id = request.id("experimentId")
     found = remote.events(ctx, experiment_id)
     wait_s = request.integer("timeoutSeconds", "timeout_seconds", default=_LONG_POLL_S)
@@ -115,7 +115,7 @@ def _hyperparams(given: Body, request_id: str) -> dict[str, Any]:
 
 
 def _has_nul(value: Any) -> bool:
-    """PostgreSQL's JSON cannot hold one."""
+    """Return whether a text or key within has NUL, which PostgreSQL's JSON cannot hold."""
     if isinstance(value, dict):
         return any(_has_nul(k) or _has_nul(v) for k, v in value.items())
     if isinstance(value, list):
@@ -130,5 +130,10 @@ ROUTES = (
         events,
         summary="What a custom search method has yet to answer (long poll)",
     ),
-    post(f"{_E}/searcher_operations", operate, summary="Operations of a custom search method"),
+    post(
+        f"{_E}/searcher_operations",
+        operate,
+        summary="Operations of a custom search method",
+        largest=REPORT_BODY,
+    ),
 )

@@ -18,7 +18,7 @@ from det_controlplane.services.organization import groups
 
 
 def summary(ctx: Context, request: Request) -> Answer:
-    """Nobody has a role where the cluster goes without; clients take this to mean basic authorization."""
+    """Return the caller's roles: none on a cluster without, which clients take to mean basic authorization."""
     return json_response(_summary(roles.own(ctx, user_of(request))))
 
 

@@ -1,13 +1,13 @@
 """A route table and the trie that reads it: matching costs one dictionary look-up a path segment."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from det_controlplane.api.http import Answer, Request
+from det_controlplane.api.http import FORM_BODY, Answer, Request, Response
 
 if TYPE_CHECKING:
     from det_controlplane.services.context import Context
@@ -24,6 +24,14 @@ class Access(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """Answers requests of a route that come together; None: one that its handler must see."""
+
+    fits: Callable[[Request], bool]  # a look at a request before its caller is known
+    answers: Callable[["Context", Sequence[Request]], Sequence[Response | None]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     method: str
     path: str  # "/api/v1/trials/{trialId}/logs"; a last segment "{rest...}" takes the remainder
@@ -32,6 +40,11 @@ class Route:
     summary: str = ""
     # For routes that are open: how large a body may be, or a refusal, before it is read.
     admits: Callable[[Request], int] | None = None
+    largest: int = FORM_BODY  # bytes of a body, as it is sent and as it unpacks
+    shared: Shared | None = None
+    produces: tuple[str, ...] = (
+        "application/json",
+    )  # media types of what it answers; refusals are JSON
 
 
 @dataclass(slots=True)
@@ -58,7 +71,7 @@ class Router:
             self._add(route)
 
     def match(self, method: str, path: str) -> Match | set[str]:
-        """The route and its parameters, or the methods that the path does have (empty: no such path)."""
+        """Return the route and its parameters, or the methods that the path does have (empty: no such path)."""
         segments = [unquote(s) for s in path.strip("/").split("/")] if path.strip("/") else []
         found = self._find(self._root, segments, 0, [])
         if found is None:

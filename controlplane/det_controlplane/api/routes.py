@@ -1,5 +1,6 @@
-"""Where the routes of the API are written down. Modules are imported when something of theirs is asked for:
-a process that answers a few requests should not start with everything."""
+"""The table of the API's modules by the first name of a path.
+
+Modules are imported when a request needs them: a process that answers a few should not start with everything."""
 
 from functools import cache
 from importlib import import_module

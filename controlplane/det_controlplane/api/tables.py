@@ -6,12 +6,12 @@ from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import choice_of
 from det_controlplane.api.router import Handler, get, post
-from det_controlplane.core.filters import parse_filter, parse_sort
+from det_controlplane.core.filters import Filter, parse_filter, parse_sort
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.paging import Page
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import tables
-from det_controlplane.services.experiments.tables import Place
+from det_controlplane.services.experiments.tables import TableScope
 from det_controlplane.services.trials import run_actions
 from det_controlplane.services.trials.run_actions import Action, Selection
 
@@ -29,14 +29,13 @@ def search_runs(ctx: Context, request: Request) -> Answer:
 def search_experiments(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     chosen, sort = parse_filter(body.text("filter")), parse_sort(body.text("sort"))
-    return json_parts(
-        tables.experiments(ctx, _place(request, body, "projectId"), chosen, sort, _page(body))
-    )
+    listed = tables.brief_experiments if body.flag("brief") else tables.experiments
+    return json_parts(listed(ctx, _place(request, body, "projectId"), chosen, sort, _page(body)))
 
 
-def _place(request: Request, body: Body, project: str) -> Place:
+def _place(request: Request, body: Body, project: str) -> TableScope:
     project_id = body.integer(project)
-    return Place(None if project_id in _EVERY_PROJECT else project_id, request.within)
+    return TableScope(None if project_id in _EVERY_PROJECT else project_id, request.within)
 
 
 def _page(body: Body) -> Page:
@@ -75,11 +74,19 @@ def move(ctx: Context, request: Request) -> Answer:
 
 
 def _applied(ctx: Context, request: Request, body: Body, project: str, action: Action) -> Answer:
-    ids = body.integers("runIds")
+    ids, chosen = body.integers("runIds"), parse_filter(body.text("filter"))
     if not ids and not body.text("filter"):
         raise BadRequest("name runs by runIds, or choose them by a filter")
-    selection = Selection(ids, parse_filter(body.text("filter")), _place(request, body, project))
+    if not ids and not _is_narrow(body.integer(project), chosen):
+        raise BadRequest(
+            f"name {project} or runIds, or filter all projects (-1): this would reach the whole cluster"
+        )
+    selection = Selection(ids, chosen, _place(request, body, project))
     return json_response({"results": run_actions.apply(ctx, user_of(request), selection, action)})
+
+
+def _is_narrow(project_id: int, chosen: Filter) -> bool:
+    return project_id not in _EVERY_PROJECT or (project_id == -1 and chosen.has_conditions)
 
 
 _P, _R = "/api/v1/projects", "/api/v1/runs"

@@ -21,7 +21,7 @@ def get_task(ctx: Context, request: Request) -> Answer:
 
 
 def accelerators(ctx: Context, request: Request) -> Answer:
-    """As agents reported their slots: nothing of what containers report is needed."""
+    """Return the accelerators of a task, by the slots that agents reported."""
     found = task_listing.accelerators(ctx, request.param("taskId"))
     return json_response({"acceleratorData": found})
 

@@ -40,7 +40,7 @@ def _stored(ctx: Context, request: Request, *, replace: bool) -> Answer:
 
 
 def edit(ctx: Context, request: Request) -> Answer:
-    """The body is the whole configuration."""
+    """Replace a template's configuration by the body, which is the whole of it."""
     name = request.param("templateName")
     return json_response({"template": templates.set_config(ctx, name, request.json())})
 

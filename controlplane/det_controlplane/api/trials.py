@@ -1,10 +1,13 @@
-"""Trials: what people look at, and what the harness reports."""
+"""Trials: reading them, and the reports of the harness."""
+
+from collections.abc import Sequence
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.errors import BadRequest
+from det_controlplane.api.errors import ApiError, BadRequest
 from det_controlplane.api.http import (
     EMPTY,
+    REPORT_BODY,
     Answer,
     Request,
     Response,
@@ -21,7 +24,7 @@ from det_controlplane.api.listing import (
     page_of,
     states_of,
 )
-from det_controlplane.api.router import get, patch, post, put
+from det_controlplane.api.router import Shared, get, patch, post, put
 from det_controlplane.core.metrics import MetricsReport, storable
 from det_controlplane.core.paging import Sort
 from det_controlplane.core.search import ExitReason
@@ -29,10 +32,12 @@ from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
 from det_controlplane.services.identity import task_rights
-from det_controlplane.services.trials import metric_reports, runs, sequencing, unmanaged, workloads
+from det_controlplane.services.trials import metric_reports, runs, unmanaged, workloads
+from det_controlplane.services.trials.next_workload import next_of
 
 # A container that starts anew costs more than slots that are idle for so long.
 _DECISION_WAIT_S = 20.0
+_SHORT = 8 * 1024  # the body of a report that others need not wait for
 
 
 def get_trial(ctx: Context, request: Request) -> Answer:
@@ -65,7 +70,7 @@ def list_workloads(ctx: Context, request: Request) -> Answer:
 
 
 def _workload_sort_of(request: Request) -> Sort:
-    """By batches, or by a metric that the caller names."""
+    """Return the order of workloads: by batches, or by a metric that the caller names."""
     metric, descending = request.text("sortKey", "sort_key"), is_descending(request)
     if metric in ("", "batches"):
         return Sort(descending=descending)
@@ -78,40 +83,59 @@ def kill(ctx: Context, request: Request) -> Answer:
 
 
 def report_metrics(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    trial_metrics = body.body("metrics")
-    values = trial_metrics.body("metrics")
-    _report(ctx, request, body.text("group"), trial_metrics, values)
+    metric_reports.take(ctx, _reported(request))
     return EMPTY
 
 
-def _report(ctx: Context, request: Request, group: str, body: Body, values: Body) -> None:
+def _reported(request: Request) -> MetricsReport:
+    body = Body(request.json())
+    return _report_of(request, body.text("group"), body.body("metrics"))
+
+
+def _may_share(request: Request) -> bool:
+    """Return whether a report is short, and not for a searcher, which has a lock of its own."""
+    if len(request.body) > _SHORT or "content-encoding" in request.headers:
+        return False
+    return b'"validation"' not in request.body
+
+
+def report_together(ctx: Context, requests: Sequence[Request]) -> list[Response | None]:
+    reports = [_readable(request) for request in requests]
+    read = [report for report in reports if report is not None]
+    stored = iter(metric_reports.take_together(ctx, read))
+    return [EMPTY if report is not None and next(stored) else None for report in reports]
+
+
+def _readable(request: Request) -> MetricsReport | None:
+    try:
+        return _reported(request)
+    except ApiError:
+        return None
+
+
+def _report_of(request: Request, group: str, body: Body) -> MetricsReport:
+    values = body.body("metrics")
     batch = values.raw("batchMetrics")
-    metric_reports.take(
-        ctx,
-        MetricsReport(
-            trial_id=request.id("trialId"),
-            run_id=body.integer("trialRunId"),
-            group=group,
-            total_batches=body.optional_integer("stepsCompleted"),
-            metrics=storable(values.object("avgMetrics")),
-            batch_metrics=storable(batch) if batch else None,
-            reported_at=body.time("reportTime"),
-            request_key=request.headers.get("idempotency-key"),
-        ),
+    return MetricsReport(
+        trial_id=request.id("trialId"),
+        run_id=body.integer("trialRunId"),
+        group=group,
+        total_batches=body.optional_integer("stepsCompleted"),
+        metrics=storable(values.object("avgMetrics")),
+        batch_metrics=storable(batch) if batch else None,
+        reported_at=body.time("reportTime"),
+        request_key=request.headers.get("idempotency-key"),
     )
 
 
 def report_training(ctx: Context, request: Request) -> Answer:
-    """The route of older harnesses."""
-    body = Body(request.json())
-    _report(ctx, request, "training", body, body.body("metrics"))
+    """Store a training report of an older harness, which sends each group to a route of its own."""
+    metric_reports.take(ctx, _report_of(request, "training", Body(request.json())))
     return EMPTY
 
 
 def report_validation(ctx: Context, request: Request) -> Answer:
-    body = Body(request.json())
-    _report(ctx, request, "validation", body, body.body("metrics"))
+    metric_reports.take(ctx, _report_of(request, "validation", Body(request.json())))
     return EMPTY
 
 
@@ -218,7 +242,7 @@ def completed_operation(ctx: Context, request: Request) -> Answer:
 
 def next_workload(ctx: Context, request: Request) -> Answer:
     steps = request.integer("stepsCompleted", "steps_completed")
-    found = sequencing.next_of(ctx, request.id("trialId"), steps)
+    found = next_of(ctx, request.id("trialId"), steps)
     return json_response(
         {
             "workload": {
@@ -239,8 +263,8 @@ def by_external_id(ctx: Context, request: Request) -> Answer:
 
 _T = "/api/v1/trials"
 ROUTES = (
-    post(_T, create_trial, summary="Create an unmanaged trial"),
-    put(_T, put_trial, summary="Create or find an unmanaged trial"),
+    post(_T, create_trial, summary="Create an unmanaged trial", largest=REPORT_BODY),
+    put(_T, put_trial, summary="Create or find an unmanaged trial", largest=REPORT_BODY),
     patch(f"{_T}/{{trialId}}", patch_trial, summary="Heartbeat or end of an unmanaged trial"),
     get(f"{_T}/{{trialId}}", get_trial, summary="One trial"),
     get(f"{_T}/{{trialId}}/checkpoints", list_checkpoints, summary="Checkpoints of a trial"),
@@ -251,16 +275,24 @@ ROUTES = (
     ),
     get(f"{_T}/{{trialId}}/workload", next_workload, summary="What the trial should do next"),
     post(f"{_T}/{{trialId}}/kill", kill, summary="End a trial at once"),
-    post(f"{_T}/{{trialId}}/metrics", report_metrics, summary="Report metrics of a group"),
+    post(
+        f"{_T}/{{trialId}}/metrics",
+        report_metrics,
+        summary="Report metrics of a group",
+        largest=REPORT_BODY,
+        shared=Shared(_may_share, report_together),
+    ),
     post(
         f"{_T}/{{trialId}}/training_metrics",
         report_training,
         summary="Report training metrics (older harnesses)",
+        largest=REPORT_BODY,
     ),
     post(
         f"{_T}/{{trialId}}/validation_metrics",
         report_validation,
         summary="Report validation metrics (older harnesses)",
+        largest=REPORT_BODY,
     ),
     post(f"{_T}/{{trialId}}/progress", report_progress, summary="Report progress"),
     post(f"{_T}/{{trialId}}/early_exit", early_exit, summary="Report invalid hyperparameters"),
@@ -268,6 +300,7 @@ ROUTES = (
         f"{_T}/{{trialId}}/runner/metadata",
         runner_metadata,
         summary="Report what the trial is doing",
+        largest=REPORT_BODY,
     ),
     post(f"{_T}/{{trialId}}/start", start_trial, summary="Begin a run of an unmanaged trial"),
     get(
@@ -282,7 +315,12 @@ ROUTES = (
     ),
     post("/api/v1/runs/start", start_run, summary="Announce the storage of a run"),
     get("/api/v1/runs/{runId}/metadata", get_run_metadata, summary="Metadata of a run"),
-    post("/api/v1/runs/{runId}/metadata", set_run_metadata, summary="Set metadata of a run"),
+    post(
+        "/api/v1/runs/{runId}/metadata",
+        set_run_metadata,
+        summary="Set metadata of a run",
+        largest=REPORT_BODY,
+    ),
     post(
         "/api/v1/trial-source-info", report_source, summary="Report which checkpoint a trial uses"
     ),

@@ -12,7 +12,7 @@ from det_controlplane.api.router import get
 from det_controlplane.core import id_ranges
 from det_controlplane.core.numerals import whole
 from det_controlplane.services.cluster import updates
-from det_controlplane.services.cluster.updates import Seen, Wish
+from det_controlplane.services.cluster.updates import Seen, Subscription
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
 
@@ -20,7 +20,7 @@ _LARGEST_ID = 2**31 - 1
 
 
 def stream(ctx: Context, request: Request) -> Answer:
-    """The body is a subscription: `sync_id`, `known` ids and `subscribe`, by kind."""
+    """Stream changes of the kinds that the body subscribes to: `sync_id`, `known` ids and `subscribe`, by kind."""
     body = Body(request.json())
     sync_id, wishes = body.text("syncId"), _wishes(body.body("known"), body.body("subscribe"))
     token = bearer_token(request)
@@ -41,9 +41,9 @@ def _synced(sync_id: str, complete: bool) -> bytes:
     return json.dumps({"sync_id": sync_id, "complete": complete}).encode() + b"\n"
 
 
-def _wishes(known: Body, subscribe: Body) -> Mapping[str, Wish]:
+def _wishes(known: Body, subscribe: Body) -> Mapping[str, Subscription]:
     return {
-        kind: Wish(_known(known, kind), _chosen(subscribe.body(kind), kind))
+        kind: Subscription(_known(known, kind), _chosen(subscribe.body(kind), kind))
         for kind in updates.KINDS
         if subscribe.has(kind)
     }

@@ -9,13 +9,14 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
-from det_controlplane.api.router import get, patch, post
+from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import work_of_users
+from det_controlplane.services.experiments import user_work as user_experiments
+from det_controlplane.services.identity import sessions
 from det_controlplane.services.organization import preferences, users
 from det_controlplane.services.organization.preferences import Setting
 from det_controlplane.services.organization.users import Password, UserChanges
-from det_controlplane.services.tasks import of_users
+from det_controlplane.services.tasks import user_work as user_tasks
 
 
 def list_users(ctx: Context, request: Request) -> Answer:
@@ -44,14 +45,14 @@ def edit(ctx: Context, request: Request) -> Answer:
     answer: dict[str, Any] = {"user": users.edit(ctx, caller, user_id, changes)}
     if changes.active is False:
         stops = body.flag("pauseWork")
-        paused = work_of_users.pause(ctx, caller, user_id) if stops else []
-        paused_tasks, ended_tasks = of_users.stop(ctx, caller, user_id) if stops else ([], [])
+        paused = user_experiments.pause(ctx, caller, user_id) if stops else []
+        paused_tasks, ended_tasks = user_tasks.stop(ctx, caller, user_id) if stops else ([], [])
         answer |= {
             "pausedExperiments": paused,
-            "runningExperiments": work_of_users.running(ctx, user_id),
+            "runningExperiments": user_experiments.running(ctx, user_id),
             "pausedTasks": paused_tasks,
             "endedTasks": ended_tasks,
-            "runningTasks": [] if stops else of_users.running(ctx, user_id),
+            "runningTasks": [] if stops else user_tasks.running(ctx, user_id),
         }
     return json_response(answer)
 
@@ -64,7 +65,7 @@ def edit_many(ctx: Context, request: Request) -> Answer:
 
 
 def set_password(ctx: Context, request: Request) -> Answer:
-    """The body is the password as JSON text, already hashed by the client."""
+    """Set a password: the body is its text as JSON, already hashed by the client."""
     try:
         password = json.loads(request.body or b'""')
     except ValueError as e:
@@ -96,6 +97,21 @@ def _changes(body: Body, password: Password | None) -> UserChanges:
         remote=flag("remote"),
         agent_user=given if body.raw("agentUserGroup") is not None else None,
     )
+
+
+def list_sessions(ctx: Context, request: Request) -> Answer:
+    found = sessions.listed(ctx, user_of(request), request.id("userId"))
+    return json_response({"sessions": found})
+
+
+def end_session(ctx: Context, request: Request) -> Answer:
+    sessions.end(ctx, user_of(request), request.id("userId"), request.id("sessionId"))
+    return EMPTY
+
+
+def end_other_sessions(ctx: Context, request: Request) -> Answer:
+    ended = sessions.end_others(ctx, user_of(request), request.id("userId"))
+    return json_response({"ended": ended})
 
 
 def settings(ctx: Context, request: Request) -> Answer:
@@ -139,5 +155,10 @@ ROUTES = (
     get(f"{_U}/{{userId}}", get_user, summary="One user"),
     patch(f"{_U}/{{userId}}", edit, summary="Edit a user"),
     get(f"{_U}/{{username}}/by-username", by_name, summary="One user by name"),
+    get(f"{_U}/{{userId}}/sessions", list_sessions, summary="Where a user is signed in"),
+    delete(
+        f"{_U}/{{userId}}/sessions", end_other_sessions, summary="End all sessions but the caller's"
+    ),
+    delete(f"{_U}/{{userId}}/sessions/{{sessionId}}", end_session, summary="End a session"),
     post(f"{_U}/{{userId}}/password", set_password, summary="Set a password"),
 )

@@ -1,7 +1,7 @@
 """Webhooks."""
 
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
@@ -30,6 +30,11 @@ def get_webhook(ctx: Context, request: Request) -> Answer:
     return json_response({"webhook": administration.get(ctx, user_of(request), request.id("id"))})
 
 
+def list_deliveries(ctx: Context, request: Request) -> Answer:
+    tried = administration.deliveries(ctx, user_of(request), request.id("id"))
+    return json_response({"deliveries": tried})
+
+
 def create(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     new = NewWebhook(
@@ -38,7 +43,7 @@ def create(ctx: Context, request: Request) -> Answer:
         _choice(WebhookType, "webhookType", "WEBHOOK_TYPE_", body),
         _choice(WebhookMode, "mode", "WEBHOOK_MODE_", body),
         body.integer("workspaceId") or None,
-        [_trigger(item) for item in body.items("triggers")],
+        _triggers(body),
     )
     return json_response({"webhook": administration.create(ctx, user_of(request), new)})
 
@@ -46,7 +51,10 @@ def create(ctx: Context, request: Request) -> Answer:
 def edit(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     url, name = body.optional_text("url"), body.optional_text("name")
-    edited = administration.edit(ctx, user_of(request), request.id("id"), url=url, name=name)
+    triggers = None if body.raw("triggers") is None else _triggers(body)
+    edited = administration.edit(
+        ctx, user_of(request), request.id("id"), url=url, name=name, triggers=triggers
+    )
     return json_response({"webhook": edited})
 
 
@@ -76,15 +84,18 @@ def alert(ctx: Context, request: Request) -> Answer:
     return EMPTY
 
 
-def _trigger(item: Any) -> Trigger:
-    if not isinstance(item, dict):
-        raise BadRequest("each of triggers must be an object")
-    body = Body(item)
+def _triggers(body: Body) -> list[Trigger]:
+    return [_trigger(item) for item in body.bodies("triggers")]
+
+
+def _trigger(body: Body) -> Trigger:
     kind = _choice(TriggerType, "triggerType", "TRIGGER_TYPE_", body)
     given = body.body("condition")
-    names = {TriggerType.EXPERIMENT_STATE_CHANGE: "state", TriggerType.TASK_LOG: "regex"}
-    name = names.get(kind)
-    return Trigger(kind, {name: given.text(name)} if name else {})
+    if kind is TriggerType.CUSTOM:
+        subject = given.text("subject")
+        return Trigger(kind, {"subject": subject} if subject else {})
+    name = "state" if kind is TriggerType.EXPERIMENT_STATE_CHANGE else "regex"
+    return Trigger(kind, {name: given.text(name)})
 
 
 def _choice(kind: type[E], field: str, prefix: str, body: Body) -> E:
@@ -102,7 +113,14 @@ ROUTES = (
     post(_W, create, summary="Create a webhook"),
     post(f"{_W}/custom", alert, summary="Send an alert to the webhooks of an experiment"),
     get(f"{_W}/{{id}}", get_webhook, summary="One webhook"),
-    patch(f"{_W}/{{id}}", edit, summary="Change the address or the name of a webhook"),
+    patch(
+        f"{_W}/{{id}}", edit, summary="Change the address, the name or the triggers of a webhook"
+    ),
     delete(f"{_W}/{{id}}", remove, summary="Delete a webhook"),
+    get(
+        f"{_W}/{{id}}/deliveries",
+        list_deliveries,
+        summary="The last tries to deliver messages of a webhook",
+    ),
     post(f"{_W}/{{id}}/test", test, summary="Send an example by a webhook, now"),
 )

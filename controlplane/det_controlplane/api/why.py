@@ -1,4 +1,4 @@
-"""Why something waits: ours, not Determined's."""
+"""The reasons why something waits. Determined has no such route."""
 
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import get

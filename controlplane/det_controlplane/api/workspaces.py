@@ -94,7 +94,7 @@ def _named(request: Request) -> tuple[list[int], list[str]]:
 
 
 def namespaces(ctx: Context, request: Request) -> Answer:
-    """There is no Kubernetes here, so no workspace has a namespace."""
+    """Return no namespaces: there is no Kubernetes here."""
     return json_response({"namespaceBindings": {}})
 
 

@@ -145,7 +145,7 @@ class Signal(Message):
     """A notice that the machine of an agent goes away."""
 
     kind: SignalKind
-    deadline: str | None = None
+    deadline: str | None = None  # when, as RFC 3339 has it
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Decide what of a request the audit log tells: which requests, what is done to what, and no secrets."""
+"""Decide which requests the audit log records, with which action, object and fields, and without secrets."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 _V1 = "/api/v1/"
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_VERBS = {"POST": "create", "PUT": "set", "PATCH": "edit", "DELETE": "delete"}
+_VERBS = {"GET": "open", "POST": "create", "PUT": "set", "PATCH": "edit", "DELETE": "delete"}
 # Changing methods that change nothing, or nothing but what the caller's own pages look like.
 _NO_CHANGES = frozenset(
     {
@@ -31,6 +31,13 @@ _REPORTS = frozenset(
     }
 )  # fmt: skip
 NOT_RECORDED = _NO_CHANGES | _REPORTS
+# What lets a caller into something of another user, which is told where it does.
+_OPENING = frozenset(
+    {
+        "GET /api/v1/notebooks/{taskId}", "GET /api/v1/shells/{taskId}", "GET /api/v1/shells/{taskId}/terminal",
+        "GET /api/v1/tensorboards/{taskId}",
+    }
+)  # fmt: skip
 # Values that are told; of all others, their names.
 _TOLD = frozenset(
     {
@@ -51,7 +58,9 @@ _MOST_NAMES, _MOST_ITEMS, _LONGEST = 30, 1000, 200
 
 
 def is_recorded(method: str, path: str) -> bool:
-    """Return whether a route, by the path with its parameters' names, changes what others see."""
+    """Return whether a route, by the path with its parameters' names, changes what others see or opens it."""
+    if f"{method} {path}" in _OPENING:
+        return True
     if method not in _CHANGING or f"{method} {path}" in NOT_RECORDED:
         return False
     return "/search" not in path and not path.startswith(f"{_V1}allocations/")

@@ -52,6 +52,23 @@ class Budget:
         return f"the budget of {self.scope.value} {self.scope_name} (${self.limit_usd:.2f}{per})"
 
 
+_MEANS = {
+    BudgetState.WITHIN: "has room again",
+    BudgetState.WARNED: "is nearly spent",
+    BudgetState.DRAINING: "is spent: its experiments checkpoint and pause",
+    BudgetState.STOPPED: "is exceeded by a tenth: what still runs is killed",
+}
+_ORDER = tuple(BudgetState)
+
+
+def sentence_of(budget: Budget, state: BudgetState) -> str:
+    return f"{budget.name} {_MEANS[state]}"
+
+
+def is_worse(state: BudgetState, than: BudgetState) -> bool:
+    return _ORDER.index(state) > _ORDER.index(than)
+
+
 def state_of(budget: Budget, spent_usd: Decimal) -> BudgetState:
     """Return the state that spending calls for. A new month, or a higher limit, lets work go on."""
     if spent_usd >= budget.limit_usd * KILL_AT:

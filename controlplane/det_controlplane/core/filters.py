@@ -65,6 +65,14 @@ class Filter:
     root: Group
     show_archived: bool
 
+    @property
+    def has_conditions(self) -> bool:
+        return _has_conditions(self.root)
+
+
+def _has_conditions(group: Group) -> bool:
+    return any(isinstance(c, Condition) or _has_conditions(c) for c in group.children)
+
 
 EVERYTHING = Filter(Group("and", ()), show_archived=True)
 

@@ -109,15 +109,16 @@ def summarise(summary: Metrics, reports: Iterable[Metrics]) -> dict[str, Any]:
 
 
 def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
-    kind = _kind(value)
+    found = number(value)
+    kind = _kind(value) if found is None else "number"
     if entry is None:
         entry = {"type": kind, "count": 0}
     if entry["type"] != kind:
         return {"type": "string", "count": entry["count"] + 1, "last": value}
     entry["count"] += 1
     entry["last"] = value
-    if kind == "number":
-        _fold_number(entry, number(value) or 0.0)
+    if found is not None:
+        _fold_number(entry, found)
     return entry
 
 
@@ -130,12 +131,11 @@ def _fold_number(entry: dict[str, Any], value: float) -> None:
 
 
 def _kind(value: Any) -> str:
+    """Return the kind of what is no number."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "bool"
-    if number(value) is not None:
-        return "number"
     if isinstance(value, str):
         return "date" if _is_date(value) else "string"
     return "array" if isinstance(value, list) else "object"

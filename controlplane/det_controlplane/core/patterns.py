@@ -4,16 +4,25 @@ RE2 never goes back: a line takes time in proportion to its length, whatever the
 both import this. RE2 itself is imported at the first pattern, as most processes never see one.
 """
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LONGEST_LINE = 64 * 1024  # characters; what is behind them is neither stored nor searched
-# Instructions of RE2's. With this many a line of the greatest length still takes less than a second.
+# Instructions of RE2's. With this many a line of the greatest length still takes about a second.
 _LARGEST_PROGRAM = 4000
+# Processor time for the lines of a task in a request: of a pattern, and of all patterns together.
+PATTERN_S, LOOK_S = 0.5, 2.0
 
 
 class InvalidPattern(ValueError):
     """A text that is no regular expression, or one that is too large."""
+
+
+class TooCostly(Exception):
+    """A pattern that took more than its share of a look."""
 
 
 class Pattern:
@@ -34,9 +43,40 @@ def matches(pattern: str, line: str) -> bool:
         return False
 
 
+class PatternSearch:
+    """A search of the lines of one task for patterns of users, which takes so long and no longer.
+
+    Patterns that a search has no time for, after others, find nothing; they are counted as `unsearched`.
+    `clock` counts the seconds of a processor."""
+
+    def __init__(self, clock: Callable[[], float], longest_s: float = LOOK_S) -> None:
+        self._clock, self._longest_s, self.spent_s = clock, longest_s, 0.0
+        self.unsearched = 0
+
+    def first(self, lines: Iterable[T], is_match: Callable[[T], bool]) -> T | None:
+        """Return the first line with a match. Raises TooCostly."""
+        if self.spent_s > self._longest_s:
+            self.unsearched += 1
+            return None
+        began = self._clock()
+        try:
+            for line in lines:
+                if is_match(line):
+                    return line
+                taken_s = self._clock() - began
+                if taken_s > PATTERN_S:
+                    raise TooCostly
+                if self.spent_s + taken_s > self._longest_s:
+                    self.unsearched += 1
+                    return None
+            return None
+        finally:
+            self.spent_s += self._clock() - began
+
+
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Pattern:
-    """Raises InvalidPattern."""
+    """Compile a pattern, and keep the last ones. Raises InvalidPattern."""
     import re2
 
     options = re2.Options()

@@ -66,6 +66,7 @@ GET    config-policies/workspaces/{workspaceId}/{workloadType}             read 
 PUT    config-policies/workspaces/{workspaceId}/{workloadType}             never          MODIFY_WORKSPACE_CONFIG_POLICIES@workspace:workspaceId
 POST   contexts                                                            owner          CREATE_EXPERIMENT@somewhere
 GET    costs/experiments                                                   read           VIEW_EXPERIMENT_METADATA@experiment:query.ids
+GET    costs/me                                                            read           everybody
 GET    costs/pools                                                         read           VIEW_CLUSTER_USAGE@cluster
 GET    costs/tasks                                                         read           VIEW_EXPERIMENT_METADATA@task:query.ids
 GET    costs/tasks/{taskId}/allocations                                    read           VIEW_EXPERIMENT_METADATA@task:taskId
@@ -91,6 +92,7 @@ GET    experiments/{experimentId}/model_def                                read+
 POST   experiments/{experimentId}/move                                     experiment     UPDATE_EXPERIMENT@experiment:experimentId CREATE_EXPERIMENT@project:body.destinationProjectId
 PUT    experiments/{experimentId}/retain_logs                              experiment     UPDATE_EXPERIMENT_METADATA@experiment:experimentId
 GET    experiments/{experimentId}/revision                                 read+own       VIEW_EXPERIMENT_METADATA@experiment:experimentId
+GET    experiments/{experimentId}/search                                   read+own       VIEW_EXPERIMENT_METADATA@experiment:experimentId
 GET    experiments/{experimentId}/searcher/best_searcher_validation_metric read+own       VIEW_EXPERIMENT_METADATA@experiment:experimentId
 GET    experiments/{experimentId}/searcher_events                          read+own       VIEW_EXPERIMENT_METADATA@experiment:experimentId
 POST   experiments/{experimentId}/searcher_operations                      experiment     UPDATE_EXPERIMENT@experiment:experimentId
@@ -123,9 +125,9 @@ GET    k8s-resource-managers                                               read 
 DELETE master/cluster_message                                              never          UPDATE_MASTER_CONFIG@cluster
 GET    master/cluster_message                                              read           VIEW_MASTER_CONFIG@cluster
 PUT    master/cluster_message                                              never          UPDATE_MASTER_CONFIG@cluster
-GET    master/config                                                       read+own       VIEW_MASTER_CONFIG@cluster
+GET    master/config                                                       read           VIEW_MASTER_CONFIG@cluster
 PATCH  master/config                                                       never          UPDATE_MASTER_CONFIG@cluster
-GET    master/logs                                                         read+own       VIEW_MASTER_LOGS@cluster
+GET    master/logs                                                         read           VIEW_MASTER_LOGS@cluster
 GET    me                                                                  read+own       everybody
 GET    model/labels                                                        read           VIEW_MODEL_REGISTRY@workspace:query.workspaceId,listed
 GET    models                                                              read           VIEW_MODEL_REGISTRY@listed
@@ -192,7 +194,7 @@ GET    roles/search/by-group/{groupId}                                     read 
 POST   roles/search/by-ids                                                 never          ASSIGN_ROLES@service
 GET    roles/search/by-user/{userId}                                       read           ASSIGN_ROLES@service
 GET    roles/workspace/{workspaceId}                                       read           VIEW_WORKSPACE@workspace:workspaceId
-POST   runs                                                                read+own       VIEW_EXPERIMENT_METADATA@listed
+POST   runs                                                                read           VIEW_EXPERIMENT_METADATA@listed
 POST   runs/archive                                                        never          UPDATE_EXPERIMENT@trial:body.runIds,project:body.projectId,listed
 POST   runs/delete                                                         never          DELETE_EXPERIMENT@trial:body.runIds,project:body.projectId,listed
 POST   runs/kill                                                           never          UPDATE_EXPERIMENT@trial:body.runIds,project:body.projectId,listed
@@ -208,6 +210,7 @@ POST   shells                                                              owner
 GET    shells/{taskId}                                                     read           VIEW_NSC@task:taskId
 POST   shells/{taskId}/kill                                                task           UPDATE_NSC@task:taskId
 POST   shells/{taskId}/set_priority                                        task           UPDATE_NSC@task:taskId
+GET    shells/{taskId}/terminal                                            never          VIEW_NSC@task:taskId
 POST   task/logs                                                           service+own    UPDATE_EXPERIMENT@task:body.logs.taskId
 GET    tasks                                                               read           VIEW_EXPERIMENT_METADATA@listed
 GET    tasks/count                                                         read           VIEW_NSC@listed
@@ -238,7 +241,7 @@ PATCH  tokens/{tokenId}                                                    never
 POST   trial-source-info                                                   service+own    UPDATE_EXPERIMENT@trial:body.trialSourceInfo.trialId
 POST   trials                                                              service        UPDATE_EXPERIMENT@experiment:body.experimentId
 PUT    trials                                                              service        UPDATE_EXPERIMENT@experiment:body.createTrialRequest.experimentId
-GET    trials/by-external-id/{externalExperimentId}/{externalTrialId}      read+own       VIEW_EXPERIMENT_METADATA@experiment-external:externalExperimentId
+GET    trials/by-external-id/{externalExperimentId}/{externalTrialId}      read           VIEW_EXPERIMENT_METADATA@experiment-external:externalExperimentId
 GET    trials/metrics/training_metrics                                     read           VIEW_EXPERIMENT_METADATA@trial:query.trialIds
 GET    trials/metrics/trial_metrics                                        read           VIEW_EXPERIMENT_METADATA@trial:query.trialIds
 GET    trials/metrics/validation_metrics                                   read           VIEW_EXPERIMENT_METADATA@trial:query.trialIds
@@ -277,6 +280,9 @@ POST   users/setting/reset                                                 never
 GET    users/{userId}                                                      read           everybody
 PATCH  users/{userId}                                                      never          everybody
 POST   users/{userId}/password                                             never          everybody
+DELETE users/{userId}/sessions                                             never          ADMINISTRATE_USER@service
+GET    users/{userId}/sessions                                             never          ADMINISTRATE_USER@service
+DELETE users/{userId}/sessions/{sessionId}                                 never          ADMINISTRATE_USER@service
 GET    users/{username}/by-username                                        read           everybody
 GET    webhooks                                                            read           EDIT_WEBHOOKS@listed
 POST   webhooks                                                            never          EDIT_WEBHOOKS@service
@@ -284,6 +290,7 @@ POST   webhooks/custom                                                     owner
 DELETE webhooks/{id}                                                       never          EDIT_WEBHOOKS@service
 GET    webhooks/{id}                                                       read           EDIT_WEBHOOKS@service
 PATCH  webhooks/{id}                                                       never          EDIT_WEBHOOKS@service
+GET    webhooks/{id}/deliveries                                            never          EDIT_WEBHOOKS@service
 POST   webhooks/{id}/test                                                  never          EDIT_WEBHOOKS@service
 GET    why/{kind}/{id}                                                     read           VIEW_EXPERIMENT_METADATA@{kind}:id
 GET    workspaces                                                          read           VIEW_WORKSPACE@listed

@@ -35,8 +35,8 @@ class TaskRule(Enum):
     NEVER = "never"
 
 
-class Of(Enum):
-    """The subjects of needs that no single thing names."""
+class NeedScope(Enum):
+    """Where a needed right must be held."""
 
     NAMED = "named"
     CLUSTER = "cluster"
@@ -61,13 +61,18 @@ KINDS: Mapping[str, Right] = {
     "model": Right.VIEW_MODEL_REGISTRY,
     "template": Right.VIEW_TEMPLATES,
 }
+# Tasks of no experiment (notebooks, commands …) have rights of their own in place of those of experiments.
+OF_TASKS: Mapping[Right, Right] = {
+    Right.VIEW_EXPERIMENT_METADATA: Right.VIEW_NSC,
+    Right.VIEW_EXPERIMENT_ARTIFACTS: Right.VIEW_NSC,
+}
 _FROM_PATH = "{kind}"  # the path itself has the kind
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     right: Right
-    of: Of
+    of: NeedScope
     kind: str = ""
     place: str = ""  # path, query or body
     names: tuple[str, ...] = ()  # the way to what is named there
@@ -112,6 +117,6 @@ def _needs(text: str) -> tuple[Need, ...]:
 def _need(right: Right, subject: str) -> Need:
     kind, colon, source = subject.partition(":")
     if not colon:
-        return Need(right, Of(subject))
+        return Need(right, NeedScope(subject))
     place, *names = source.split(".") if "." in source else ("path", source)
-    return Need(right, Of.NAMED, kind, place, tuple(names))
+    return Need(right, NeedScope.NAMED, kind, place, tuple(names))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
+from det_controlplane.core.config.policies import Policies, check_change
 from det_controlplane.core.schedule import SchedulerType
 
 HIGHEST_PRIORITY, LOWEST_PRIORITY = 1, 99
@@ -17,11 +18,14 @@ MINIMAL_STEP = Decimal("1e-300")
 _EXACT = Context(prec=700, rounding=ROUND_HALF_EVEN)
 _OPEN_END_STEP = Decimal(1)
 _HEAD = Decimal(0)
+NO_POLICIES = Policies()
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """`active`: it has an allocation that waits or runs. `slots_of_one_agent` is 0 where slots may be spread."""
+    """`active`: it has an allocation that waits or runs. `slots_of_one_agent` is 0 where slots may be spread.
+
+    `policies` are those in force for its kind in its workspace."""
 
     id: str
     pool: str
@@ -31,6 +35,8 @@ class QueuedJob:
     is_experiment: bool
     active: bool = True
     slots_of_one_agent: int = 0
+    workspace_id: int = 0
+    policies: Policies = NO_POLICIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class QueuePool:
     largest_agent: int | None = (
         None  # its slots, also of machines to come; None where it is not known
     )
+    reserved_for: frozenset[int] = frozenset()  # ids of workspaces; none: it is for everybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,8 @@ class _Queue:
         if not HIGHEST_PRIORITY <= priority <= LOWEST_PRIORITY:
             span = f"{HIGHEST_PRIORITY} (first) to {LOWEST_PRIORITY}"
             return Refused(f"job {job.id}: priority must be from {span}, not {priority}")
+        if refused := _against_policies(job, "priority", priority):
+            return refused
         return QueueChange(job.id, priority=None if priority == job.priority else priority)
 
     def _set_weight(self, job: QueuedJob, weight: float) -> QueueChange | Refused:
@@ -153,6 +162,8 @@ class _Queue:
             return self._wrong_scheduler(job, "a weight", "fair_share")
         if not 0 < weight < float("inf"):
             return Refused(f"job {job.id}: weight must be a number above 0, not {weight}")
+        if refused := _against_policies(job, "weight", weight):
+            return refused
         return QueueChange(job.id, weight=None if weight == job.weight else weight)
 
     def _move_to_pool(self, job: QueuedJob, pool: str) -> QueueChange | Refused:
@@ -164,6 +175,11 @@ class _Queue:
                 f"job {job.id}: only experiments can move to another resource pool; "
                 "start the task again in that pool"
             )
+        reserved_for = self._pools[pool].reserved_for
+        if reserved_for and job.workspace_id not in reserved_for:
+            return Refused(f"job {job.id}: resource pool {pool!r} is reserved for other workspaces")
+        if refused := _against_policies(job, "resource_pool", pool):
+            return refused
         largest = self._pools[pool].largest_agent
         if largest is not None and job.slots_of_one_agent > largest:
             return Refused(
@@ -197,6 +213,8 @@ class _Queue:
                 "move it beside another job, or change its priority"
             )
         adopted = None if self._priority(job) == priority else priority
+        if adopted is not None and (refused := _against_policies(job, "priority", adopted)):
+            return refused
         return QueueChange(job.id, priority=adopted, position=position)
 
     def _priority(self, job: QueuedJob) -> int:
@@ -230,6 +248,11 @@ class _Queue:
         if neighbour is None or _is_beyond(other, beside, ahead=ahead):
             return _plain(beside)
         return None
+
+
+def _against_policies(job: QueuedJob, name: str, value: object) -> Refused | None:
+    broken = check_change(name, value, job.policies)
+    return Refused(f"job {job.id}: {'; '.join(map(str, broken))}") if broken else None
 
 
 def _neighbour(level: list[QueuedJob], anchor: QueuedJob, *, ahead: bool) -> QueuedJob | None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from det_controlplane.core.patterns import InvalidPattern, compiled
 from det_controlplane.core.problems import Problem, shown
+from det_controlplane.core.secrets import HIDDEN
 
 MOST_TRIGGERS = 50
 LONGEST_URL = 2000
@@ -35,12 +36,14 @@ class TriggerType(str, Enum):
 
 # The states that a trigger may wait for.
 STATES = ("COMPLETED", "ERROR")
+# What a custom trigger may tell of beside alerts of training code. Determined's client would know no new type.
+BUDGETS = "budget"
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
     type: TriggerType
-    condition: Mapping[str, str]  # {state}, {regex} or nothing
+    condition: Mapping[str, str]  # {state}, {regex}, {subject} or nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,21 @@ class Message:
 
 
 def problems_of(new: NewWebhook) -> list[Problem]:
-    found = [*name_problems(new.name), *url_problems(new.url)]
-    if not new.triggers:
+    return [
+        *name_problems(new.name),
+        *url_problems(new.url),
+        *trigger_problems(new.triggers, new.mode),
+    ]
+
+
+def trigger_problems(triggers: Sequence[Trigger], mode: WebhookMode) -> list[Problem]:
+    found = []
+    if not triggers:
         found.append(Problem("triggers", "give at least one: a webhook without any sends nothing"))
-    if len(new.triggers) > MOST_TRIGGERS:
+    if len(triggers) > MOST_TRIGGERS:
         found.append(Problem("triggers", f"there may be {MOST_TRIGGERS} at most"))
-    for number, trigger in enumerate(new.triggers):
-        found += _trigger_problems(f"triggers[{number}]", trigger, new.mode)
+    for number, trigger in enumerate(triggers):
+        found += _problems_of_one(f"triggers[{number}]", trigger, mode)
     return found
 
 
@@ -88,12 +99,22 @@ def url_problems(url: str) -> list[Problem]:
         is_usable = False
     if not is_usable or not url.isascii() or any(c.isspace() or not c.isprintable() for c in url):
         return [Problem("url", f"{shown(url)} is not an address like https://example.com/path")]
+    if HIDDEN in url:
+        return [Problem("url", f"{HIDDEN} stands for what is not shown: give the whole address")]
     if len(url) > LONGEST_URL:
         return [Problem("url", f"may have {LONGEST_URL} characters at most")]
     return []
 
 
-def _trigger_problems(path: str, trigger: Trigger, mode: WebhookMode) -> list[Problem]:
+def shown_address(url: str) -> str:
+    """Return an address without what makes it a secret: chat systems know by the path who may write."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    bare = f"{parts.scheme}://{host}"
+    return url if url.rstrip("/") == bare else f"{bare}/{HIDDEN}"
+
+
+def _problems_of_one(path: str, trigger: Trigger, mode: WebhookMode) -> list[Problem]:
     condition = trigger.condition
     if trigger.type is TriggerType.EXPERIMENT_STATE_CHANGE:
         if condition.get("state") in STATES:
@@ -102,7 +123,10 @@ def _trigger_problems(path: str, trigger: Trigger, mode: WebhookMode) -> list[Pr
         return [Problem(f"{path}.condition.state", said)]
     if trigger.type is TriggerType.TASK_LOG:
         return _regex_problems(f"{path}.condition.regex", condition.get("regex", ""))
-    if mode is not WebhookMode.SPECIFIC:
+    subject = condition.get("subject")
+    if subject not in (None, BUDGETS):
+        return [Problem(f"{path}.condition.subject", f"{shown(subject)} is not {BUDGETS!r}")]
+    if subject is None and mode is not WebhookMode.SPECIFIC:
         return [Problem(path, "a custom trigger needs a webhook of mode SPECIFIC")]
     return []
 
@@ -152,7 +176,9 @@ def slack(payload: Mapping[str, Any], base_url: str) -> dict[str, Any]:
     if "custom_data" in data:
         custom = data["custom_data"]
         mark = "❌" if custom["level"] in ("ERROR", "CRITICAL") else ":information_source:"
-        headline, details = f"{mark} {custom['title'] or 'Alert'}", custom["description"]
+        # Code may mark up its own alerts; the name in a budget's sentence is somebody's, and read by administrators.
+        title = _plain(custom["title"]) if "budget" in data else custom["title"]
+        headline, details = f"{mark} {title or 'Alert'}", custom["description"]
     elif "task_log" in data:
         log = data["task_log"]
         regex, node = event["condition"].get("regex", ""), log["node_name"]

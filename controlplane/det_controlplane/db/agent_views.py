@@ -39,8 +39,10 @@ _POOL_STATS = text("""
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id WHERE a.state <> 'LOST' GROUP BY a.pool
 """)
 _QUEUE_STATS = text("""
-    SELECT pool, count(*) FILTER (WHERE state = 'QUEUED') AS queued, count(*) FILTER (WHERE state <> 'QUEUED') AS scheduled
-    FROM allocations WHERE state <> 'TERMINATED' GROUP BY pool
+    SELECT pool, count(*) FILTER (WHERE NOT scheduled) AS queued, count(*) FILTER (WHERE scheduled) AS scheduled
+    FROM (SELECT pool, job_id, bool_or(state <> 'QUEUED') AS scheduled FROM allocations
+          WHERE state <> 'TERMINATED' AND job_id IS NOT NULL GROUP BY pool, job_id) jobs
+    GROUP BY pool
 """)
 
 

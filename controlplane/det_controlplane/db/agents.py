@@ -1,4 +1,4 @@
-"""Rows of agents and what they should run."""
+"""Rows of agents, and the containers that they should run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -244,7 +244,7 @@ def set_waiting(tx: Tx, allocation_id: str) -> bool:
 
 
 def kill_by(tx: Tx, allocation_id: str, at: datetime, reason: str) -> bool:
-    """Let it end by itself until then."""
+    """Set the time at which an allocation that is asked to end is killed."""
     return _changed(tx, _KILL_BY, allocation_id, at=at, reason=reason)
 
 
@@ -253,7 +253,7 @@ def _changed(tx: Tx, statement: Update, allocation_id: str, **values: object) ->
 
 
 def move_queued(tx: Tx, job_id: UUID, pool: str) -> None:
-    """Have what waits of a job wait in another pool."""
+    """Move the waiting allocations of a job to another pool."""
     tx.execute(_MOVE, {"job": job_id, "pool": pool})
 
 
@@ -280,7 +280,7 @@ def kill(tx: Tx, allocation_id: str, reason: str) -> bool:
 
 
 def progress(tx: Tx, allocation_id: str, state: AllocationState, now: datetime) -> None:
-    """Note how far its containers are."""
+    """Set the state of an allocation to that of its containers."""
     tx.execute(_PROGRESS, {"id": allocation_id, "state": state.value, "now": now})
 
 
@@ -343,7 +343,7 @@ def infrastructure_failures(tx: Tx, task_id: str) -> int:
 
 
 def release_delayed(tx: Tx, now: datetime) -> set[str]:
-    """Let the scheduler look at those whose delay is over; the pools they wait in."""
+    """Queue the allocations whose delay is over; return the pools they wait in."""
     return set(tx.execute(_RELEASE_DELAYED, {"now": now}).scalars())
 
 

@@ -55,6 +55,17 @@ def add(tx: Tx, details: dict[str, Any], **columns: Any) -> bool:
     return tx.execute(_ADD, {**columns, "details": as_json(details)}).rowcount == 1
 
 
+def count_as_writing(tx: Tx) -> None:
+    """Mark a transaction that only reads as one that the audit log records."""
+    tx.execute(text("SELECT pg_current_xact_id()"))
+
+
+def has(tx: Tx, action: str, object: str, session_id: int, since: datetime) -> bool:
+    """Return whether a sign-in has a row of an action on an object since a time."""
+    told = (_a.object == object, _a.action == action, _a.session_id == session_id, _a.at > since)
+    return tx.execute(select(_a.id).where(*told).limit(1)).first() is not None
+
+
 def add_refusal(tx: Tx, *, since: datetime, most: int, **columns: Any) -> None:
     """Write a row about a sign-in that failed, unless there are many since a time."""
     tx.execute(_ADD_REFUSAL, {**columns, "since": since, "most": most})

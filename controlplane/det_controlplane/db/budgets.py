@@ -37,6 +37,9 @@ _RUNNING = text(f"""
     WHERE a.state NOT IN ('QUEUED', 'TERMINATED') AND NOT a.killed AND ({_IN_SCOPE} OR {_OF_TASK_IN_SCOPE})
     ORDER BY a.id
 """)
+_RUNNING_TASKS = text(
+    _RUNNING.text.replace("SELECT a.id", "SELECT DISTINCT a.task_id").replace("a.id\n", "1\n")
+)
 _COVERING_TASK = text("""
     SELECT b.id FROM budgets b JOIN tasks k ON k.id = :task JOIN jobs j ON j.id = k.job_id
     WHERE b.state IN ('DRAINING', 'STOPPED') AND b.scope_id = CASE b.scope WHEN 'user' THEN j.user_id::text
@@ -50,6 +53,7 @@ _COVERING = text("""
         WHEN 'user' THEN e.user_id::text WHEN 'workspace' THEN p.workspace_id::text ELSE j.pool END
     ORDER BY b.id LIMIT 1
 """)
+_WARNING = text(_COVERING.text.replace("IN ('DRAINING', 'STOPPED')", "= 'WARNED'"))
 
 
 def every(tx: Tx) -> list[Budget]:
@@ -106,6 +110,11 @@ def running(tx: Tx, budget: Budget) -> list[str]:
     return list(tx.execute(_RUNNING, _scope(budget)).scalars())
 
 
+def running_tasks(tx: Tx, budget: Budget) -> list[str]:
+    """Return the tasks of what holds slots in a budget's scope."""
+    return list(tx.execute(_RUNNING_TASKS, _scope(budget)).scalars())
+
+
 def spent_for_task(tx: Tx, task_id: str) -> Budget | None:
     """Return a spent budget that covers a task of its own, if there is one."""
     found = tx.execute(_COVERING_TASK, {"task": task_id}).scalar()
@@ -119,4 +128,10 @@ def _scope(budget: Budget) -> dict[str, str]:
 def spent_for(tx: Tx, experiment_id: int) -> Budget | None:
     """Return a spent budget that covers an experiment, if there is one."""
     found = tx.execute(_COVERING, {"experiment": experiment_id}).scalar()
+    return None if found is None else one(tx, found)
+
+
+def nearly_spent_for(tx: Tx, experiment_id: int) -> Budget | None:
+    """Return a budget that covers an experiment and is nearly spent, if there is one."""
+    found = tx.execute(_WARNING, {"experiment": experiment_id}).scalar()
     return None if found is None else one(tx, found)

@@ -155,7 +155,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenCheckpoint:
     """A checkpoint that a user deletes; without a storage it lies in that of its experiment."""
 
     uuid: UUID
@@ -167,7 +167,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class DoomedCheckpoint:
     """A checkpoint that a policy would delete, as it is shown."""
 
     uuid: str
@@ -279,8 +279,8 @@ def candidates(tx: Tx, experiment_id: int, metric: str) -> list[Candidate]:
     return [Candidate(*row) for row in rows]
 
 
-def chosen(tx: Tx, uuids: Sequence[UUID]) -> list[Chosen]:
-    return [Chosen(*row) for row in tx.execute(_CHOSEN, {"uuids": list(uuids)})]
+def chosen(tx: Tx, uuids: Sequence[UUID]) -> list[ChosenCheckpoint]:
+    return [ChosenCheckpoint(*row) for row in tx.execute(_CHOSEN, {"uuids": list(uuids)})]
 
 
 def unfinished(tx: Tx, experiment_id: int) -> list[UUID]:
@@ -297,8 +297,8 @@ def cut_off(
     return [(row.experiment_id, list(row.uuids)) for row in found]
 
 
-def doomed(tx: Tx, uuids: Sequence[UUID]) -> list[Doomed]:
-    return [Doomed(*row) for row in tx.execute(_DOOMED, {"uuids": list(uuids)})]
+def doomed(tx: Tx, uuids: Sequence[UUID]) -> list[DoomedCheckpoint]:
+    return [DoomedCheckpoint(*row) for row in tx.execute(_DOOMED, {"uuids": list(uuids)})]
 
 
 def collections(tx: Tx, experiment_id: int, key: str) -> list[Collection]:

@@ -4,17 +4,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, literal_column, or_, select, update
+from sqlalchemy import delete, exists, func, literal_column, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.schema import agents, cluster, cluster_message, slots, users
+from det_controlplane.db.schema import (
+    agents,
+    cluster,
+    cluster_message,
+    outbox,
+    pools,
+    slots,
+    users,
+)
 from det_controlplane.db.views import time
 
 _BUILT_IN = (1, 2)  # the users `admin` and `determined`
 _WITHOUT_PASSWORD = (
     users.c.id.in_(_BUILT_IN) & users.c.password_hash.is_(None) & users.c.remote.is_(False)
+)
+_LEFT_WAITING = select(
+    cluster.c.ticking.is_(False)
+    & or_(exists(select(1).where(pools.c.dirty)), exists(select(1).select_from(outbox)))
 )
 _MESSAGE: Any = literal_column(
     f"json_build_object('message', message, 'startTime', {time('starts_at')}, 'endTime', {time('ends_at')},"
@@ -93,6 +105,11 @@ def is_ticking(tx: Tx) -> bool:
 
 def set_ticking(tx: Tx, on: bool) -> None:
     tx.execute(update(cluster).values(ticking=on))
+
+
+def is_left_waiting(tx: Tx) -> bool:
+    """Return whether something waits for a tick while no schedule starts one."""
+    return bool(tx.execute(_LEFT_WAITING).scalar_one())
 
 
 def claim_clean_up(tx: Tx, now: datetime, before: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""What the database knows of a container that is to be started."""
+"""Read everything that the specification of a container needs."""
 
 from dataclasses import dataclass
 from datetime import datetime

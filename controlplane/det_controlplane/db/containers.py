@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import any_, bindparam, func, literal_column, select, text, update
+from sqlalchemy import and_, any_, bindparam, func, literal_column, or_, select, text, update
 
 from det_controlplane.core.lifecycle.allocation import ContainerExit, ContainerState, Failure
 from det_controlplane.db import schema
@@ -82,8 +82,15 @@ _ON_AGENT = (
     .order_by(_c.allocation_id)
 )
 _IN_SLOT = _ON_AGENT.where(bindparam("slot_id") == any_(_c.slot_ids))
+_UNTIL = bindparam("until", type_=_a.kill_at.type)
 _ASKABLE = _ON_AGENT.join(schema.allocations).where(
-    _a.preemptible, _a.preempt_at.is_(None), ~_a.killed
+    _a.preemptible,
+    ~_a.killed,
+    or_(
+        _a.preempt_at.is_(None),
+        and_(_UNTIL.is_not(None), _a.kill_at.is_(None)),
+        _a.kill_at > _UNTIL,
+    ),
 )
 _REPORT = text("""
     UPDATE containers SET state = cast(:state AS container_state), address = coalesce(:address, address),
@@ -122,9 +129,9 @@ def allocations_on(tx: Tx, agent_id: str, slot_id: int | None = None) -> list[st
     return list(tx.execute(statement, {"agent_id": agent_id, "slot_id": slot_id}).scalars())
 
 
-def allocations_to_ask(tx: Tx, agent_id: str) -> list[str]:
-    """Return those of them that may checkpoint and were not asked yet."""
-    return list(tx.execute(_ASKABLE, {"agent_id": agent_id}).scalars())
+def allocations_to_ask(tx: Tx, agent_id: str, until: datetime | None) -> list[str]:
+    """Return those of them that may checkpoint and were not asked yet, or have longer than `until`."""
+    return list(tx.execute(_ASKABLE, {"agent_id": agent_id, "until": until}).scalars())
 
 
 def report(tx: Tx, values: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Taking an ended experiment up again."""
+"""Read and change the rows of an ended experiment that is continued."""
 
 from dataclasses import dataclass
 from datetime import datetime

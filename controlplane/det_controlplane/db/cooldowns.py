@@ -1,4 +1,4 @@
-"""Rows of what clouds refused."""
+"""Rows of offers that clouds refused, with the time until which they are left alone."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta

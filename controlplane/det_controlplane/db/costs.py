@@ -1,4 +1,4 @@
-"""Read the cost of rented machines, and whose work that was.
+"""Read the cost of rented machines, by the work that ran on them.
 
 A container costs its share of its machine's slots for as long as it holds them; what no container held is idle. So the
 costs of all containers and of idleness add up to the costs of the machines, whatever period is asked for.
@@ -65,7 +65,8 @@ _RUNS = text(f"""
 """)
 _BY_USER = text(f"""
     SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
-    FROM ({_SHARES}) s JOIN users u ON u.id = s.user_id GROUP BY u.username ORDER BY 2 DESC
+    FROM ({_SHARES}) s JOIN users u ON u.id = s.user_id
+    WHERE cast(:user_id AS integer) IS NULL OR u.id = :user_id GROUP BY u.username ORDER BY 2 DESC
 """)
 _BY_POOL = text(f"""
     SELECT m.pool AS name, sum(m.usd) AS usd, coalesce(max(w.usd), 0) AS working_usd,
@@ -217,8 +218,10 @@ def of_runs(tx: Tx, task_id: str, span: Span) -> list[dict[str, Any]]:
     return list(tx.execute(_RUNS, {"task_id": task_id, **span.params()}).scalars())
 
 
-def by_user(tx: Tx, span: Span) -> list[NamedCost]:
-    return [NamedCost(*r) for r in tx.execute(_BY_USER, span.params()).all()]
+def by_user(tx: Tx, span: Span, user_id: int | None = None) -> list[NamedCost]:
+    """Return what the work of each user cost, or of one."""
+    rows = tx.execute(_BY_USER, {**span.params(), "user_id": user_id}).all()
+    return [NamedCost(*r) for r in rows]
 
 
 def by_allocation(tx: Tx, span: Span) -> dict[str, AllocationCost]:

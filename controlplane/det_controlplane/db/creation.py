@@ -1,4 +1,4 @@
-"""What the creation of an experiment looks up: its project, template and parent."""
+"""Read what the creation of an experiment depends on: its project, template and parent."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Removing experiments, projects and workspaces with everything that was only theirs."""
+"""Delete experiments, projects and workspaces with the rows that were only theirs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +28,9 @@ _OWN = text("""
 _LOGS = text(
     "DELETE FROM task_logs WHERE task_id IN (SELECT id FROM tasks WHERE experiment_id = :id)"
 )
+_LOG_SPANS = text(
+    "DELETE FROM task_log_spans WHERE task_id IN (SELECT id FROM tasks WHERE experiment_id = :id)"
+)
 _SESSIONS = text("""
     DELETE FROM sessions WHERE allocation_id IN (
         SELECT a.id FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE k.experiment_id = :id)
@@ -48,7 +51,7 @@ def delete_experiment(tx: Tx, experiment_id: int) -> str | None:
     if own is None:
         return None
     usage.keep_of_experiment(tx, experiment_id)
-    for statement in (_LOGS, _SESSIONS, _EXPERIMENT):
+    for statement in (_LOGS, _LOG_SPANS, _SESSIONS, _EXPERIMENT):
         tx.execute(statement, {"id": experiment_id})
     tx.execute(_JOBS, {"jobs": own.jobs})
     key: str | None = tx.execute(_CONTEXT, {"id": own.context_id}).scalar()

@@ -1,16 +1,18 @@
-"""pg8000's connections, which parse and plan each statement once instead of at every use.
+"""pg8000's connections, which parse and plan each statement once, and send what belongs together at once.
 
 Measured with one held connection: 0.22 instead of 0.49 ms of client CPU a statement, and one round trip instead of three.
+What begins a transaction is no round trip of its own: it goes out with the first statement.
 """
 
 import select
 import socket
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from pg8000.converters import make_params, timestamptz_in
+from pg8000.converters import array_out, make_params, timestamptz_in
 from pg8000.core import Context
 from pg8000.exceptions import DatabaseError, InterfaceError
 from pg8000.legacy import Connection, Cursor
@@ -19,6 +21,8 @@ KEPT_STATEMENTS = 300  # filters of listings make statements of their own
 LONG_REST_S, PATIENCE_S = 20.0, 2.0
 _STALE = "0A000"  # a migration changed what the statement returns
 _TIMESTAMPTZ = 1184
+# Messages of PostgreSQL's protocol: run what was bound, to the end; end what belongs together.
+_EXECUTE, _SYNC = b"E\0\0\0\x09\0\0\0\0\0", b"S\0\0\0\x04"
 _KEEPALIVE = {
     "TCP_KEEPIDLE": 20,
     "TCP_KEEPINTVL": 5,
@@ -42,7 +46,9 @@ class PreparedConnection(Connection):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._prepared: dict[str, tuple[Any, ...]] = {}  # the one used last is the last
+        self._begin = b""  # the messages that begin a transaction
         self.register_in_adapter(_TIMESTAMPTZ, _time)
+        self.register_out_adapter(list, _array)
         raw = self._usock
         if raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -53,8 +59,6 @@ class PreparedConnection(Connection):  # type: ignore[misc]
         return PreparedCursor(self)
 
     def execute_prepared(self, sql: str, args: Sequence[Any]) -> Context:
-        if not (self.autocommit or self._in_transaction):
-            self.execute_simple("begin")
         known = self._prepared.pop(sql, None)
         if known is None:
             if len(self._prepared) >= KEPT_STATEMENTS:
@@ -73,6 +77,48 @@ class PreparedConnection(Connection):  # type: ignore[misc]
             raise
         self._prepared[sql] = known
         return found
+
+    def execute_named(
+        self, name: bytes, params: Sequence[str | None], columns: Any, readers: Any, sql: str
+    ) -> Context:
+        """Send a statement, behind what begins its transaction, in one piece: pg8000 has the server flush after each part.
+
+        A server that cannot begin skips the rest up to the sync, so nothing of it happens without a transaction."""
+        context = Context(columns=columns, input_funcs=readers, statement=sql)
+        # Made first: what cannot be encoded leaves nothing half sent.
+        message = self._bound(name, params) + _EXECUTE + _SYNC
+        if not (self.autocommit or self._in_transaction):
+            message = self._beginning() + message
+        self._send(message)
+        self.handle_messages(context)
+        return context
+
+    def _beginning(self) -> bytes:
+        if not self._begin:
+            name, _, _ = self.prepare_statement("begin", ())
+            self._begin = self._bound(name, ()) + _EXECUTE
+        return self._begin
+
+    def _bound(self, name: bytes, params: Sequence[str | None]) -> bytes:
+        """Return the message that binds a prepared statement to its parameters."""
+        told = bytearray(b"\0" + name + struct.pack("!HH", 0, len(params)))
+        for value in params:
+            if value is None:
+                told += struct.pack("!i", -1)
+            else:
+                written = value.encode(self._client_encoding)
+                told += struct.pack("!i", len(written)) + written
+        told += b"\0\0"
+        return b"B" + struct.pack("!i", len(told) + 4) + told
+
+    def _send(self, message: bytes) -> None:
+        if self._sock is None:
+            raise InterfaceError("connection is closed")
+        try:
+            self._sock.write(message)
+            self._sock.flush()
+        except OSError as e:
+            raise InterfaceError("network error") from e
 
     def commit(self) -> None:
         self.execute_simple("commit")
@@ -103,6 +149,17 @@ class PreparedConnection(Connection):  # type: ignore[misc]
             return False
         self._usock.settimeout(None)
         return True
+
+
+def _array(values: list[Any]) -> str:
+    """Write an array as pg8000 does, but a text `null` in any case in quotes: bare it is no text."""
+    written = (
+        _array(v) if isinstance(v, list)
+        else '"{}"'.format("".join(v)) if isinstance(v, str) and v.lower() == "null"
+        else array_out(v)
+        for v in values
+    )  # fmt: skip
+    return f"{{{','.join(written)}}}"
 
 
 def _time(written: str) -> Any:

@@ -1,4 +1,4 @@
-"""Rows from before secrets were kept apart from configurations."""
+"""Read and seal configurations that were stored before secrets were kept apart."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -3,7 +3,9 @@
 import json
 import re
 import ssl
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, Executable, Row, event, exc
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 
+from det_controlplane.db.crowding import Crowding
 from det_controlplane.db.patient_connection import Asleep, connect_patiently
 
 Params = Mapping[str, Any]
@@ -29,15 +32,24 @@ _DOUBTFUL = re.compile(r"\\u(?:0000|d[89a-f])")
 _READ = sa.text("SELECT cast(:value AS jsonb) IS NOT NULL")
 
 _LIFE_S, _PATIENCE_S = 600.0, 30.0
+# Of a process that says nothing else: sixteen requests at once, the loops beside them, and room for bursts.
+_MOST, _KEPT = 32, 8
+_PUT_OFF = 100
 WAKING_S = 5  # until a caller who was told that the database wakes should ask again
 # In milliseconds. What waits longer, or works longer, is wrong: nothing of the API may hold a connection for ever.
-_LIMITS = {"lock_timeout": "30000", "statement_timeout": "120000"}
+_LIMITS = {
+    "lock_timeout": "30000",
+    "statement_timeout": "120000",
+    # The locks of a process that vanished in the middle without a word would hold everybody up.
+    "idle_in_transaction_session_timeout": "60000",
+}
 
 # SQLSTATEs: deadlock, serialization failure, a plan that a migration made obsolete; classes of a server that
 # stops or has no room, and of a violated constraint.
 _RETRYABLE = ("40P01", "40001", "0A000")
 _VIOLATION = "23"
-_GOING_DOWN = ("57P", "53", "08")
+# The last one ends what rested too long within a transaction.
+_GOING_DOWN = ("57P", "53", "08", "25P03")
 _UNFIT, _DIVISION_BY_ZERO = "22", "22012"
 _TIMED_OUT = ("55P03", "57014")  # lock_timeout, statement_timeout
 
@@ -105,17 +117,19 @@ class Pausing:
 
 
 class Database:
-    """The engine and the two ways to use it."""
+    """The engine and the two ways to use it. It opens `pool_size` connections at most: who finds none waits."""
 
-    def __init__(self, url: str, *, pool_size: int = 8, pausing: Pausing | None = None) -> None:
+    def __init__(self, url: str, *, pool_size: int = _MOST, pausing: Pausing | None = None) -> None:
         self.url = url
         self.engine = pooled_engine(url, pool_size, pausing or Pausing())
+        self._holders = _Holders(pool_size)
+        self._crowding = Crowding(self.engine) if pausing and pausing.idle_s else None
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
         """Open a transaction that commits when the block ends, and rolls back when it raises."""
         companion = along.get()
-        with connected(self.engine) as connection, connection.begin():
+        with self._holders.held(), connected(self.engine) as connection, connection.begin():
             yield connection
             if companion is not None:
                 companion.before_commit(connection)
@@ -127,7 +141,7 @@ class Database:
         """Open a connection on which each statement is a transaction: one round trip, where `begin` takes two more.
 
         At READ COMMITTED statements that only read see the same either way."""
-        with connected(self.engine) as connection:
+        with self._holders.held(), connected(self.engine) as connection:
             # Not `isolation_level`: SQLAlchemy would set the session's back at the end, in three more round trips.
             driver: Any = connection.connection.driver_connection
             driver.autocommit = True
@@ -141,8 +155,72 @@ class Database:
         with self.autocommit() as connection:
             return connection.execute(statement, params).all()
 
+    @property
+    def uses(self) -> int:
+        """Return how often the database was used with success."""
+        return self._holders.uses
+
+    def when_free(self, act: Callable[[], None]) -> None:
+        """Call it now; or, where this thread holds a connection, once that is given back.
+
+        With a second connection for what merely accompanies the first, threads could wait for each other."""
+        self._holders.when_free(act)
+
+    def rest(self) -> None:
+        """Leave the connection to others, where the database has few left: this process may freeze now."""
+        if self._crowding:
+            self._crowding.give_back()
+
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+class _Holders:
+    """Let so many threads hold connections, and know what they put off until they hold none.
+
+    A thread that holds one and asks for another gets it beyond the bound: it could wait for itself."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._room = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self.uses = 0
+        self._counts: dict[int, int] = {}
+        self._later: dict[int, deque[Callable[[], None]]] = {}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        thread = threading.get_ident()
+        if thread not in self._counts and not self._room.acquire(timeout=_PATIENCE_S):
+            raise DatabaseDown(
+                f"the database does not answer: all {self._most} connections of this process are taken"
+            )
+        with self._lock:
+            self._counts[thread] = self._counts.get(thread, 0) + 1
+        try:
+            yield
+            self.uses += 1
+        finally:
+            self._release(thread)
+
+    def when_free(self, act: Callable[[], None]) -> None:
+        thread = threading.get_ident()
+        with self._lock:
+            if thread in self._counts:
+                self._later.setdefault(thread, deque(maxlen=_PUT_OFF)).append(act)
+                return
+        act()
+
+    def _release(self, thread: int) -> None:
+        with self._lock:
+            self._counts[thread] -= 1
+            if self._counts[thread]:
+                return
+            del self._counts[thread]
+            self._room.release()
+            acts = self._later.pop(thread, ())
+        for act in acts:
+            act()
 
 
 @contextmanager
@@ -160,8 +238,8 @@ def connected(engine: Engine) -> Iterator[Connection]:
 def pooled_engine(url: str, size: int, pausing: Pausing) -> Engine:
     parsed = driver_url(url)
     options: dict[str, Any] = {
-        "pool_size": size,
-        "max_overflow": 24,
+        "pool_size": min(size, _KEPT),
+        "max_overflow": -1,  # _Holders bound them
         "pool_timeout": _PATIENCE_S,
         "pool_recycle": _LIFE_S,
         "pool_use_lifo": True,
@@ -187,7 +265,7 @@ def pooled_engine(url: str, size: int, pausing: Pausing) -> Engine:
 
 
 def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
-    """For migrations: one connection, no limits, nothing prepared."""
+    """Return an engine for migrations: one connection, no time limits, nothing prepared."""
     parsed = driver_url(url)
     options: dict[str, Any] = {}
     if parsed.get_driver_name() == "pg8000":
@@ -272,7 +350,7 @@ def _note_rest(connection: Any, record: Any) -> None:
 
 
 def _replace_dead(connection: Any, record: Any, proxy: Any) -> None:
-    """Have the pool open another connection where this one ended while it rested.
+    """Make the pool open another connection where this one ended while it rested.
 
     `pool_pre_ping` would ask each time, which is a round trip for every transaction."""
     since = record.info.get("idle_since")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import TextClause, bindparam, func, select, text, update
+from sqlalchemy import TextClause, bindparam, func, null, select, text, update
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db import contexts
@@ -254,7 +254,9 @@ def labels(tx: Tx, project_id: int, within: Sequence[int] | None) -> list[str]:
 
 
 def lock_labels(tx: Tx, experiment_id: int) -> list[str] | None:
-    found = select(experiments.c.labels).where(experiments.c.id == experiment_id)
+    # Earlier versions stored the label `null` as none.
+    labels = func.array_remove(experiments.c.labels, null(), type_=experiments.c.labels.type)
+    found = select(labels).where(experiments.c.id == experiment_id)
     return tx.execute(found.with_for_update()).scalar()
 
 

@@ -1,4 +1,4 @@
-"""Data that the containers of an allocation give each other."""
+"""Rows of all-gathers: data that the containers of an allocation exchange."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Read what is counted and related for monitoring."""
+"""Read the numbers of the Prometheus gauges."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Rows of generic tasks, and the trees they form."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -38,12 +38,13 @@ _ROOT = text("""
         UNION SELECT t.id, t.parent_id FROM tasks t JOIN up ON t.id = up.parent_id)
     SELECT id FROM up WHERE parent_id IS NULL OR NOT EXISTS (SELECT 1 FROM tasks p WHERE p.id = up.parent_id) LIMIT 1
 """)
-# The whole tree below a task, parents before their children.
+# The whole tree below a task, parents before their children; the workspaces that are given, or all.
 _TREE = text("""
     WITH RECURSIVE down AS (
         SELECT id, 0 AS depth FROM tasks WHERE id = :id
         UNION SELECT t.id, d.depth + 1 FROM tasks t JOIN down d ON t.parent_id = d.id)
-    SELECT id FROM down ORDER BY depth, id
+    SELECT d.id FROM down d JOIN tasks k ON k.id = d.id JOIN jobs j ON j.id = k.job_id
+    WHERE cast(:within AS integer[]) IS NULL OR j.workspace_id = ANY(:within) ORDER BY d.depth, d.id
 """)
 _LAST_RUN = text("SELECT coalesce(max(run_id), 0) FROM allocations WHERE task_id = :id")
 
@@ -148,9 +149,10 @@ def root_of(tx: Tx, task_id: str) -> str:
     return str(tx.execute(_ROOT, {"id": task_id}).scalar_one())
 
 
-def tree_below(tx: Tx, task_id: str) -> list[str]:
-    """Return a task and all that came of it, parents first."""
-    return list(tx.execute(_TREE, {"id": task_id}).scalars())
+def tree_below(tx: Tx, task_id: str, within: Sequence[int] | None = None) -> list[str]:
+    """Return a task and all that came of it, parents first; `within` holds them to workspaces."""
+    held = {"within": None if within is None else list(within)}
+    return list(tx.execute(_TREE, {"id": task_id, **held}).scalars())
 
 
 def last_run(tx: Tx, task_id: str) -> int:

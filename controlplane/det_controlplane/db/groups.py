@@ -74,7 +74,7 @@ def remove_members(tx: Tx, group_id: int, user_ids: Sequence[int]) -> None:
 
 
 def set_memberships(tx: Tx, user_id: int, names: Sequence[str]) -> None:
-    """Have a user belong to the groups of these names that there are, and to no others."""
+    """Set the groups of a user to the existing ones of these names."""
     wanted = select(_g.id).where(_g.name.in_(names))
     tx.execute(delete(group_members).where(_m.user_id == user_id, _m.group_id.not_in(wanted)))
     new = select(_g.id, bindparam("member", user_id)).where(_g.name.in_(names))

@@ -113,7 +113,7 @@ class NewTask:
     config: Mapping[str, Any]
     sealed: str
     proxies: Sequence[Mapping[str, Any]]
-    access_key: str
+    access_key: str | None
     idle_timeout_s: float | None
     idempotency_key: str | None
 

@@ -20,7 +20,9 @@ _LISTED = text(f"""
         'name', coalesce(e.name, j.name), 'progress', e.progress,
         'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
         bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
-        e.progress, (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = j.id) AS began_at
+        e.progress, (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = j.id) AS began_at,
+        (array_agg(json_build_object('trialId', a.trial_id, 'code', a.wait_code, 'sentence', a.wait_reason, 'machines', a.machine_reason)
+            ORDER BY a.requested_at, a.id) FILTER (WHERE a.state = 'QUEUED' AND a.wait_reason IS NOT NULL))[1] AS waits
     FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
     LEFT JOIN experiments e ON e.job_id = j.id
     WHERE a.pool = :pool GROUP BY j.id, u.username, e.id
@@ -33,7 +35,8 @@ _WAITED = text("""
 _QUEUED = text("""
     SELECT j.id::text AS id, j.pool, j.priority, j.weight, j.position, j.kind = 'EXPERIMENT' AS is_experiment,
            EXISTS (SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED') AS active,
-           CASE WHEN (e.config#>>'{resources,is_single_node}')::boolean THEN e.slots_per_trial ELSE 0 END AS slots_of_one_agent
+           CASE WHEN (e.config#>>'{resources,is_single_node}')::boolean THEN e.slots_per_trial ELSE 0 END AS slots_of_one_agent,
+           j.workspace_id
     FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id
     WHERE e.state IN ('ACTIVE', 'PAUSED') OR EXISTS (
         SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED')
@@ -48,6 +51,7 @@ class ListedJob:
     backfilled: bool
     progress: float | None
     began_at: datetime | None  # when its first allocation got slots
+    waits: dict[str, Any] | None  # why its first waiting allocation does
 
 
 def listed(tx: Tx, pool: str, default_priority: int) -> list[ListedJob]:

@@ -1,9 +1,10 @@
-"""Tokens that agents join with, besides the one of the deployment."""
+"""Tokens that agents join with."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, or_, select, update
+from sqlalchemy import bindparam, func, insert, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import join_tokens, users
@@ -33,6 +34,17 @@ def create(tx: Tx, **columns: Any) -> dict[str, Any]:
     made = tx.execute(insert(join_tokens).values(columns).returning(_t.id)).scalar_one()
     found: dict[str, Any] = tx.execute(_SHOWN.where(_t.id == made)).scalar_one()
     return found
+
+
+def add_of_deployment(tx: Tx, token_hash: bytes, now: datetime) -> None:
+    """Add the token that the deployment was started with, unless it is there; it has no end."""
+    first = select(users.c.id).order_by(users.c.admin.desc(), users.c.id).limit(1)
+    of_deployment = select(
+        literal(token_hash), literal("the deployment's own (DET_BOOTSTRAP_TOKEN)"), first.scalar_subquery(), literal(now)
+    )  # fmt: skip
+    columns = ["token_hash", "description", "user_id", "created_at"]
+    new = upsert(join_tokens).from_select(columns, of_deployment)
+    tx.execute(new.on_conflict_do_nothing(index_elements=[_t.token_hash]))
 
 
 def listed(tx: Tx) -> list[dict[str, Any]]:

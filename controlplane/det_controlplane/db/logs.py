@@ -23,7 +23,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
+from det_controlplane.db import log_spans
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.log_spans import Times
 from det_controlplane.db.schema import experiments, task_logs, tasks, trials
 from det_controlplane.db.views import TASK_NAME
 
@@ -148,16 +150,6 @@ _FIELDS = text("""
         'sources', coalesce(json_agg(DISTINCT source) FILTER (WHERE source IS NOT NULL), '[]'))
     FROM task_logs WHERE task_id = :task_id
 """)
-# Only ended tasks: nothing that still writes loses lines.
-_DELETE_OLD = text("""
-    DELETE FROM task_logs WHERE ctid = ANY(ARRAY(
-        SELECT l.ctid FROM task_logs l JOIN tasks k ON k.id = l.task_id LEFT JOIN trials t ON t.id = k.trial_id
-            LEFT JOIN experiments e ON e.id = k.experiment_id
-        WHERE k.ended_at IS NOT NULL
-          AND coalesce(t.log_retention_days, e.log_retention_days, :days) >= 0
-          AND k.ended_at < cast(:now AS timestamptz)
-              - make_interval(days => coalesce(t.log_retention_days, e.log_retention_days, :days)) LIMIT :most))
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +168,23 @@ class Filters:
     search: str = ""
     regex: bool = False  # `search` is none of PostgreSQL's patterns: callers look for it
 
+    @property
+    def times(self) -> Times:
+        return Times(self.after, self.before)
+
     def conditions(self) -> list[ColumnElement[bool]]:
         c = task_logs.c
         lists = (
-            (c.allocation_id, self.allocation_ids), (c.agent_id, self.agent_ids), (c.level, self.levels),
+            (c.allocation_id, self.allocation_ids), (c.agent_id, self.agent_ids),
             (c.container_id, self.container_ids), (c.stdtype, self.stdtypes), (c.source, self.sources),
         )  # fmt: skip
         where: list[ColumnElement[bool]] = [
             column.in_(values) for column, values in lists if values
         ]
+        if self.levels:
+            of_level = c.level.in_(self.levels)
+            unspecified = "LOG_LEVEL_UNSPECIFIED" in self.levels
+            where.append(or_(of_level, c.level.is_(None)) if unspecified else of_level)
         if self.rank_ids:
             ranked = c.rank_id.in_(self.rank_ids)
             where.append(or_(ranked, c.rank_id.is_(None)) if -1 in self.rank_ids else ranked)
@@ -208,12 +208,6 @@ class LogPolicies:
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
     ended_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    ended_at: datetime | None
-    days: int | None  # NULL: the cluster's rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,19 +239,40 @@ def writers(tx: Tx, longest: timedelta) -> set[str]:
 
 
 def window(
-    tx: Tx, task_id: str, after_id: int, edge: int, descending: bool, span: int
+    tx: Tx, task_id: str, after_id: int, edge: int, descending: bool, span: int, times: Times
 ) -> Window | None:
-    """Return a window that begins with the line after (or, descending, before) an id, of so many ids, up to an edge."""
+    """Return the next window after (or, descending, before) an id, of so many ids at most, up to an edge."""
+    if times.are_bounded:
+        found = log_spans.next_ids(tx, task_id, after_id, descending, times)
+    else:
+        found = _ids_from(tx, task_id, after_id, descending, span)
+    if found is None:
+        return None
+    lowest, highest = found
+    if descending:
+        first, last = min(highest, after_id - 1) if after_id else highest, max(lowest, edge)
+    else:
+        first, last = max(lowest, after_id + 1), min(highest, edge)
+    # A line that was stored after the edge was read is none of this window's.
+    if first < last if descending else first > last:
+        return None
+    return Window(task_id, first, last, descending)
+
+
+def _ids_from(
+    tx: Tx, task_id: str, after_id: int, descending: bool, span: int
+) -> tuple[int, int] | None:
+    """Return the lowest and highest of so many ids, beginning with that of the task's next line."""
     c = task_logs.c
     ids = select(c.id).where(c.task_id == task_id)
     if after_id:
         ids = ids.where(c.id < after_id if descending else c.id > after_id)
-    first = tx.execute(ids.order_by(c.id.desc() if descending else c.id).limit(1)).scalar()
-    # A line that was stored after the edge was read is none of this window's.
-    if first is None or (first < edge if descending else first > edge):
+    first: int | None = tx.execute(
+        ids.order_by(c.id.desc() if descending else c.id).limit(1)
+    ).scalar()
+    if first is None:
         return None
-    last = max(first - span + 1, edge) if descending else min(first + span - 1, edge)
-    return Window(task_id, first, last, descending)
+    return (first - span + 1, first) if descending else (first, first + span - 1)
 
 
 def page(tx: Tx, window: Window, filters: Filters, limit: int) -> Sequence[Row[Any]]:
@@ -296,32 +311,6 @@ def tasks_of_trial(tx: Tx, trial_id: int) -> list[str]:
 def task_end(tx: Tx, task_id: str) -> TaskEnd | None:
     row = tx.execute(select(tasks.c.ended_at).where(tasks.c.id == task_id)).first()
     return None if row is None else TaskEnd(*row)
-
-
-def delete_old(tx: Tx, default_days: int, now: datetime, most: int) -> int:
-    return tx.execute(_DELETE_OLD, {"days": default_days, "now": now, "most": most}).rowcount
-
-
-def keep_of_experiment(tx: Tx, experiment_id: int, days: int) -> bool:
-    """Set how long the logs of an experiment and its trials are kept; False if there is no such experiment."""
-    kept = update(experiments).where(experiments.c.id == experiment_id)
-    if not tx.execute(kept.values(log_retention_days=days)).rowcount:
-        return False
-    of_trials = update(trials).where(trials.c.experiment_id == experiment_id)
-    tx.execute(of_trials.values(log_retention_days=days))
-    return True
-
-
-def keep_of_trial(tx: Tx, trial_id: int, days: int) -> bool:
-    kept = update(trials).where(trials.c.id == trial_id).values(log_retention_days=days)
-    return tx.execute(kept).rowcount > 0
-
-
-def retention(tx: Tx, trial_id: int) -> Retention | None:
-    days = func.coalesce(trials.c.log_retention_days, experiments.c.log_retention_days)
-    of_trial = select(trials.c.ended_at, days).join_from(trials, experiments)
-    row = tx.execute(of_trial.where(trials.c.id == trial_id)).first()
-    return None if row is None else Retention(*row)
 
 
 def policies(tx: Tx, task_id: str) -> LogPolicies | None:

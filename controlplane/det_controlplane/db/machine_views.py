@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Float, bindparam, case, cast, func, null, select
+from sqlalchemy import Column, ColumnElement, Float, bindparam, case, cast, func, null, or_, select
 
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.machine import MachineState
@@ -22,26 +22,33 @@ _i, _c, _h, _a = instances.c, cooldowns.c, pool_holds.c, allocations.c
 _NOW = bindparam("now", type_=Time)
 _HOURS = func.extract("epoch", func.coalesce(_i.ended_at, _NOW) - _i.launched_at) / 3600
 _COST = case((_i.launched_at.is_(None), 0), else_=_i.price_usd_hour * _HOURS)
+
+
+def _shown(*more: Column[Any]) -> ColumnElement[Any]:
+    return shown(
+        _i.id, _i.pool, _i.state, _i.provider, _i.region, _i.zone, _i.machine_type, _i.capacity, _i.slots,
+        _i.purpose, _i.cloud_id, _i.agent_id, _i.reason, *more,
+        priceUsdHour=cast(_i.price_usd_hour, Float),
+        costUsd=cast(func.round(_COST, 6), Float),
+        requestedAt=moment(_i.requested_at), launchedAt=moment(_i.launched_at),
+        registeredAt=moment(_i.registered_at), drainingSince=moment(_i.draining_since),
+        terminatingSince=moment(_i.terminating_since), endedAt=moment(_i.ended_at),
+    )  # fmt: skip
+
+
 _LISTED = Collection(
     "instances",
-    select(
-        shown(
-            _i.id, _i.pool, _i.state, _i.provider, _i.region, _i.zone, _i.machine_type, _i.capacity, _i.slots,
-            _i.purpose, _i.cloud_id, _i.agent_id, _i.reason, _i.console,
-            priceUsdHour=cast(_i.price_usd_hour, Float),
-            costUsd=cast(func.round(_COST, 6), Float),
-            requestedAt=moment(_i.requested_at), launchedAt=moment(_i.launched_at),
-            registeredAt=moment(_i.registered_at), drainingSince=moment(_i.draining_since),
-            terminatingSince=moment(_i.terminating_since), endedAt=moment(_i.ended_at),
-        )
-    ),
+    select(_shown()),
     orders={"SORT_BY_START_TIME": _i.requested_at, "SORT_BY_ID": _i.id},
     key=_i.id,
     filters={
         "pool": _i.pool == bindparam("pool"),
         "live": _i.state.not_in([MachineState.GONE, MachineState.FAILED]),
+        "ended_after": or_(
+            _i.ended_at.is_(None), _i.ended_at >= bindparam("ended_after", type_=Time)
+        ),
     },
-)  # fmt: skip
+)
 
 
 def listed(
@@ -51,7 +58,8 @@ def listed(
 
 
 def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:
-    row = _LISTED.rows.where(_i.id == id)
+    """Return a machine, also with the console that listings leave out."""
+    row = select(_shown(_i.console)).where(_i.id == id)
     found: dict[str, Any] | None = tx.execute(row, {"now": now}).scalar()
     return found
 

@@ -42,6 +42,7 @@ _DEMAND = text("""
 _MACHINES = text("""
     SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at,
            g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
+           coalesce(g.state = 'JOINED' AND g.out_of_service <> '', false) AS is_broken,
            (SELECT count(*) FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NOT NULL) AS used_slots,
            (SELECT count(*) FROM containers c WHERE c.agent_id = i.agent_id AND c.state <> 'TERMINATED'
             AND cardinality(c.slot_ids) = 0) AS aux_used,
@@ -144,6 +145,7 @@ def _machine(r: Any) -> Machine:
         disconnected_since=_seconds(silent_since),
         idle_since=_seconds(idle_since),
         leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
+        is_broken=r.is_broken,
         stopped=r.stopped,
         purpose=r.purpose or "",
         trouble=(r.reason or "") if r.state == MachineState.REQUESTED.value else "",
@@ -239,7 +241,7 @@ def refused(tx: Tx, id: UUID, sentence: str, now: datetime) -> None:
 
 
 def ask_again(tx: Tx, id: UUID, at: datetime, sentence: str) -> bool:
-    """Have the same attempt repeated: nobody knows what the cloud did. Return whether the reason is new."""
+    """Repeat the same attempt, as the cloud's answer was lost. Return whether the reason is new."""
     row = update(schema.instances).where(_i.id == id)
     tx.execute(row.values(claimed_until=None, not_before=at))
     is_new = row.where(_i.state == MachineState.REQUESTED, _i.reason.is_distinct_from(sentence))
@@ -261,7 +263,7 @@ def terminate(
     after_drain: bool = False,
     no_show: bool = False,
 ) -> str | None:
-    """Order the end of a machine; returns its agent if that is new. A drain has a reason, which is kept."""
+    """Order the end of a machine; return its agent if that is new. The reason of a drain is kept."""
     earlier = func.coalesce(literal(": ") + _i.reason, "")
     values = {
         "terminating_since": now,
@@ -292,7 +294,7 @@ def pools_of(tx: Tx, ids: Collection[UUID]) -> list[PoolAgent]:
 
 
 def _move(tx: Tx, ids: Collection[UUID], state: MachineState, values: dict[str, Any]) -> list[UUID]:
-    """Bring rows to a state, where their table of transitions allows it."""
+    """Move rows to a state, where the table of transitions allows it."""
     moved = (
         update(schema.instances)
         .where(_i.id.in_(ids), _i.state.in_(before(state)))
@@ -452,7 +454,7 @@ def hold(
     until: datetime | None = None,
     by_operator: bool = True,
 ) -> None:
-    """Have a pool launch nothing until it is released, or until a time. What holds it for longer stays."""
+    """Stop a pool's launches until it is released, or until a time. A longer hold stays."""
     row = {"pool": pool, "sentence": sentence, "until": until, "held_at": now}
     tx.execute(_SET_HOLD, {**row, "by_operator": by_operator})
 

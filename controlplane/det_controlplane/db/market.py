@@ -1,4 +1,4 @@
-"""Rows of what clouds said about their types and prices."""
+"""Rows of the machine types and prices that clouds reported."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, insert, select, text, update
 
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.core.provision.prices import Known, Offered, Quote
+from det_controlplane.core.provision.prices import MarketKnowledge, Quote, TypeZones
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import market_prices, market_reads, market_types
 
@@ -28,12 +28,12 @@ class NewPrice(NamedTuple):
     since: datetime | None
 
 
-def known(tx: Tx) -> Known:
+def known(tx: Tx) -> MarketKnowledge:
     """Return what the clouds said last."""
     prices = tx.execute(select(market_prices)).all()
     types = tx.execute(select(market_types)).all()
     reads = tx.execute(select(_r.provider, _r.region, _r.due_at)).all()
-    return Known(
+    return MarketKnowledge(
         prices={
             Scope(p.provider, p.region, p.zone, p.machine_type, p.capacity.value): Quote(
                 p.price_usd_hour,
@@ -43,7 +43,8 @@ def known(tx: Tx) -> Known:
             for p in prices
         },
         types={
-            (t.provider, t.region, t.machine_type): Offered(tuple(t.zones), t.slots) for t in types
+            (t.provider, t.region, t.machine_type): TypeZones(tuple(t.zones), t.slots)
+            for t in types
         },
         due={(r.provider, r.region): r.due_at.timestamp() for r in reads},
     )
@@ -66,7 +67,7 @@ def store(
     provider: str,
     region: str,
     prices: Sequence[NewPrice],
-    types: Mapping[str, Offered],
+    types: Mapping[str, TypeZones],
     problem: str,
     now: datetime,
     due_at: datetime,

@@ -1,6 +1,6 @@
 """Metric rows: one a trial, group and step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -70,27 +70,29 @@ _SAVE = (
     .where(_t.id == bindparam("trial"))
     .values({name: bindparam(name) for name in _KEPT})
 )
-# A trial that somebody else changes is left out: its report waits alone, and holds no other one up.
-_LOCK_FREE = text("""
-    SELECT t.id, t.run_id, t.total_batches, t.summary_metrics->w.key AS summary,
-           (SELECT m.id FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = w.metric_group
-            AND m.total_batches = w.steps AND NOT m.archived) IS NOT NULL AS reported
-    FROM unnest(cast(:trials AS integer[]), cast(:groups AS text[]), cast(:keys AS text[]), cast(:steps AS integer[]))
-        AS w (trial_id, metric_group, key, steps)
-    JOIN trials t ON t.id = w.trial_id FOR NO KEY UPDATE OF t SKIP LOCKED
+MOST_TOGETHER = 32  # which the planner is told by a LIMIT: it would expect a hundred
+_REPORTING = text(f"""
+    SELECT t.id, t.run_id, t.total_batches, t.summary_metrics->w.key AS summary, cast(t.xmin AS text) AS version
+    FROM (SELECT * FROM jsonb_to_recordset(cast(:asked AS jsonb)) AS x (trial_id integer, key text)
+          LIMIT {MOST_TOGETHER}) AS w
+    JOIN trials t ON t.id = w.trial_id
 """)
-_ADD_ALL = text("""
-    WITH new AS (
-        SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, run_id integer,
-            metric_group text, steps integer, metrics jsonb, at timestamptz, summary jsonb)),
+# What another transaction changes or has changed is left out: its report waits alone, and holds no other one up.
+_ADD_ALL = text(f"""
+    WITH new AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, version text, run_id integer,
+            metric_group text, steps integer, metrics jsonb, at timestamptz, summary jsonb) LIMIT {MOST_TOGETHER}),
+    unchanged AS (
+        SELECT t.id FROM new n JOIN trials t ON t.id = n.trial_id AND cast(t.xmin AS text) = n.version
+        FOR NO KEY UPDATE OF t SKIP LOCKED),
     added AS (
         INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
-        SELECT trial_id, run_id, metric_group, steps, metrics, at FROM new
+        SELECT trial_id, run_id, metric_group, steps, metrics, at FROM new JOIN unchanged ON id = trial_id
         ON CONFLICT (trial_id, metric_group, total_batches) WHERE NOT archived AND total_batches IS NOT NULL DO NOTHING
         RETURNING trial_id)
     UPDATE trials t SET summary_metrics = t.summary_metrics || n.summary,
         total_batches = greatest(t.total_batches, n.steps)
-    FROM added a JOIN new n ON n.trial_id = a.trial_id WHERE t.id = a.trial_id
+    FROM added a JOIN new n ON n.trial_id = a.trial_id WHERE t.id = a.trial_id RETURNING t.id
 """)
 _VALIDATIONS = (
     select(_m.id, _m.metrics.op("->>")(bindparam("metric", type_=Text())))
@@ -124,7 +126,7 @@ class ReportingTrial:
     run_id: int
     total_batches: int
     summary: dict[str, Any] | None  # of the report's group
-    reported: bool  # the step has a report already
+    version: str  # another one as soon as anything of the trial has changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class NewReport:
     """Hold the row of metrics of one report, and its changes to its trial."""
 
     trial_id: int
+    version: str  # of the trial that the changes were made from
     run_id: int
     metric_group: str
     steps: int
@@ -140,23 +143,23 @@ class NewReport:
     summary: dict[str, Any]
 
 
-def lock_trials(tx: Tx, reports: Sequence[tuple[int, str, str, int]]) -> dict[int, ReportingTrial]:
-    """Lock trials that nothing else has locked, each for a report of a group, its name in the summary, and a step."""
-    columns = zip(*reports, strict=True)
-    params = dict(zip(("trials", "groups", "keys", "steps"), map(list, columns), strict=True))
-    return {row.id: ReportingTrial(*row) for row in tx.execute(_LOCK_FREE, params)}
+def reporting_trials(tx: Tx, keys: Mapping[int, str]) -> dict[int, ReportingTrial]:
+    """Return trials, each with one group of its summary, by its name there."""
+    asked = [{"trial_id": trial_id, "key": key} for trial_id, key in keys.items()]
+    rows = tx.execute(_REPORTING, {"asked": as_json(asked)})
+    return {row.id: ReportingTrial(*row) for row in rows}
 
 
-def add_all(tx: Tx, new: Sequence[NewReport]) -> bool:
-    """Add reports of different trials. False: not all could be added, so none may be committed."""
+def add_all(tx: Tx, new: Sequence[NewReport]) -> set[int]:
+    """Add reports of different trials, each with the change of its trial; return the trials whose report was added."""
     rows = [
         {
-            "trial_id": one.trial_id, "run_id": one.run_id, "metric_group": one.metric_group, "steps": one.steps,
-            "metrics": one.metrics, "at": one.at.isoformat(), "summary": one.summary,
+            "trial_id": one.trial_id, "version": one.version, "run_id": one.run_id, "metric_group": one.metric_group,
+            "steps": one.steps, "metrics": one.metrics, "at": one.at.isoformat(), "summary": one.summary,
         }
         for one in new
     ]  # fmt: skip
-    return tx.execute(_ADD_ALL, {"rows": as_json(rows)}).rowcount == len(new)
+    return {row.id for row in tx.execute(_ADD_ALL, {"rows": as_json(rows)})}
 
 
 def lock_trial(tx: Tx, trial_id: int) -> TrialMetrics | None:
@@ -205,7 +208,7 @@ def archive_older_runs(tx: Tx, trial_id: int, run_id: int, group: str, total_bat
 
 
 def all_reports(tx: Tx, trial_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Groups and metrics, oldest first."""
+    """Return group and metrics of each report of a trial, oldest first."""
     return [tuple(row) for row in tx.execute(_OF_GROUP, {"trial": trial_id})]
 
 

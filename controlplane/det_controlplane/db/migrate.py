@@ -25,7 +25,7 @@ class MigrationError(Exception):
 
 
 def migrate(database_url: str, wake_s: float = 0.0) -> tuple[str, ...]:
-    """Bring the database up to date, from any number of processes; return the revisions that were applied."""
+    """Migrate the database, from any number of processes; return the revisions that were applied."""
     engine = plain_engine(database_url, wake_s)
     try:
         with connected(engine) as connection:

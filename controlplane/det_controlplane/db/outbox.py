@@ -18,7 +18,7 @@ _CLAIM = text("""
     UPDATE outbox SET attempts = attempts + 1, due_at = cast(:now AS timestamptz) + make_interval(secs => least(15 * 2 ^ attempts, 900))
     WHERE id = (SELECT id FROM outbox WHERE due_at <= :now AND (kind = 'webhook') = :of_webhooks
                 ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING id, kind, payload, attempts
+    RETURNING id, kind, payload, attempts, due_at AS again_at
 """)
 _DELAY = text("""
     UPDATE outbox SET due_at = cast(:now AS timestamptz) + make_interval(secs => least(2 * attempts, 60)) WHERE id = :id
@@ -43,6 +43,7 @@ class Effect:
     kind: str
     payload: dict[str, Any]
     attempts: int
+    again_at: datetime  # when it comes back unless it is marked done
 
 
 def add(tx: Tx, kind: str, payload: Mapping[str, object], now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Which workspaces resource pools are reserved for."""
+"""Rows that reserve resource pools for workspaces."""
 
 from collections.abc import Sequence
 

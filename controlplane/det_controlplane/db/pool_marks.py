@@ -1,4 +1,4 @@
-"""Mark pools that need a scheduling pass, and answer the marks that a pass has seen."""
+"""Mark pools that need a scheduling pass, and clear the marks that a pass has seen."""
 
 from datetime import datetime
 
@@ -22,6 +22,9 @@ _ANSWER = (
     .values(
         answered=func.greatest(_pools.answered, bindparam("marks", type_=_pools.answered.type)),
         scheduled_at=bindparam("now"),
+        provision_at=func.coalesce(
+            bindparam("decide_at", type_=_pools.provision_at.type), _pools.provision_at
+        ),
     )
 )
 
@@ -40,6 +43,8 @@ def count(tx: Tx, pool: str) -> int:
     return tx.execute(_COUNT, {"pool": pool}).scalar() or 0
 
 
-def answer(tx: Tx, pool: str, marks: int, now: datetime) -> None:
-    """End a pass: the pool stays marked only if it was marked since."""
-    tx.execute(_ANSWER, {"pool": pool, "marks": marks, "now": now})
+def answer(tx: Tx, pool: str, marks: int, now: datetime, decide_at: datetime | None) -> None:
+    """End a pass: the pool stays marked only if it was marked since.
+
+    When machines are to be decided on is stored with it: whoever made the pass may die before it comes to that."""
+    tx.execute(_ANSWER, {"pool": pool, "marks": marks, "now": now, "decide_at": decide_at})

@@ -1,4 +1,4 @@
-"""Projects: their rows, notes and JSON, and who looked at them last."""
+"""Projects: their rows, notes and JSON, and when users last viewed them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Roles of users and of groups: their rows, and who has which where."""
+"""Rows of roles that are assigned to users and groups, in a workspace or the whole cluster."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a running trial tells and asks besides metrics and checkpoints."""
+"""Reports and questions of running trials besides metrics and checkpoints."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -75,8 +75,8 @@ def add_source(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the searcher asks of a trial."""
+class TrialOrders:
+    """Hold an operation that the searcher asks of a trial."""
 
     train_to: float | None
     op_completed: bool
@@ -94,14 +94,14 @@ def train_to(tx: Tx, trial_id: int) -> float | None:
     return tx.execute(found).scalar()
 
 
-def asked(tx: Tx, trial_id: int) -> Asked | None:
+def asked(tx: Tx, trial_id: int) -> TrialOrders | None:
     row = tx.execute(_OPERATION, {"id": trial_id}).first()
-    return None if row is None else Asked(*row)
+    return None if row is None else TrialOrders(*row)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What the next workload of a trial follows from."""
+class WorkloadBasis:
+    """The state of a trial from which its next workload follows."""
 
     state: str
     stop_requested: bool
@@ -115,6 +115,6 @@ class Work:
     preempted: bool
 
 
-def work(tx: Tx, trial_id: int) -> Work | None:
+def work(tx: Tx, trial_id: int) -> WorkloadBasis | None:
     row = tx.execute(_WORK, {"id": trial_id}).first()
-    return None if row is None else Work(*row)
+    return None if row is None else WorkloadBasis(*row)

@@ -22,7 +22,9 @@ _AGENTS = text("""
            count(*) FILTER (WHERE s.enabled AND NOT s.draining) AS slots,
            count(*) FILTER (WHERE s.enabled AND NOT s.draining AND s.container_id IS NOT NULL) AS used,
            (SELECT count(*) FROM containers c WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'
-            AND cardinality(c.slot_ids) = 0) AS aux_used
+            AND cardinality(c.slot_ids) = 0) AS aux_used,
+           coalesce((SELECT i.provider || ' ' || i.region FROM instances i WHERE i.agent_id = a.id
+                     AND i.state NOT IN ('GONE', 'FAILED') LIMIT 1), '') AS place
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
     WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
 """)
@@ -101,7 +103,9 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
     jobs = _jobs(tx, {r.job_id for r in (*pending_rows, *running_rows)}, default_priority)
     return PoolRows(
         agents=tuple(
-            Agent(r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service)
+            Agent(
+                r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service, r.place
+            )
             for r in agent_rows
         ),
         pending=tuple(

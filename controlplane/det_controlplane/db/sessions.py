@@ -6,7 +6,17 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, func, literal_column, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    bindparam,
+    delete,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.agent import AgentState
@@ -35,10 +45,10 @@ _ANY_HOLDER = (
         or_(users.c.active, sessions.c.kind == SessionKind.ALLOCATION),
     )
 )  # fmt: skip
+_ROLES = roles.held_by(_s.user_id).label("roles")
 _HOLDERS = _ANY_HOLDER.add_columns(_s.token_hash).where(one_of(_s.token_hash, "token_hashes"))
-_HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(roles.held_by(_s.user_id).label("roles")).where(
-    _s.token_hash == bindparam("token_hash")
-)
+_HOLDERS_WITH_ROLES = _HOLDERS.add_columns(_ROLES)
+_HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(_ROLES).where(_s.token_hash == bindparam("token_hash"))
 _AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
     agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
@@ -104,6 +114,17 @@ class SignIn:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """From where somebody signs in, and what the program there calls itself."""
+
+    address: str = ""
+    program: str = ""
+
+
+NOWHERE = Origin()
+
+
+@dataclass(frozen=True, slots=True)
 class AccessToken:
     user_id: int
     revoked: bool
@@ -117,8 +138,20 @@ def _holder_and_workspace(kind: str) -> Select[Any]:
 
 def holders(db: Database, token_hashes: Sequence[bytes], now: datetime) -> dict[bytes, Holder]:
     """Return the holders of those tokens that are good, by the hashes of the tokens."""
+    return _held_by_hash(db, _HOLDERS, token_hashes, now)
+
+
+def holders_with_roles(
+    db: Database, token_hashes: Sequence[bytes], now: datetime
+) -> dict[bytes, Holder]:
+    return _held_by_hash(db, _HOLDERS_WITH_ROLES, token_hashes, now)
+
+
+def _held_by_hash(
+    db: Database, statement: Select[Any], token_hashes: Sequence[bytes], now: datetime
+) -> dict[bytes, Holder]:
     found: dict[bytes, Holder] = {}
-    for row in db.read(_HOLDERS, {"token_hashes": list(token_hashes), "now": now}):
+    for row in db.read(statement, {"token_hashes": list(token_hashes), "now": now}):
         values = dict(row._mapping)
         token_hash = values.pop("token_hash")
         found[token_hash] = Holder(**values)
@@ -156,10 +189,11 @@ def create(
     now: datetime,
     expires_at: datetime | None,
     description: str | None = None,
+    origin: Origin = NOWHERE,
 ) -> int:
     values = {
         "kind": kind, "user_id": user_id, "token_hash": token_hash, "created_at": now, "expires_at": expires_at,
-        "description": description,
+        "description": description, "address": origin.address or None, "program": origin.program or None,
     }  # fmt: skip
     return int(tx.execute(insert(sessions).values(values).returning(sessions.c.id)).scalar_one())
 
@@ -180,6 +214,37 @@ def create_for_task(
         "token_hash": token_hash, "created_at": now, "expires_at": expires_at, "narrow": narrow,
     }  # fmt: skip
     tx.execute(_CREATE_ONCE, values)
+
+
+def open_of_user(tx: Tx, user_id: int, now: datetime, most: int) -> list[dict[str, Any]]:
+    """Return the newest sessions in which a user is signed in."""
+    rows = shown(
+        _s.id, createdAt=moment(_s.created_at), expiresAt=moment(_s.expires_at),
+        address=func.coalesce(_s.address, ""), program=func.coalesce(_s.program, ""),
+    )  # fmt: skip
+    found = select(rows).where(*_open(user_id, now)).order_by(_s.id.desc()).limit(most)
+    return list(tx.execute(found).scalars())
+
+
+def end_of_user(tx: Tx, user_id: int, session_id: int, now: datetime) -> bool:
+    """End a session in which a user is signed in; return whether there was one."""
+    own = (*_open(user_id, now), _s.id == session_id)
+    return tx.execute(update(sessions).where(*own).values(revoked_at=now)).rowcount == 1
+
+
+def end_others_of_user(tx: Tx, user_id: int, keep: int, now: datetime) -> int:
+    """End all sessions in which a user is signed in but one; return how many that were."""
+    others = (*_open(user_id, now), _s.id != keep)
+    return tx.execute(update(sessions).where(*others).values(revoked_at=now)).rowcount
+
+
+def _open(user_id: int, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (
+        _s.user_id == user_id,
+        _s.kind == SessionKind.USER,
+        _s.revoked_at.is_(None),
+        or_(_s.expires_at.is_(None), _s.expires_at > now),
+    )
 
 
 def revoke(tx: Tx, session_id: int, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Columns of the tables of experiments and runs, as SQL, and those that a project's rows have besides."""
+"""Columns of the tables of experiments and runs, as SQL: fixed ones, and metrics and hyperparameters of a project."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -39,6 +39,9 @@ _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 's
         'isMultitrial', (SELECT count(*) FROM trials x WHERE x.experiment_id = e.id) > 1))"""
 _EXPERIMENT = f"""concat('{{"experiment":', {views.LISTED_EXPERIMENT}, ',"bestTrial":',
     coalesce((SELECT {views.TRIAL}::text FROM trials t WHERE t.id = e.best_trial_id), 'null'), '}}')"""
+# What decides which actions fit it: enough to choose thousands by.
+_BRIEF = f"""concat('{{"experiment":', json_build_object('id', e.id, 'name', e.name, 'state', {views.EXPERIMENT_STATE},
+    'archived', e.archived, 'unmanaged', e.unmanaged, 'userId', e.user_id, 'projectId', p.id, 'workspaceId', w.id), '}}')"""
 
 
 _RUN_ROW = text("""
@@ -78,15 +81,15 @@ _EXPERIMENT_COLUMN = finder(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where to look: in one project, and in some workspaces; None stands for all of them."""
+class TableScope:
+    """The project and the workspaces whose rows are listed; None stands for all of them."""
 
     project_id: int | None
     workspaces: Sequence[int] | None
 
 
 def runs(
-    db: Database, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
     rows = _chosen(_RUN, _RUNS, place, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
     key = literal_column("t.id", Integer)
@@ -108,22 +111,40 @@ def run(tx: Tx, run_id: int) -> RunRow | None:
     return None if row is None else RunRow(row[0], row[1], TrialState(row[2]), row[3])
 
 
-def run_ids(tx: Tx, place: Place, chosen: Filter) -> list[int]:
+def run_ids(tx: Tx, place: TableScope, chosen: Filter) -> list[int]:
     rows = _chosen("t.id", _RUNS, place, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
     return list(tx.execute(rows.order_by(literal_column("t.id"))).scalars())
 
 
 def experiments(
-    db: Database, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    rows = _chosen(_EXPERIMENT, _EXPERIMENTS, place, chosen, _EXPERIMENT_COLUMN, "e.archived")
+    return _experiments(_EXPERIMENT, db, place, chosen, sort, page)
+
+
+def brief_experiments(
+    db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> Iterator[str]:
+    """Return of each experiment only what decides which actions fit it."""
+    return _experiments(_BRIEF, db, place, chosen, sort, page)
+
+
+def _experiments(
+    item: str,
+    db: Database,
+    place: TableScope,
+    chosen: Filter,
+    sort: tuple[SortKey, ...],
+    page: Page,
+) -> Iterator[str]:
+    rows = _chosen(item, _EXPERIMENTS, place, chosen, _EXPERIMENT_COLUMN, "e.archived")
     key = literal_column("e.id", Integer)
     order = [*ordered(sort, _EXPERIMENT_COLUMN), key]
     return pages.search(db, "experiments", rows, key, order, page)
 
 
 def _chosen(
-    item: str, source: Any, place: Place, chosen: Filter, find: Find, archived: str
+    item: str, source: Any, place: TableScope, chosen: Filter, find: Find, archived: str
 ) -> Select[Any]:
     conditions = [where(chosen, find)]
     if place.project_id is not None:

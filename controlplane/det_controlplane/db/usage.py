@@ -64,8 +64,10 @@ _KEEP_SHARES = """
       AND EXISTS (SELECT 1 FROM instances i WHERE i.agent_id = c.agent_id)
     ON CONFLICT DO NOTHING"""
 _OF_EXPERIMENT, _OF_WORKSPACE = "k.experiment_id = :id", "j.workspace_id = :id"
+_OF_TASKS = "k.id = ANY(cast(:ids AS text[]))"
 _KEEP_OF_EXPERIMENT = [text(sql.format(which=_OF_EXPERIMENT)) for sql in (_KEEP, _KEEP_SHARES)]
 _KEEP_OF_WORKSPACE = [text(sql.format(which=_OF_WORKSPACE)) for sql in (_KEEP, _KEEP_SHARES)]
+_KEEP_OF_TASKS = [text(sql.format(which=_OF_TASKS)) for sql in (_KEEP, _KEEP_SHARES)]
 
 
 def keep_of_experiment(tx: Tx, experiment_id: int) -> None:
@@ -78,6 +80,12 @@ def keep_of_workspace(tx: Tx, workspace_id: int) -> None:
     """Remember what the allocations of a workspace used and cost, which are about to be deleted."""
     for statement in _KEEP_OF_WORKSPACE:
         tx.execute(statement, {"id": workspace_id})
+
+
+def keep_of_tasks(tx: Tx, ids: Sequence[str]) -> None:
+    """Remember what the allocations of some tasks used and cost, which are about to be deleted."""
+    for statement in _KEEP_OF_TASKS:
+        tx.execute(statement, {"ids": list(ids)})
 
 
 def allocations(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:

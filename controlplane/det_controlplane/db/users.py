@@ -49,7 +49,7 @@ _KEEP = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteAccount:
     """An account as a sign-in elsewhere finds it."""
 
     id: int
@@ -62,14 +62,14 @@ class Remote:
 _REMOTE = select(_u.id, _u.username, _u.active, _u.remote, _u.identity).with_for_update()
 
 
-def by_identity(tx: Tx, identity: str) -> Remote | None:
+def by_identity(tx: Tx, identity: str) -> RemoteAccount | None:
     row = tx.execute(_REMOTE.where(_u.identity == identity, _u.remote)).first()
-    return None if row is None else Remote(**row._mapping)
+    return None if row is None else RemoteAccount(**row._mapping)
 
 
-def remote(tx: Tx, username: str) -> Remote | None:
+def remote(tx: Tx, username: str) -> RemoteAccount | None:
     row = tx.execute(_REMOTE.where(_u.username == username)).first()
-    return None if row is None else Remote(**row._mapping)
+    return None if row is None else RemoteAccount(**row._mapping)
 
 
 def one(tx: Tx, user_id: int) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Why allocations wait or what they do, of an experiment, trial, job or task."""
+"""Read why the allocations of an experiment, trial, job or task wait, or what they do."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,21 +1,21 @@
 """Webhooks, and the messages that they have to send."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, delete, insert, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB
 
-from det_controlplane.core.webhooks import NewWebhook, TriggerType, WebhookType
+from det_controlplane.core.webhooks import NewWebhook, Trigger, TriggerType, WebhookType
 from det_controlplane.db import outbox, schema
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.views import time
 
 _webhooks, _triggers = schema.webhooks.c, schema.webhook_triggers.c
 _SHOWN = text(f"""
-    SELECT json_build_object('id', w.id, 'name', w.name, 'url', w.url, 'webhookType', 'WEBHOOK_TYPE_' || w.type,
+    SELECT json_build_object('id', w.id, 'name', w.name, 'url', w.url, 'sealed', w.sealed, 'webhookType', 'WEBHOOK_TYPE_' || w.type,
         'mode', 'WEBHOOK_MODE_' || w.mode, 'workspaceId', coalesce(w.workspace_id, 0), 'triggers', (
             SELECT coalesce(json_agg(json_build_object('id', t.id, 'webhookId', t.webhook_id,
                 'triggerType', 'TRIGGER_TYPE_' || t.type, 'condition', t.condition) ORDER BY t.id), '[]'::json)
@@ -37,6 +37,7 @@ _CHOSEN = """
         ELSE (e.config #> '{integrations,webhooks,webhook_id}')::jsonb @> to_jsonb(w.id)
           OR (e.config #> '{integrations,webhooks,webhook_name}')::jsonb @> to_jsonb(w.name) END
 """
+# The event is about one experiment, or about none, of one workspace or of the whole cluster.
 _PROMISE = text(f"""
     INSERT INTO outbox (kind, payload, due_at, created_at)
     SELECT 'webhook', jsonb_build_object(
@@ -49,15 +50,19 @@ _PROMISE = text(f"""
             'event_data', CASE WHEN :with_experiment THEN jsonb_build_object('experiment', about.experiment)
                                ELSE '{{}}'::jsonb END || :data)),
         cast(:now AS timestamptz), cast(:now AS timestamptz)
-    FROM experiments e JOIN projects p ON p.id = e.project_id JOIN workspaces ws ON ws.id = p.workspace_id
-    JOIN jobs j ON j.id = e.job_id
-    JOIN webhooks w ON {_CHOSEN} JOIN webhook_triggers t ON t.webhook_id = w.id
-    CROSS JOIN LATERAL (SELECT jsonb_build_object(
+    FROM (SELECT cast(:experiment_id AS integer) AS id) asked LEFT JOIN experiments e ON e.id = asked.id
+    LEFT JOIN projects p ON p.id = e.project_id LEFT JOIN workspaces ws ON ws.id = p.workspace_id
+    LEFT JOIN jobs j ON j.id = e.job_id
+    JOIN webhooks w ON CASE WHEN asked.id IS NOT NULL THEN {_CHOSEN}
+        ELSE w.mode = 'WORKSPACE' AND (w.workspace_id IS NULL OR w.workspace_id = :workspace_id) END
+    JOIN webhook_triggers t ON t.webhook_id = w.id
+    CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NOT NULL THEN jsonb_build_object(
         'id', e.id, 'state', e.state, 'name', e.name, 'resource_pool', j.pool,
         'duration', floor(date_part('epoch', coalesce(e.ended_at, cast(:now AS timestamptz)) - e.started_at))::bigint,
         'slots_per_trial', coalesce((e.config #>> '{{resources,slots_per_trial}}')::integer, 1),
-        'workspace', ws.name, 'project', p.name) || :more AS experiment) about
-    WHERE e.id = :experiment_id AND t.type = cast(:type AS trigger_type)
+        'workspace', ws.name, 'project', p.name) || :more END AS experiment) about
+    WHERE asked.id IS NOT DISTINCT FROM e.id AND t.type = cast(:type AS trigger_type)
+      AND coalesce(t.condition ->> 'subject', '') = :subject
       AND (cast(:trigger_id AS integer) IS NULL OR t.id = :trigger_id)
       AND (t.type <> 'EXPERIMENT_STATE_CHANGE' OR t.condition ->> 'state' = e.state::text)
 """).bindparams(bindparam("data", type_=JSONB), bindparam("more", type_=JSONB))  # fmt: skip
@@ -77,12 +82,43 @@ _MATCHED = text("""
 """)
 
 
+_NOTE = text("""
+    INSERT INTO webhook_deliveries (webhook_id, at, event_id, event_type, experiment_id, attempt, failure, next_at)
+    SELECT id, :at, :event_id, :event_type, :experiment_id, :attempt, :failure, :next_at FROM webhooks WHERE id = :webhook_id
+""")
+_FORGET = text("""
+    DELETE FROM webhook_deliveries WHERE webhook_id = :webhook_id AND id <= (
+        SELECT id FROM webhook_deliveries WHERE webhook_id = :webhook_id ORDER BY id DESC OFFSET :most LIMIT 1)
+""")
+_DELIVERIES = text(f"""
+    SELECT json_build_object('id', d.id, 'at', {time("d.at")}, 'eventId', d.event_id, 'eventType', d.event_type,
+        'experimentId', d.experiment_id, 'attempt', d.attempt, 'arrived', d.failure IS NULL, 'failure', d.failure,
+        'nextAt', {time("d.next_at")})
+    FROM webhook_deliveries d WHERE d.webhook_id = :webhook_id ORDER BY d.id DESC
+""")
+MOST_DELIVERIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A try to deliver a message."""
+
+    at: datetime
+    event_id: str
+    event_type: str
+    experiment_id: int | None
+    attempt: int
+    failure: str | None = None  # None: it arrived
+    next_at: datetime | None = None  # None: it is not tried again
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a message goes."""
+    """Where a message goes; `sealed` has the address, where `url` does not have all of it."""
 
     name: str
     url: str
+    sealed: str | None
     type: WebhookType
 
 
@@ -111,23 +147,42 @@ def workspace_of(tx: Tx, webhook_id: int) -> tuple[bool, int | None]:
     return row is not None, None if row is None else row.workspace_id
 
 
-def create(tx: Tx, new: NewWebhook, now: datetime) -> int:
+def create(tx: Tx, new: NewWebhook, sealed: str, now: datetime) -> int:
     values = {
-        "name": new.name.strip(), "url": new.url, "type": new.type, "mode": new.mode,
+        "name": new.name.strip(), "url": new.url, "sealed": sealed, "type": new.type, "mode": new.mode,
         "workspace_id": new.workspace_id, "created_at": now,
     }  # fmt: skip
     made = insert(schema.webhooks).values(values).returning(_webhooks.id)
     webhook_id = int(tx.execute(made).scalar_one())
-    add_triggers(tx, webhook_id, new)
+    _add_triggers(tx, webhook_id, new.triggers)
     return webhook_id
 
 
-def add_triggers(tx: Tx, webhook_id: int, new: NewWebhook) -> None:
+def _add_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
     rows = [
-        {"webhook_id": webhook_id, "type": t.type, "condition": dict(t.condition)}
-        for t in new.triggers
+        {"webhook_id": webhook_id, "type": t.type, "condition": dict(t.condition)} for t in triggers
     ]
     tx.execute(insert(schema.webhook_triggers), rows)
+
+
+def replace_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
+    """Make these its triggers. Those that stay keep their ids, by which tasks know that they have sent one."""
+    locked = select(_webhooks.id).where(_webhooks.id == webhook_id).with_for_update()
+    if tx.execute(locked).first() is None:
+        return
+    of_it = select(_triggers.id, _triggers.type, _triggers.condition).where(
+        _triggers.webhook_id == webhook_id
+    )
+    added, gone = list(triggers), []
+    for row in tx.execute(of_it.order_by(_triggers.id)):
+        trigger = Trigger(row.type, row.condition)
+        if trigger in added:
+            added.remove(trigger)
+        else:
+            gone.append(row.id)
+    tx.execute(delete(schema.webhook_triggers).where(_triggers.id.in_(gone)))
+    if added:
+        _add_triggers(tx, webhook_id, added)
 
 
 def change(tx: Tx, webhook_id: int, **columns: Any) -> None:
@@ -139,7 +194,9 @@ def remove(tx: Tx, webhook_id: int) -> bool:
 
 
 def target(tx: Tx, webhook_id: int) -> Target | None:
-    found = select(_webhooks.name, _webhooks.url, _webhooks.type).where(_webhooks.id == webhook_id)
+    found = select(_webhooks.name, _webhooks.url, _webhooks.sealed, _webhooks.type).where(
+        _webhooks.id == webhook_id
+    )
     row = tx.execute(found).first()
     return None if row is None else Target(*row)
 
@@ -157,17 +214,20 @@ def unknown(
 def promise(
     tx: Tx,
     type: TriggerType,
-    experiment_id: int,
+    experiment_id: int | None,
     now: datetime,
     *,
+    workspace_id: int | None = None,
+    subject: str = "",
     data: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
     trigger_id: int | None = None,
 ) -> int:
-    """Have the webhooks of an experiment that listen to an event tell it; return how many do."""
+    """Queue an event of an experiment, or else of a workspace, for the webhooks that listen; return how many do."""
     values = {
         "type": type.value, "experiment_id": experiment_id, "now": now, "data": data or {}, "more": more or {},
-        "trigger_id": trigger_id, "with_experiment": type is not TriggerType.TASK_LOG,
+        "trigger_id": trigger_id, "subject": subject, "workspace_id": workspace_id,
+        "with_experiment": type is not TriggerType.TASK_LOG and experiment_id is not None,
     }  # fmt: skip
     return tx.execute(_PROMISE, values).rowcount
 
@@ -189,12 +249,26 @@ def listening(tx: Tx, task_id: str) -> list[Listening]:
     return [Listening(*row) for row in tx.execute(_LISTENING, {"task_id": task_id})]
 
 
-def note_arrival(tx: Tx, webhook_id: int, now: datetime) -> None:
-    change(tx, webhook_id, arrived_at=now)
+def note_arrival(tx: Tx, webhook_id: int, tried: Tried) -> None:
+    change(tx, webhook_id, arrived_at=tried.at)
+    _note(tx, webhook_id, tried)
 
 
-def note_failure(tx: Tx, webhook_id: int, now: datetime, why: str) -> None:
-    change(tx, webhook_id, failed_at=now, failure=why)
+def note_failure(tx: Tx, webhook_id: int, tried: Tried, why: str) -> None:
+    change(tx, webhook_id, failed_at=tried.at, failure=why)
+    _note(tx, webhook_id, tried)
+
+
+def _note(tx: Tx, webhook_id: int, tried: Tried) -> None:
+    """Keep a try among the last of its webhook, which may just have been deleted."""
+    values = {"webhook_id": webhook_id, "most": MOST_DELIVERIES, **asdict(tried)}
+    if tx.execute(_NOTE, values).rowcount:
+        tx.execute(_FORGET, values)
+
+
+def deliveries(tx: Tx, webhook_id: int) -> list[dict[str, Any]]:
+    """Return the last tries of a webhook, newest first."""
+    return list(tx.execute(_DELIVERIES, {"webhook_id": webhook_id}).scalars())
 
 
 def due(tx: Tx, now: datetime) -> outbox.Effect | None:

@@ -1,4 +1,4 @@
-"""Find the workspaces of what requests name."""
+"""Find the workspaces of the objects that requests name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,6 +31,13 @@ _OF: Mapping[str, str] = {
                  JOIN models m ON CASE WHEN n ~ '^[0-9]{1,9}$' THEN m.id::text = n ELSE m.name = n END""",
     "template": f"SELECT t.name AS name, t.workspace_id FROM templates t WHERE t.name = {_TEXTS}",
 }
+WORK = ("task", "allocation")  # of experiments, or of none
+_NO_EXPERIMENT = "k.kind NOT IN ('TRIAL', 'CHECKPOINT_GC')"
+_OF_NO_EXPERIMENT: Mapping[str, TextClause] = {
+    "task": text(f"SELECT EXISTS (SELECT FROM tasks k WHERE k.id = :name AND {_NO_EXPERIMENT})"),
+    "allocation": text(f"""SELECT EXISTS (SELECT FROM allocations a JOIN tasks k ON k.id = a.task_id
+                           WHERE a.id = :name AND {_NO_EXPERIMENT})"""),
+}
 _STATEMENTS: Mapping[str, TextClause] = {kind: text(sql) for kind, sql in _OF.items()}
 
 
@@ -38,6 +45,11 @@ def one(kind: str) -> Any:
     """Return the expression for the workspace of one thing, whose name is the only one of :names."""
     found = text(_OF[kind]).columns(column("name", Text), column("workspace_id", Integer))
     return select(found.subquery().c.workspace_id).limit(1).scalar_subquery()
+
+
+def is_of_no_experiment(db: Database, kind: str, name: str) -> bool:
+    """Return whether a task, or that of an allocation, is a notebook, command or the like."""
+    return any(row[0] for row in db.read(_OF_NO_EXPERIMENT[kind], {"name": name}))
 
 
 def of(db: Database, kind: str, names: Sequence[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Workspaces: their rows, who pinned them, and their JSON."""
+"""Workspaces: their rows, users' pins, and their JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -89,6 +89,11 @@ def listed(
 
 def owner(tx: Tx, workspace_id: int) -> int | None:
     return tx.execute(select(_w.user_id).where(_w.id == workspace_id)).scalar()
+
+
+def owners(tx: Tx) -> dict[int, int]:
+    """Return the owner of each workspace, by its id."""
+    return {row.id: row.user_id for row in tx.execute(select(_w.id, _w.user_id))}
 
 
 def lock(tx: Tx, workspace_id: int) -> WorkspaceRow | None:

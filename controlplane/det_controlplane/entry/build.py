@@ -8,7 +8,7 @@ from det_controlplane.adapters import issuers, own_wheel
 from det_controlplane.adapters.checkpoint_files import ReachableCheckpoints
 from det_controlplane.adapters.directory_objects import DirectoryObjects
 from det_controlplane.adapters.gcs_objects import GcsObjects
-from det_controlplane.adapters.issuer_answers import KeptIssuers
+from det_controlplane.adapters.issuer_answers import CachedIssuers
 from det_controlplane.adapters.issuer_tokens import IssuerTokens
 from det_controlplane.adapters.lambda_functions import LambdaCourier, LambdaIssuers
 from det_controlplane.adapters.s3_objects import S3Objects
@@ -37,13 +37,8 @@ log = logging.getLogger("det.config")
 
 
 def build_context(settings: Settings, waker: Waker) -> Context:
-    """The database must be migrated. A first password is given where one is set."""
+    """Build the context of a process on a migrated database, and set the first password if one is configured."""
     config = cluster_config(settings)
-    for key in config.ignored:
-        log.warning("%s of the cluster configuration has no effect here", key)
-    pausing = Pausing(settings.db_idle_s, settings.db_wake_s)
-    db = Database(settings.database_url, pool_size=settings.pool_size, pausing=pausing)
-    master_log.keep(db)
     password = settings.initial_user_password
     if password is None:
         password = config.initial_user_password
@@ -52,6 +47,11 @@ def build_context(settings: Settings, waker: Waker) -> Context:
             "the initial password is empty, and more than this machine reaches the API:"
             " set DET_INITIAL_USER_PASSWORD, or listen on 127.0.0.1"
         )
+    for key in config.ignored:
+        log.warning("%s of the cluster configuration has no effect here", key)
+    pausing = Pausing(settings.db_idle_s, settings.db_wake_s)
+    db = Database(settings.database_url, pool_size=settings.pool_size, pausing=pausing)
+    master_log.keep(db)
     if password is not None:
         give_first_password(db, password)
     return Context(
@@ -79,26 +79,26 @@ def build_context(settings: Settings, waker: Waker) -> Context:
 def _issuers(function: str) -> dict[str, Any]:
     """Return what asks the issuers of tokens: this process, or a function that has a way to them."""
     if not function:
-        asked = KeptIssuers(issuers.describe, issuers.post_form)
+        asked = CachedIssuers(issuers.describe, issuers.post_form)
         return {"tokens": IssuerTokens(issuers.fetch_keys), "issuers": asked}
     far = LambdaIssuers(function)
-    return {"tokens": IssuerTokens(far.keys), "issuers": KeptIssuers(far.describe, far.post)}
+    return {"tokens": IssuerTokens(far.keys), "issuers": CachedIssuers(far.describe, far.post)}
 
 
 def build_app(ctx: Context, *more: Route) -> App:
-    """For a process that lives: everything is there before the first request."""
+    """Build the app of a server: every route is loaded before the first request."""
     return App(ctx, Router((*routes.every(), *_object_routes(ctx), *web_routes(), *more)))
 
 
 def build_relay(ctx: Context) -> App:
-    """For the process that agents dial: it carries traffic to tasks, and needs no rights for the rest."""
+    """Build the app of the relay, which agents dial: it carries traffic to tasks and serves nothing else."""
     known = ("/info", "/health")
     here = [route for route in routes.of_module("cluster") if route.path in known]
     return App(ctx, RelayRouter(here, ctx.public_url))
 
 
 def build_function(ctx: Context) -> App:
-    """For a process that starts with a request in its hands: what that needs."""
+    """Build the app of a Lambda function, which loads the modules that its requests need."""
     own = (routes.DESCRIPTION, *_object_routes(ctx), *web_routes())
     places = GrowingRouter(own, routes.place_of, routes.modules_at, routes.of_module)
     return App(ctx, places)

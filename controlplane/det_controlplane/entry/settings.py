@@ -24,6 +24,9 @@ class Settings:
     relay_beside: bool = False  # what leads to this API leads agents and traffic to a relay
     revision: str = ""  # as Cloud Run names it
     relay_idle_s: float = 0.0  # a relay that no task needs for so long ends; 0: never
+    relay_function: str = ""  # keeps the newest program of this relay, on AWS
+    # What that function was when this relay was started from it, as AWS tells it.
+    relay_deployed: Mapping[str, Any] = field(default_factory=dict)
     cluster_id: str = ""  # tags machines; policies of a deployment may ask for it. Empty: made up at the first start
     bootstrap_token: str = ""
     secrets_key: str = ""  # where the keys are that secrets of configurations are encrypted with
@@ -34,7 +37,7 @@ class Settings:
     )
     tls_key: str = ""
     public: bool = True  # more than this machine reaches the API
-    pool_size: int = 8
+    pool_size: int = 32
     db_idle_s: float = (
         0.0  # the database closes connections that rest longer, so that it may pause; 0: never
     )
@@ -60,13 +63,15 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
         relay_beside=text("RELAY_URL") == "/",
         revision=environment.get("K_REVISION", ""),
         relay_idle_s=_number(environment, "RELAY_IDLE_S", 0.0),
+        relay_function=text("RELAY_FUNCTION"),
+        relay_deployed=_object(environment, "RELAY_DEPLOYED"),
         cluster_id=text("CLUSTER_ID"),
         bootstrap_token=text("BOOTSTRAP_TOKEN"),
         secrets_key=text("SECRETS_KEY"),
         **_tls(text("TLS_CERT"), text("TLS_KEY")),
         initial_user_password=environment.get(_PREFIX + "INITIAL_USER_PASSWORD"),
         may_wait_s=_number(environment, "MAY_WAIT_S", 0.0),
-        pool_size=int(_number(environment, "DB_POOL_SIZE", 8)),
+        pool_size=int(_number(environment, "DB_POOL_SIZE", 32)),
         keys_function=text("KEYS_FUNCTION"),
         db_idle_s=_number(environment, "DB_IDLE_S", 0.0),
         db_wake_s=_number(environment, "DB_WAKE_S", 0.0),

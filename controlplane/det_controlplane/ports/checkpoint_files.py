@@ -17,13 +17,13 @@ class StorageUnreachable(Exception):
 
 class CheckpointFiles(Protocol):
     def files(self, storage: Mapping[str, Any], checkpoint: str) -> Sequence[StoredFile]:
-        """What is there of a checkpoint, by path. `storage` is an experiment's `checkpoint_storage`."""
+        """Return the stored files of a checkpoint, by path. `storage` is an experiment's `checkpoint_storage`."""
         ...
 
     def finder(self, storage: Mapping[str, Any]) -> Callable[[str], bool]:
-        """Return what says whether anything is there of a checkpoint, or soon that the storage is unreachable."""
+        """Return a function that tells whether a checkpoint has files, or soon that the storage is unreachable."""
         ...
 
     def read(self, storage: Mapping[str, Any], checkpoint: str, path: str) -> Iterator[bytes]:
-        """One file, in pieces."""
+        """Yield a file in pieces."""
         ...

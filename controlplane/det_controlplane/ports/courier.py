@@ -20,7 +20,7 @@ class Courier(Protocol):
         """Return when the target has taken the message. Raises Unsent."""
 
 
-class Nobody:
+class NoCourier:
     """Implements `Courier` where nothing leaves the process."""
 
     def check(self, url: str) -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.core.provision.prices import TypeZones, WantedType
 from det_controlplane.ports.compute import Place
 
 
@@ -21,20 +21,20 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The answer about one region: prices, and where types are offered by `Wanted.name`.
+class MarketAnswer:
+    """The answer about one region: prices, and where types are offered by `WantedType.name`.
 
     `problem` says which part of it the cloud did not tell.
     """
 
     prices: tuple[Price, ...] = ()
-    types: Mapping[str, Offered] = field(default_factory=dict)
+    types: Mapping[str, TypeZones] = field(default_factory=dict)
     problem: str = ""
 
 
 class Market(Protocol):
     provider: str
 
-    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+    def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
         """Return what the cloud says about some types in a region. Raises Unreachable."""
         ...

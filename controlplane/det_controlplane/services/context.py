@@ -2,18 +2,17 @@
 
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from det_controlplane.core.agent_protocol import INTERFACE_VERSION
 from det_controlplane.core.config import ClusterConfig
-from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sessions import Holder
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
-from det_controlplane.ports.courier import Courier, Nobody
+from det_controlplane.ports.courier import Courier, NoCourier
 from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
 from det_controlplane.ports.objects import ObjectStore
@@ -45,6 +44,8 @@ class Context:
     relay_url: str = ""  # of another process that carries traffic to tasks
     revision: str = ""  # of this program at its address; another one is another relay
     carries_traffic: bool = False  # agents and clients find the relay at the address of this API
+    # Tasks to which connections are open through this process.
+    open_traffic: Callable[[], Iterable[str]] = tuple
     public: bool = False  # more than this machine reaches the API
     checkpoint_files: CheckpointFiles | None = None
     may_wait_s: float = 0.0  # how long this host can hold a request
@@ -52,7 +53,7 @@ class Context:
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
     new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
-    courier: Courier = field(default_factory=Nobody)
+    courier: Courier = field(default_factory=NoCourier)
     tokens: TokenVerifier | None = None  # of pipelines and people, signed by issuers
     issuers: Issuers | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
@@ -61,8 +62,6 @@ class Context:
     memory: ExperimentMemory = field(default_factory=ExperimentMemory)
     # Requests that come together are told by one statement who makes them.
     holders: Gathering[bytes, Holder | None] = field(default_factory=Gathering)
-    # Of all trials; validations wait with their experiment's search.
-    reports: Gathering[MetricsReport, bool] = field(default_factory=Gathering)
 
     @property
     def relay_for_agents(self) -> str:

@@ -77,7 +77,7 @@ class Gathering(Generic[T, R]):
         self._queues: dict[int, _Queue[T, R]] = {}
 
     def take(self, about: int, item: T, work: Work[T, R]) -> R | None:
-        """Have an item worked on by this thread or another; return the result.
+        """Work on an item, in this thread or another that gathers several; return the result.
 
         `work` answers the tickets that it is given, the first one in any case, or leaves them for its next call."""
         own: Ticket[T, R] = Ticket(item)

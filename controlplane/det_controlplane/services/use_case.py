@@ -27,14 +27,14 @@ class Change:
         self._trials_created = 0
 
     def queue_changed(self, pool: str) -> None:
-        """Have the pool scheduled: something waits that did not, or became free."""
+        """Mark the pool for scheduling, as its queue or its free slots have changed."""
         self._dirty_pools.add(pool)
 
     def wake(self, topic: str) -> None:
         self._topics.add(topic)
 
     def later(self, kind: str, **payload: object) -> None:
-        """Have the tick do it after the commit, at least once."""
+        """Promise an effect, which the tick carries out after the commit, at least once."""
         self._outbox.append((kind, payload))
 
     def allocation_changed(self, allocation_id: str) -> None:
@@ -54,7 +54,7 @@ class Change:
         self.later("checkpoint_gc", experiment_id=experiment_id)
 
     def tell_end(self, experiment_id: int) -> None:
-        """Have webhooks tell the state in which the experiment ended."""
+        """Send the experiment's final state to webhooks."""
         self._ended.append(experiment_id)
 
     def when_committed(self, act: Callable[[], None]) -> None:

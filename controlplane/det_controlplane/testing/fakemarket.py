@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from decimal import Decimal
 
 from det_controlplane.core.provision.offers import Offer, Scope
-from det_controlplane.core.provision.prices import Offered, Wanted
+from det_controlplane.core.provision.prices import TypeZones, WantedType
 from det_controlplane.ports.compute import Place, Unreachable
-from det_controlplane.ports.market import Price, Told
+from det_controlplane.ports.market import MarketAnswer, Price
 
 PRICE_SPELL_S = 1200.0  # how long a price holds
 
@@ -27,7 +27,7 @@ class FakeMarket:
     connected: bool = True
     asked: int = 0
 
-    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+    def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
         self.asked += 1
         if not self.connected:
             raise Unreachable(f"{self.provider} does not tell types and prices: no permission")
@@ -37,8 +37,8 @@ class FakeMarket:
             for scope, usd in self.prices.items()
             if scope.region == place.region and scope.machine_type in names
         )
-        types = {name: Offered(self.zones[name]) for name in sorted(names) if name in self.zones}
-        return Told(found, types)
+        types = {name: TypeZones(self.zones[name]) for name in sorted(names) if name in self.zones}
+        return MarketAnswer(found, types)
 
     def follow(self, offers: Sequence[Offer]) -> None:
         """Begin with the prices of some offers."""

@@ -45,6 +45,7 @@ _IGNORED = (
 @dataclass(frozen=True, slots=True)
 class Retention:
     log_retention_days: int = -1  # forever
+    task_retention_days: int = -1  # of tasks that are no trials; 0 and -1: forever
     schedule: str = ""
 
 
@@ -177,6 +178,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         pipelines=read_pipelines(reader.items("pipelines")),
     )
     ignored = [
+        *(key for pool in pools if pool.provider for key in pool.provider.ignored),
         *reader.ignore(*_IGNORED),
         *security.ignore("default_task", "tls", "ssh", "initial_admin_password"),
         *ignored_authz,
@@ -256,9 +258,10 @@ def _storage(storage: Reader, reader: Reader) -> dict[str, Any] | None:
 
 def _retention(reader: Reader) -> Retention:
     days = reader.whole("log_retention_days", -1, -1, 32767)
+    of_tasks = reader.whole("task_retention_days", -1, -1, 32767)
     schedule = reader.raw("schedule")
     reader.close()
-    return Retention(days, "" if schedule is None else str(schedule))
+    return Retention(days, of_tasks, "" if schedule is None else str(schedule))
 
 
 def _audit_retention(security: Reader) -> int:

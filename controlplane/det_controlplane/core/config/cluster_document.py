@@ -1,4 +1,4 @@
-"""The cluster's configuration as a document: what `master.yaml` would say with every default written out."""
+"""The cluster's configuration as a document: `master.yaml` with every default written out."""
 
 from dataclasses import asdict, fields
 from typing import Any
@@ -65,7 +65,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
 
 def _machines(provider: Provider) -> dict[str, Any]:
     """Return a pool's keys about machines: its provider with how many there may be, or its offers beside that."""
-    kept = ("type", "settings", "sections", "warm_instances", "max_hourly_cost")
+    kept = ("type", "settings", "sections", "warm_instances", "max_hourly_cost", "ignored")
     sizes = {f.name: getattr(provider, f.name) for f in fields(provider) if f.name not in kept}
     most = provider.max_hourly_cost
     warm = {

@@ -1,4 +1,4 @@
-"""Where a task runs: image, variables, mounts, and the machine's share it gets."""
+"""The environment of a task: image, variables, mounts, and the share of the machine that it gets."""
 
 import posixpath
 from collections.abc import Iterator

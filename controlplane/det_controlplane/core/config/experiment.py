@@ -53,7 +53,7 @@ class ExperimentConfig(Closed):
     hyperparameters: Hyperparameters = Field(default_factory=dict)
     integrations: Integrations | None = None
     labels: tuple[Name, ...] = Field((), strict=False)
-    log_policies: tuple[LogPolicy, ...] = Field((), strict=False)
+    log_policies: tuple[LogPolicy, ...] = Field((), strict=False, max_length=50)
     max_restarts: Natural = 5
     min_checkpoint_period: Period = Length(0, "batches")
     min_validation_period: Period = Length(0, "batches")

@@ -1,4 +1,4 @@
-"""The bricks of the typed configuration: closed models, numbers, and errors with several causes."""
+"""Base models and field types of the configuration: closed objects, numbers, errors with several causes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Names for things nobody named."""
+"""Names for experiments and tasks that were submitted without one."""
 
 _MANNERS = (
     "boldly briskly calmly cheerfully cleverly clearly deftly duly eagerly early evenly fairly firmly "

@@ -1,4 +1,4 @@
-"""Read and check what an administrator demands of every configuration.
+"""Read config policies, and check configurations against them.
 
 See docs/reference/compatibility.md#configurations."""
 
@@ -19,7 +19,7 @@ class Constraints:
     priority_limit: int | None = None  # numbers below it are too urgent
 
     def under(self, cluster: "Constraints") -> "Constraints":
-        """Lay a workspace's constraints below the cluster's: where both say something, the cluster wins."""
+        """Merge a workspace's constraints with the cluster's, which win where both have a value."""
         max_slots, limit = cluster.max_slots, cluster.priority_limit
         return Constraints(
             self.max_slots if max_slots is None else max_slots,
@@ -29,7 +29,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    constraints: Constraints
+    constraints: Constraints = Constraints()
     invariant_config: Mapping[str, Any] | None = None
 
 
@@ -53,6 +53,16 @@ def read_policies(raw: Any, workload: str) -> Policies:
 def check(config: Mapping[str, Any], constraints: Constraints) -> list[Problem]:
     """Tell how a resolved configuration breaks the constraints."""
     return list(_broken(config.get("resources") or {}, constraints))
+
+
+def check_change(name: str, value: Any, policies: Policies) -> list[Problem]:
+    """Tell why a value of `resources` may not be set on work that is there: too much, or set by an invariant."""
+    problems = check({"resources": {name: value}}, policies.constraints)
+    pinned = ((policies.invariant_config or {}).get("resources") or {}).get(name)
+    if pinned is not None and value != pinned:
+        message = f"is set to {pinned} by your administrator: it cannot be changed"
+        problems.append(Problem(f"resources.{name}", message))
+    return problems
 
 
 def check_priority(priority: int | None, constraints: Constraints) -> list[Problem]:

@@ -1,7 +1,8 @@
 """Where the machines of a pool come from: its `provider`, or its list of `offers`. See docs/reference/pools.md."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -16,23 +17,33 @@ _DEFAULT_TYPES = {"aws": "g4dn.metal", "gcp": "n1-standard-32"}
 _DEFAULT_GPUS = ("nvidia-tesla-t4", 4)
 # Passed on to the provisioner of the cloud as they are.
 _COMMON_SETTINGS = (
-    "master_url", "master_cert_name", "startup_script", "container_startup_script",
-    "agent_docker_network", "agent_docker_runtime", "agent_docker_image", "agent_fluent_image",
-    "agent_config_file_contents", "agent_package", "agent_reconnect_attempts", "agent_reconnect_backoff",
+    "master_url", "startup_script", "container_startup_script", "agent_config_file_contents", "agent_package",
+    "pull_images",
 )  # fmt: skip
+# Of Determined, whose agent is a container; they do nothing here. See docs/reference/pools.md.
+_NO_EFFECT = (
+    "master_cert_name", "agent_docker_network", "agent_docker_runtime", "agent_docker_image",
+    "agent_fluent_image", "agent_reconnect_attempts", "agent_reconnect_backoff",
+)  # fmt: skip
+_NO_EFFECT_IN = {
+    "aws": ("log_group", "log_stream"),
+    "gcp": ("name_prefix", "operation_timeout_period", "use_cloud_logging"),
+}
+_NO_EFFECT_OF_POOLS = ("launch_error_timeout", "launch_error_retries")
 _SETTINGS = {
     "aws": (
         "root_volume_size", "root_volume_type", "root_volume_kms_key_id", "image_id", "tag_key",
         "tag_value", "instance_name", "ssh_key_name", "network_interface",
-        "iam_instance_profile_arn", "custom_tags", "log_group", "log_stream", "placement_group",
+        "iam_instance_profile_arn", "custom_tags", "placement_group",
         "capacity_reservation_id", "efa_interfaces",
     ),
     "gcp": (
         "project", "boot_disk_size", "boot_disk_type", "boot_disk_source_image", "label_key",
-        "label_value", "name_prefix", "network_interface", "network_tags", "service_account",
-        "labels", "base_config", "operation_timeout_period", "use_cloud_logging", "shielded",
+        "label_value", "network_interface", "network_tags", "service_account", "labels", "base_config",
+        "shielded",
     ),
 }  # fmt: skip
+_IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]*")
 _LEAST_DISK = {"aws": "root_volume_size", "gcp": "boot_disk_size"}
 
 
@@ -50,6 +61,7 @@ class Section:
     capacities: tuple[Capacity, ...] = ()
     max_price: Decimal | None = None  # dollars an hour and machine
     spot_max_price: Decimal | None = None
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
 
     def cap(self, capacity: Capacity) -> Decimal | None:
         """Return what a machine may cost an hour."""
@@ -72,6 +84,7 @@ class Provider:
     launch_error_retries: int = 0
     warm_instances: int = 0
     max_hourly_cost: Decimal | None = None
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
 
 
 def expand(provider: Provider) -> tuple[Offer, ...]:
@@ -110,6 +123,7 @@ def read_provider(pool: Reader) -> Provider | None:
     sizes = pool if listed else single
     sections = tuple(filter(None, map(_section, items if listed else [single])))
     first = items[0] if items else single
+    given_in_vain = [key for section in sections for key in section.ignored]
     provider = Provider(
         type=sections[0].provider if sections else str(first.raw("type") or ""),
         settings={} if listed else pool.object("provider"),
@@ -122,6 +136,10 @@ def read_provider(pool: Reader) -> Provider | None:
         launch_error_retries=sizes.whole("launch_error_retries", 0, 0, _MOST),
         warm_instances=pool.whole("warm_instances", 0, 0, _MOST),
         max_hourly_cost=pool.dollars("max_hourly_cost"),
+        ignored=(
+            *given_in_vain,
+            *sizes.ignore(*(key for key in _NO_EFFECT_OF_POOLS if sizes.raw(key))),
+        ),
     )
     for section in items if listed else [single]:
         section.close()
@@ -163,6 +181,7 @@ def _section(reader: Reader) -> Section | None:
         capacities=_capacities(reader, kind),
         max_price=reader.dollars("max_price"),
         spot_max_price=reader.dollars("spot_max_price"),
+        ignored=tuple(reader.ignore(*_NO_EFFECT, *_NO_EFFECT_IN[kind])),
     )
 
 
@@ -171,12 +190,22 @@ def _settings(
 ) -> Mapping[str, Any]:
     """Return the section for the provisioner of the cloud, with the GPUs that N1 types get by default."""
     settings = reader.content()
+    if reader.gives("pull_images"):
+        settings["pull_images"] = _images(reader)
     if kind == "gcp":
         given = settings.get("instance_type")
         attached = {"gpu_type": gpus[0], "gpu_num": gpus[1]} if gpus else {"gpu_num": 0}
         known = given if isinstance(given, Mapping) else {"machine_type": names[0]}
         settings["instance_type"] = {**known, **attached}
     return settings
+
+
+def _images(reader: Reader) -> list[str]:
+    images = reader.texts("pull_images")
+    for image in images:
+        if not _IMAGE.fullmatch(image):
+            reader.refuse("pull_images", f"lists {image!r}, which is no name of an image")
+    return list(images)
 
 
 def _places(reader: Reader, kind: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What a submitted configuration asks of the cluster, before it can be resolved.
+"""Read the pool, slots and workspace of a submitted configuration, before it can be resolved.
 
 The pool decides which defaults apply, so it has to be known first. This never fails: what is wrong
 with the configuration is told when it is resolved.

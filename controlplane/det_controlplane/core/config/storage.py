@@ -1,4 +1,4 @@
-"""Where checkpoints go."""
+"""The `checkpoint_storage` section: where checkpoints are stored."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath

@@ -1,4 +1,4 @@
-"""What to say about a key that does not exist."""
+"""Suggest the key that was probably meant by one that does not exist."""
 
 from collections.abc import Iterable
 

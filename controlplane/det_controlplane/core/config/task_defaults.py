@@ -1,4 +1,4 @@
-"""`task_container_defaults`: what an administrator gives every container of a cluster or pool."""
+"""`task_container_defaults`: an administrator's defaults for every container of a cluster or pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,13 +3,16 @@
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
 
 _MAX_DEPTH = 100
-_MAX_VALUES = 200_000  # aliases can make a small text huge
+# Aliases can make a small text huge.
+_MAX_VALUES = 200_000
+_MAX_CHARACTERS = 16_000_000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL has no such characters
 
 
@@ -28,28 +31,37 @@ def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str,
     return loaded
 
 
+@dataclass(slots=True)
+class _Budget:
+    """How much a document may have yet."""
+
+    values: int = _MAX_VALUES
+    characters: int = _MAX_CHARACTERS
+
+
 def json_problems(value: Any) -> list[Problem]:
     """Name what JSON in PostgreSQL could not hold: cycles, excess, NaN, NUL, objects of other kinds."""
-    if _is_plain(value, _MAX_DEPTH, [_MAX_VALUES]):
+    if _is_plain(value, _MAX_DEPTH, _Budget()):
         return []
-    return list(_unplain("", value, _MAX_DEPTH, [_MAX_VALUES]))
+    return list(_unplain("", value, _MAX_DEPTH, _Budget()))
 
 
-def _is_plain(value: Any, depth: int, budget: list[int]) -> bool:
+def _is_plain(value: Any, depth: int, budget: _Budget) -> bool:
     """Return whether all is well, without the paths: this is asked of every configuration."""
     kind = type(value)
     if kind is str:
-        return not _UNSTORABLE.search(value)
+        budget.characters -= len(value)
+        return budget.characters >= 0 and not _UNSTORABLE.search(value)
     if kind is dict or kind is list:
-        budget[0] -= len(value)
-        if depth < 0 or budget[0] < 0:
+        budget.values -= len(value)
+        if depth < 0 or budget.values < 0:
             return False
         if kind is list:
             return all(_is_plain(item, depth - 1, budget) for item in value)
         for key, item in value.items():
             if (
                 type(key) is not str
-                or _UNSTORABLE.search(key)
+                or not _is_plain(key, depth, budget)
                 or not _is_plain(item, depth - 1, budget)
             ):
                 return False
@@ -57,11 +69,16 @@ def _is_plain(value: Any, depth: int, budget: list[int]) -> bool:
     return kind is int or kind is bool or value is None or (kind is float and math.isfinite(value))
 
 
-def _unplain(path: str, value: Any, depth: int, budget: list[int]) -> Iterator[Problem]:
-    budget[0] -= 1
-    if budget[0] == 0:
+def _unplain(path: str, value: Any, depth: int, budget: _Budget) -> Iterator[Problem]:
+    if budget.values <= 0 or budget.characters < 0:
+        return
+    budget.values -= 1
+    if budget.values == 0:
         yield Problem("", f"the document has more than {_MAX_VALUES} values")
-    if budget[0] <= 0:
+        return
+    budget.characters -= len(value) if isinstance(value, str) else sum(map(len, _keys(value)))
+    if budget.characters < 0:
+        yield Problem("", f"the document has more than {_MAX_CHARACTERS} characters")
         return
     if depth < 0:
         yield Problem(path, f"is nested more than {_MAX_DEPTH} levels deep")
@@ -84,6 +101,10 @@ def _unplain(path: str, value: Any, depth: int, budget: list[int]) -> Iterator[P
         yield Problem(
             path, f"has a value of the kind {type(value).__name__}, which JSON does not know"
         )
+
+
+def _keys(value: Any) -> Iterable[str]:
+    return (key for key in value if isinstance(key, str)) if isinstance(value, dict) else ()
 
 
 def _parsed(text: str, what: str) -> Any:

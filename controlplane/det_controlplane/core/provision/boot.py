@@ -31,6 +31,8 @@ class Boot:
         1800.0  # without the cluster and without work, the machine switches itself off
     )
     startup_script: str = ""  # the operator's, before everything else
+    last_script: str = ""  # the operator's, before the agent starts
+    images: tuple[str, ...] = ()  # what the machine pulls while the agent starts
     agent_config: Mapping[str, Any] = field(default_factory=dict)  # further options of the agent
     has_gpus: bool = (
         False  # by its type: a machine that shows none must not join with its processor
@@ -53,6 +55,8 @@ def user_data(boot: Boot) -> str:
     return _SCRIPT.format(
         cluster=_comment(boot.cluster_id),
         startup=boot.startup_script.rstrip() or ":",
+        last=_LAST.format(script=boot.last_script.rstrip()) if boot.last_script.strip() else "",
+        pulls=_PULLS.format(images=shlex.join(boot.images)) if boot.images else "",
         options=shlex.quote(json.dumps(options, indent=1, sort_keys=True)),
         package=shlex.quote(boot.package),
         constraints=f"-c {shlex.quote(boot.constraints)} " if boot.constraints else "",
@@ -92,6 +96,18 @@ def _comment(text: str) -> str:
     return text.replace("\n", " ")
 
 
+_LAST = """step "container startup script of the pool"
+(
+{script}
+)
+
+"""
+# The agent does not wait for it, and its output is not what a console says last. A task pulls what is not there yet.
+_PULLS = """step "pulling images, beside the agent"
+setsid bash -c 'for image; do docker pull -q "$image" || echo "$image could not be pulled"; done' \\
+    images {images} < /dev/null > /var/log/determined-images.log 2>&1 &
+
+"""
 # Some images install NVIDIA's driver at their first start.
 _GPUS = """step "waiting for the GPUs"
 timeout 300 sh -c 'until nvidia-smi -L 2> /dev/null | grep -q GPU; do sleep 5; done' ||
@@ -110,6 +126,16 @@ failed() {{
     shutdown -h +2 "determined-boot failed; to keep this machine: shutdown -c" || true
 }}
 trap 'failed "$LINENO" "$?"' ERR
+# The image's own first upgrade may hold apt's locks, and a mirror may fail for a moment.
+apt() {{
+    local pause
+    for pause in 5 10 20 40 80; do
+        apt-get -o DPkg::Lock::Timeout=600 "$@" && return
+        step "apt-get $1 failed: again in $pause s"
+        sleep "$pause"
+    done
+    apt-get -o DPkg::Lock::Timeout=600 "$@"
+}}
 
 step "startup script of the pool"
 (
@@ -122,37 +148,52 @@ printf '%s\\n' {options} > /etc/determined/agent.yaml
 
 if ! command -v docker > /dev/null; then
     step "installing docker"
-    apt-get update -q
-    apt-get install -qy --no-install-recommends docker.io iptables
+    apt update -q
+    apt install -qy --no-install-recommends docker.io iptables
 fi
 {gpus}if command -v nvidia-smi > /dev/null && ! command -v nvidia-ctk > /dev/null; then
     step "installing the NVIDIA container toolkit"
-    curl -fsSL https://nvidia.github.io/libnvidia-container/gpgkey |
+    curl -fsSL --retry 5 https://nvidia.github.io/libnvidia-container/gpgkey |
         gpg --dearmor --yes -o /usr/share/keyrings/nvidia-container-toolkit.gpg
     echo "deb [signed-by=/usr/share/keyrings/nvidia-container-toolkit.gpg]" \\
         "https://nvidia.github.io/libnvidia-container/stable/deb/\\$(ARCH) /" \\
         > /etc/apt/sources.list.d/nvidia-container-toolkit.list
-    apt-get update -q
-    apt-get install -qy nvidia-container-toolkit
+    apt update -q
+    apt install -qy nvidia-container-toolkit
     nvidia-ctk runtime configure --runtime=docker
     systemctl restart docker
 fi
 if ! [ -x {venv}/bin/det-agent ]; then
     step "installing the agent"
     if ! python3 -c 'import ensurepip, venv' 2> /dev/null; then  # Debian has venv without ensurepip
-        apt-get update -q
-        apt-get install -qy --no-install-recommends python3 python3-venv
+        apt update -q
+        apt install -qy --no-install-recommends python3 python3-venv
     fi
     python3 -m venv {venv}
     {venv}/bin/pip install -q {constraints}{package}
 fi
 
-step "blocking the metadata address for containers"
-iptables -C DOCKER-USER -d 169.254.169.254 -j DROP 2> /dev/null ||
-    iptables -I DOCKER-USER -d 169.254.169.254 -j DROP ||
-    step "no chain DOCKER-USER: containers may reach the metadata service"
+step "preparing the machine"
+if {venv}/bin/det-agent machine-setup > /run/determined-machine-setup; then
+    bash /run/determined-machine-setup
+    systemctl start determined-scratch || step "no scratch space"
+else
+    step "the image has an agent of an earlier release, and keeps its own preparations: build it again"
+    # Such images leave this to the script. On Compute Engine the address answers DNS, too: that passes.
+    keep_out() {{
+        iptables -C DOCKER-USER -d 169.254.169.254 "$@" 2> /dev/null ||
+            iptables -I DOCKER-USER -d 169.254.169.254 "$@"
+    }}
+    keep_out -j DROP && keep_out -p tcp --dport 53 -j RETURN && keep_out -p udp --dport 53 -j RETURN ||
+        step "no chain DOCKER-USER: containers may reach the metadata service"
+fi
+if [ -d /run/systemd/system ] && ! systemctl -q is-active chrony && ! systemctl -q is-active systemd-timesyncd; then
+    step "installing chrony"
+    apt update -q
+    apt install -qy --no-install-recommends chrony
+fi
 
-step "starting the agent"
+{last}{pulls}step "starting the agent"
 if [ -d /run/systemd/system ]; then
     [ -f /etc/systemd/system/det-agent.service ] ||
         {venv}/bin/det-agent systemd-unit > /etc/systemd/system/det-agent.service

@@ -200,7 +200,7 @@ def _priced(offer: Offer, count: int) -> str:
 
 
 def _told(excluded: Sequence[Excluded]) -> str:
-    """Name the offers by what keeps them, so that one cause is told once."""
+    """Return the offers grouped by what keeps them from being rented, so that a cause is told once."""
     offers: dict[str, list[Offer]] = {}
     for one in excluded:
         offers.setdefault(one.sentence, []).append(one.offer)

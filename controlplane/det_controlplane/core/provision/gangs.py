@@ -1,4 +1,4 @@
-"""Choose the machines of a demand that no single machine holds: equal ones, as the scheduler fits gangs."""
+"""Choose the machines of a demand that no single machine holds: equal ones in one place, as the scheduler has it."""
 
 import math
 from collections.abc import Iterator
@@ -14,6 +14,10 @@ class Gang(NamedTuple):
 
     best: Ranked
     machines: int
+
+
+# Wholly free machines that a gang uses: how many of each place and size.
+Used = tuple[tuple[tuple[str, int], int], ...]
 
 
 class GangBuyer:
@@ -43,40 +47,42 @@ class GangBuyer:
         if not gangs:
             return None
         *_, used, gang = min(gangs)
-        for size, count in used:
-            self._whole[size] -= count
+        for kind, count in used:
+            self._whole[kind] -= count
         return gang
 
-    def _candidates(self, demand: Demand) -> Iterator[tuple[Gang, tuple[tuple[int, int], ...]]]:
-        """Yield a gang for each size, with the wholly free machines that it uses."""
+    def _candidates(self, demand: Demand) -> Iterator[tuple[Gang, Used]]:
+        """Yield a gang for each place and size, with the wholly free machines that it uses."""
         # A machine that the demand failed on is not told apart here: it then gets machines of its own.
         whole = {} if demand.blocked_machines else +self._whole
-        for size, best in self._market.sizes.items():
+        for (place, size), best in self._market.places.items():
             if not size:
                 continue
             if demand.slots % size == 0:
                 count = demand.slots // size
-                have = min(whole.get(size, 0), count - 1)
-                used = ((size, have),) if have else ()
-                yield Gang(self._like(size, best) if have else best, count - have), used
+                have = min(whole.get((place, size), 0), count - 1)
+                used = (((place, size), have),) if have else ()
+                yield Gang(self._like(best) if have else best, count - have), used
             elif self._mixes:
-                yield self._mixed(demand, best, dict(whole))
+                there = {kind: count for kind, count in whole.items() if kind[0] == place}
+                yield self._mixed(demand, best, there)
 
     def _mixed(
-        self, demand: Demand, best: Ranked, whole: dict[int, int]
-    ) -> tuple[Gang, tuple[tuple[int, int], ...]]:
-        missing = demand.slots - sum(size * count for size, count in whole.items())
+        self, demand: Demand, best: Ranked, whole: dict[tuple[str, int], int]
+    ) -> tuple[Gang, Used]:
+        missing = demand.slots - sum(size * count for (_, size), count in whole.items())
         if missing <= 0:
             missing, whole = demand.slots, {}
         return Gang(best, math.ceil(missing / best.offer.slots)), tuple(whole.items())
 
-    def _like(self, size: int, best: Ranked) -> Ranked:
-        """Return the best offer of the types and regions that the free machines are of, if there is any."""
-        kinds = {(o.region, o.machine_type) for o in self._room.offers_of_whole(size)}
+    def _like(self, best: Ranked) -> Ranked:
+        """Return the best offer of the types that the free machines of its place and size are of, if there is any."""
+        place, size = best.offer.place, best.offer.slots
+        types = {offer.machine_type for offer in self._room.offers_of_whole(place, size)}
         alike = [
             ranked
             for ranked in self._market.ranked
-            if (ranked.offer.region, ranked.offer.machine_type) in kinds
-            and ranked.offer.slots == size
+            if ranked.offer.machine_type in types
+            and (ranked.offer.place, ranked.offer.slots) == (place, size)
         ]
         return min(alike, default=best)

@@ -76,6 +76,14 @@ class Market:
         return best
 
     @cached_property
+    def places(self) -> dict[tuple[str, int], Ranked]:
+        """Return the best offer for each number of slots in each place."""
+        best: dict[tuple[str, int], Ranked] = {}
+        for ranked in self.ranked:
+            best.setdefault((ranked.offer.place, ranked.offer.slots), ranked)
+        return best
+
+    @cached_property
     def any_machine(self) -> Ranked | None:
         """Return the best offer for a machine that nothing waits for: one with slots if there is any."""
         with_slots = [ranked for ranked in self.ranked if ranked.offer.slots]

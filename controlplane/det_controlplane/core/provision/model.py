@@ -64,6 +64,7 @@ class Machine:
     disconnected_since: float | None = None  # its agent joined once, and is silent since
     idle_since: float | None = None
     leaving_since: float | None = None  # its agent announced that the machine goes away
+    is_broken: bool = False  # its agent says that it can start nothing
     stopped: bool = False  # the cloud says that it does not run
     purpose: str = ""  # the allocation that it was rented for
     trouble: str = ""  # why its cloud has not answered yet
@@ -135,6 +136,7 @@ class Launch(NamedTuple):
 
 class DrainReason(str, Enum):
     RECLAIMED = "RECLAIMED"
+    BROKEN = "BROKEN"
     OVER_MAXIMUM = "OVER_MAXIMUM"
     BUDGET = "BUDGET"
 
@@ -145,6 +147,7 @@ class TerminateReason(str, Enum):
     BUDGET = "BUDGET"
     NEVER_REGISTERED = "NEVER_REGISTERED"
     DISCONNECTED = "DISCONNECTED"
+    OUT_OF_SERVICE = "OUT_OF_SERVICE"
     STOPPED = "STOPPED"
     DRAINED = "DRAINED"
     NOT_NEEDED = "NOT_NEEDED"  # asked for, and no longer wanted before it came

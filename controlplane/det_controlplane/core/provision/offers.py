@@ -41,6 +41,11 @@ class Offer:
     max_price_usd_hour: Decimal | None = None  # the operator's cap: not rented while it costs more
     is_absent: bool = False  # its cloud says that the place does not have the type
 
+    @property
+    def place(self) -> str:
+        """Return the cloud and region: gangs stay within one."""
+        return f"{self.provider} {self.region}"
+
     def __str__(self) -> str:
         return (
             f"{self.provider} {self.zone or self.region} {self.machine_type} {self.capacity.value}"

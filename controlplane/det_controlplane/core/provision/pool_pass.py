@@ -13,6 +13,7 @@ from .room import Host, Room, Seating, seat
 from .shopping import RUNNING, Allowance, Basket, Purchase, Shopper, shape_of
 from .upkeep import (
     MOST_SILENCE_S,
+    broken_until,
     end_unwanted,
     idle_until,
     inspect,
@@ -82,6 +83,7 @@ class PoolPass:
             yield idle_until(machine, frozenset(), self._limits)
             if machine.state is MachineState.LAUNCHED:
                 yield since(machine) + self._limits.max_starting_s
+            yield broken_until(machine)
             if machine.disconnected_since is not None:
                 yield machine.disconnected_since + MOST_SILENCE_S
         for reason in self.waiting.values():

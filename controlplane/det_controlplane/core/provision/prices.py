@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from .offers import Capacity, Offer, Scope
 
 
-class Wanted(NamedTuple):
+class WantedType(NamedTuple):
     """A machine type that a pool names in a region, with the GPUs that are attached to it."""
 
     machine_type: str
@@ -29,7 +29,7 @@ class Quote(NamedTuple):
     since: float | None = None
 
 
-class Offered(NamedTuple):
+class TypeZones(NamedTuple):
     """Hold the zones of a region that have a type; no zones: none has it; 0 slots: the cloud does not tell them."""
 
     zones: tuple[str, ...]
@@ -42,26 +42,26 @@ class _Section(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Hold what the clouds said last. Types are by provider, region and `Wanted.name`."""
+class MarketKnowledge:
+    """Hold what the clouds said last. Types are by provider, region and `WantedType.name`."""
 
     prices: Mapping[Scope, Quote] = field(default_factory=dict)
-    types: Mapping[tuple[str, str, str], Offered] = field(default_factory=dict)
+    types: Mapping[tuple[str, str, str], TypeZones] = field(default_factory=dict)
     # When each region is asked again.
     due: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
-def wanted_of(offer: Offer, sections: Sequence[_Section]) -> Wanted:
+def wanted_of(offer: Offer, sections: Sequence[_Section]) -> WantedType:
     """Return what to ask the offer's cloud for."""
     attached = _settings(offer, sections).get("instance_type")
     if offer.machine_type.startswith("n1-") and isinstance(attached, Mapping):
         count = int(attached.get("gpu_num") or 0)
         if count and attached.get("gpu_type"):
-            return Wanted(offer.machine_type, str(attached["gpu_type"]), count)
-    return Wanted(offer.machine_type)
+            return WantedType(offer.machine_type, str(attached["gpu_type"]), count)
+    return WantedType(offer.machine_type)
 
 
-def quote_of(offer: Offer, sections: Sequence[_Section], known: Known) -> Quote | None:
+def quote_of(offer: Offer, sections: Sequence[_Section], known: MarketKnowledge) -> Quote | None:
     """Return what the offer's cloud asks for it; None where it did not say, or the operator names the price.
 
     A cloud that chooses the zone may choose the dearest.
@@ -72,7 +72,7 @@ def quote_of(offer: Offer, sections: Sequence[_Section], known: Known) -> Quote 
     exact = known.prices.get(scope) or known.prices.get(scope._replace(zone=""))
     if exact is not None or offer.zone:
         return exact
-    zones = known.types.get((offer.provider, offer.region, scope.machine_type), Offered(())).zones
+    zones = known.types.get((offer.provider, offer.region, scope.machine_type), TypeZones(())).zones
     found = [known.prices.get(scope._replace(zone=zone)) for zone in zones]
     told = (quote for quote in found if quote is not None)
     return max(told, key=lambda quote: quote.usd_hour, default=None)
@@ -85,7 +85,7 @@ def is_own_price(offer: Offer, sections: Sequence[_Section]) -> bool:
 
 
 def current(
-    offers: Sequence[Offer], sections: Sequence[_Section], known: Known
+    offers: Sequence[Offer], sections: Sequence[_Section], known: MarketKnowledge
 ) -> tuple[Offer, ...]:
     """Return the offers with what their clouds said last, in the same order."""
     if not (known.prices or known.types):
@@ -93,12 +93,14 @@ def current(
     return tuple(_current(offer, sections, known) for offer in offers)
 
 
-def _current(offer: Offer, sections: Sequence[_Section], known: Known) -> Offer:
+def _current(offer: Offer, sections: Sequence[_Section], known: MarketKnowledge) -> Offer:
     changes = dict(_changes(offer, sections, known))
     return replace(offer, **changes) if changes else offer
 
 
-def _changes(offer: Offer, sections: Sequence[_Section], known: Known) -> Iterator[tuple[str, Any]]:
+def _changes(
+    offer: Offer, sections: Sequence[_Section], known: MarketKnowledge
+) -> Iterator[tuple[str, Any]]:
     quote = quote_of(offer, sections, known)
     if quote is not None:
         yield "price_usd_hour", quote.usd_hour

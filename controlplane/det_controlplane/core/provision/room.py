@@ -2,11 +2,11 @@
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from det_controlplane.core.schedule.fleet import greedy_mix
+from det_controlplane.core.schedule.places import by_place, first_together
 
 from .model import Demand, FittingPolicy
 from .offers import Offer
@@ -62,13 +62,18 @@ class Room:
             return alone
         return self._place_gang(demand)
 
-    def whole(self) -> Counter[int]:
-        """Return how many machines are wholly free, by their slots."""
-        return Counter({t: len(s) for (f, t), s in self._stacks.items() if f == t and s})
+    def whole(self) -> Counter[tuple[str, int]]:
+        """Return how many machines are wholly free, by their place and slots."""
+        whole = (index for (f, t), stack in self._stacks.items() if f == t for index in stack)
+        return Counter((self._place_of(index), self.hosts[index].slots) for index in whole)
 
-    def offers_of_whole(self, size: int) -> list[Offer]:
-        """Return the offers of wholly free machines with so many slots."""
-        return [self.hosts[index].offer for index in self._stacks.get((size, size), ())]
+    def offers_of_whole(self, place: str, size: int) -> list[Offer]:
+        """Return the offers of wholly free machines of a place with so many slots."""
+        offers = (self.hosts[index].offer for index in self._stacks.get((size, size), ()))
+        return [offer for offer in offers if offer.place == place]
+
+    def _place_of(self, index: int) -> str:
+        return self.hosts[index].offer.place
 
     def _place_aux(self, demand: Demand) -> list[int] | None:
         for place in reversed(range(len(self._aux))):
@@ -103,29 +108,36 @@ class Room:
         sizes = sorted((t for f, t in self._keys if f == t), reverse=True)
         for size in sizes:
             count, rest = divmod(demand.slots, size)
-            if not rest and self._open(size, blocked) >= count:
-                return self._take_whole([size] * count, blocked)
+            if not rest and len(self._stacks[size, size]) >= count:
+                hosts = first_together(self._open(size, blocked), count, self._place_of)
+                if hosts:
+                    return self._take_whole(hosts)
         if not self._mixes_sizes:
             return None
-        whole = list(
-            chain.from_iterable([(size, size)] * self._open(size, blocked) for size in sizes)
-        )
-        mix = greedy_mix(whole, demand.slots)
-        if mix is None:
-            return None
-        hosts = self._take_whole([size for size, _ in mix], blocked)
-        rest = mix[-1][0] - mix[-1][1]
-        if rest:
-            self._push((rest, mix[-1][0]), hosts[-1])
-        return hosts
+        return self._place_mixed([i for size in sizes for i in self._open(size, blocked)], demand)
 
-    def _open(self, size: int, blocked: frozenset[str]) -> int:
+    def _place_mixed(self, whole: Iterable[int], demand: Demand) -> list[int] | None:
+        """Take wholly free machines of several sizes, in the first place that has enough."""
+        for together in by_place(whole, self._place_of):
+            mix = greedy_mix([(i, self.hosts[i].slots) for i in together], demand.slots)
+            if mix is not None:
+                hosts = self._take_whole([index for index, _ in mix])
+                last, used = mix[-1]
+                slots = self.hosts[last].slots
+                if slots > used:
+                    self._push((slots - used, slots), last)
+                return hosts
+        return None
+
+    def _open(self, size: int, blocked: frozenset[str]) -> Iterator[int]:
+        """Yield the wholly free machines with so many slots, the next to be taken first."""
         stack = self._stacks[size, size]
-        return len(stack) - (sum(self.hosts[i].id in blocked for i in stack) if blocked else 0)
+        return (i for i in reversed(stack) if not blocked or self.hosts[i].id not in blocked)
 
-    def _take_whole(self, sizes: list[int], blocked: frozenset[str]) -> list[int]:
-        taken = [self._pop((size, size), blocked) for size in sizes]
-        hosts = [index for index in taken if index is not None]
+    def _take_whole(self, hosts: list[int]) -> list[int]:
+        for index in hosts:
+            slots = self.hosts[index].slots
+            self._remove((slots, slots), index)
         self.busy.update(hosts)
         return hosts
 
@@ -137,13 +149,20 @@ class Room:
 
     def _pop(self, key: Key, blocked: frozenset[str]) -> int | None:
         stack = self._stacks[key]
-        for place in reversed(range(len(stack))):
-            if not blocked or self.hosts[stack[place]].id not in blocked:
-                index = stack.pop(place)
-                if not stack:
-                    del self._keys[bisect_left(self._keys, key)]
+        for index in reversed(stack):
+            if not blocked or self.hosts[index].id not in blocked:
+                self._remove(key, index)
                 return index
         return None
+
+    def _remove(self, key: Key, index: int) -> None:
+        stack = self._stacks[key]
+        place = len(stack) - 1
+        while stack[place] != index:
+            place -= 1
+        del stack[place]
+        if not stack:
+            del self._keys[bisect_left(self._keys, key)]
 
 
 class Seating(NamedTuple):

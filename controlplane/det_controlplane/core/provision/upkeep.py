@@ -55,7 +55,7 @@ class Fleet:
 
 
 def inspect(machines: Iterable[Machine], limits: Limits, now: float) -> Fleet:
-    """Part the machines of a pool into those that stay and those that leave whatever the demand is."""
+    """Divide the machines of a pool into those that stay and those that leave whatever the demand is."""
     fleet = Fleet()
     for machine in machines:
         if machine.state in _NO_LONGER_OURS:
@@ -68,11 +68,19 @@ def inspect(machines: Iterable[Machine], limits: Limits, now: float) -> Fleet:
             fleet.terminate.append(Terminate(machine.id, reason))
         elif machine.leaving_since is not None:
             if machine.state is MachineState.REGISTERED:
-                fleet.drain.append(Drain(machine.id, DrainReason.RECLAIMED))
+                why = DrainReason.BROKEN if machine.is_broken else DrainReason.RECLAIMED
+                fleet.drain.append(Drain(machine.id, why))
         else:
             fleet.staying.append(machine)
     _shrink(fleet, limits)
     return fleet
+
+
+def broken_until(machine: Machine) -> float:
+    """Return when a machine without work that can start none is given back; never for others."""
+    if not machine.is_broken or works(machine) or machine.idle_since is None:
+        return math.inf
+    return machine.idle_since + MOST_SILENCE_S
 
 
 def _dead(machine: Machine, limits: Limits, now: float) -> TerminateReason | None:
@@ -83,6 +91,8 @@ def _dead(machine: Machine, limits: Limits, now: float) -> TerminateReason | Non
     silent = machine.disconnected_since
     if silent is not None and now - silent > MOST_SILENCE_S:
         return TerminateReason.DISCONNECTED
+    if now > broken_until(machine):
+        return TerminateReason.OUT_OF_SERVICE
     if machine.state is MachineState.LAUNCHED and now - since(machine) >= limits.max_starting_s:
         return TerminateReason.NEVER_REGISTERED
     return None

@@ -41,7 +41,11 @@ class AgentsByDepth:
 
     def first_of(self, count: int, blocked: Collection[int]) -> list[Entry]:
         """Return up to `count` agents that are not blocked, with the smallest depths within the limit."""
-        return list(islice((entry for entry in self if entry[1] not in blocked), count))
+        return list(islice(self.unblocked(blocked), count))
+
+    def unblocked(self, blocked: Collection[int]) -> Iterator[Entry]:
+        """Yield the agents that are not blocked, the smallest depths first."""
+        return (entry for entry in self if entry[1] not in blocked)
 
     def __iter__(self) -> Iterator[Entry]:
         room, units, total, any_size = self._room, self._units, self._room.total, not self._whole

@@ -7,10 +7,10 @@ equally much to spare stand on one shelf, so that a fit looks at a few shelves i
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from itertools import islice
 from operator import attrgetter
 
 from .model import Agent, PoolSettings, Request
+from .places import by_place, first_together
 from .tie_break import Shelf, agent_hash, tie_hash
 
 # The agents chosen for a request, as indices into `Fleet.agents`, each with the slots taken there.
@@ -26,6 +26,7 @@ class Roster:
         self.agents = sorted(agents, key=attrgetter("id"))
         self.index = {agent.id: index for index, agent in enumerate(self.agents)}
         self.open = [agent.is_open for agent in self.agents]
+        self.places = [agent.place for agent in self.agents]
         self.hashes = [agent_hash(agent.id) for agent in self.agents]
         self.by_hash = sorted(zip(self.hashes, range(len(self.agents)), strict=True))
 
@@ -37,6 +38,7 @@ class Fleet(ABC):
         self.agents = roster.agents
         self.index = roster.index
         self.open = roster.open
+        self.places = roster.places
         self.total = total
         self.free = [
             max(0, total - used) if is_open else 0
@@ -57,6 +59,10 @@ class Fleet(ABC):
     @abstractmethod
     def fit(self, request: Request) -> Fit | None:
         """Return the agents on which a request can start now, or None."""
+
+    def place_of(self, part: tuple[int, int]) -> str:
+        """Return the place of an agent that is given with its slots."""
+        return self.places[part[0]]
 
     def blocked(self, request: Request) -> frozenset[int]:
         if not request.blocked_agents:
@@ -123,14 +129,15 @@ class SlotFleet(Fleet):
         return gang and sorted(gang, key=lambda part: (-part[1], part[0]))
 
     def _fit_gang(self, slots: int, target: int, blocked: Collection[int]) -> Fit | None:
-        """Return wholly free agents, of one size or of several where the pool allows it."""
+        """Return wholly free agents of one place, of one size or of several where the pool allows it."""
         sizes = sorted((size for free, size in self._shelves if free == size), reverse=True)
         for size in sizes:
             count, rest = divmod(slots, size)
-            near = self._shelves[size, size].nearest_first(target, blocked)
-            fit = [(agent, size) for _, agent in islice(near, count)]
-            if not rest and len(fit) == count:
-                return fit
+            if not rest:
+                near = self._shelves[size, size].nearest_first(target, blocked)
+                fit = first_together(((agent, size) for _, agent in near), count, self.place_of)
+                if fit:
+                    return fit
         if not self.mixes_sizes:
             return None
         whole = [
@@ -138,7 +145,8 @@ class SlotFleet(Fleet):
             for size in sizes
             for _, agent in self._shelves[size, size].nearest_first(target, blocked)
         ]
-        return greedy_mix(whole, slots)
+        mixes = (greedy_mix(together, slots) for together in by_place(whole, self.place_of))
+        return next(filter(None, mixes), None)
 
 
 class AuxFleet(Fleet):

@@ -5,11 +5,12 @@ nothing behind it starts on the agents where it needs the fewest others to end.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from .fleet import Fleet
 from .model import Placement, Request
+from .places import by_place
 
 MOST_PASSED_S = 300.0  # how long others may start before a request that fits nowhere yet
 
@@ -38,6 +39,10 @@ def _plans(
 ) -> Iterator[tuple[int, list[Rank]]]:
     """Yield how many agents the request needs, and those that it could use, the nearest first."""
     slots, total = request.slots, fleet.total
+
+    def place_of(rank: Rank) -> str:
+        return fleet.places[rank[1]]
+
     sizes = {size for size, is_open in zip(total, fleet.open, strict=True) if is_open and size}
     usable = [a for a in range(len(total)) if fleet.open[a] and a not in blocked]
     single = room.ranked((a for a in usable if total[a] >= slots), slots)
@@ -48,17 +53,25 @@ def _plans(
     for size in sorted(sizes, reverse=True):
         count, rest = divmod(slots, size)
         whole = room.ranked((a for a in usable if total[a] == size), size)
-        if not rest and 1 < count <= len(whole):
-            yield count, whole
+        for together in by_place(whole, place_of):
+            if not rest and 1 < count <= len(together):
+                yield count, together
     if fleet.mixes_sizes:
         whole = sorted(rank for size in sizes for rank in room.ranked(
             (a for a in usable if total[a] == size), size))  # fmt: skip
-        reached, count = 0, 0
-        for count, (_, agent) in enumerate(whole, start=1):
-            reached += total[agent]
-            if reached >= slots:
-                yield count, whole
-                return
+        for together in by_place(whole, place_of):
+            yield from _mixed_plan(together, slots, total)
+
+
+def _mixed_plan(
+    whole: Sequence[Rank], slots: int, total: Sequence[int]
+) -> Iterator[tuple[int, list[Rank]]]:
+    reached = 0
+    for count, (_, agent) in enumerate(whole, start=1):
+        reached += total[agent]
+        if reached >= slots:
+            yield count, list(whole)
+            return
 
 
 class _Room:

@@ -25,6 +25,7 @@ class Agent:
     enabled: bool = True
     draining: bool = False
     out_of_service: str = ""  # why the agent takes no work, in its own words
+    place: str = ""  # the cloud and region of a rented machine: a gang stays within one
 
     @property
     def is_open(self) -> bool:

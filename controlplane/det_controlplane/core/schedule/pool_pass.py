@@ -18,7 +18,7 @@ from .model import (
     WaitReason,
 )
 from .queue_order import in_queue_order
-from .reasons import Cause, Explainer, Kept, NoRoom
+from .reasons import Cause, Explainer, KeptAgents, NoRoom
 
 
 class PoolPass:
@@ -31,7 +31,7 @@ class PoolPass:
         self.aux = AuxFleet(roster)
         self.limits = JobLimits(snapshot)
         self.waiting: dict[str, Cause] = {}  # by allocation
-        self.kept: Kept | None = None
+        self.kept: KeptAgents | None = None
         self._started: list[Start] = []
         self._preempted: list[Preempt] = []
         self._no_room: dict[object, NoRoom] = {}  # by shape
@@ -61,7 +61,7 @@ class PoolPass:
         for agent in kept:
             self.slots.hold(agent)
         if kept:
-            self.kept = Kept(request, tuple([self.slots.agents[agent].id for agent in kept]))
+            self.kept = KeptAgents(request, tuple([self.slots.agents[agent].id for agent in kept]))
             self.waiting[request.allocation_id] = self.kept
         return kept
 

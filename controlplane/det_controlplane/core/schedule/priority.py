@@ -16,7 +16,7 @@ from .wording import behind, next_on
 
 
 def schedule_by_priority(pool: PoolPass, now: float) -> None:
-    """Requests without slots and requests with slots do not compete: two independent walks."""
+    """Schedule by priority: requests with slots and requests without, which do not compete, in two walks."""
     _PriorityWalk(pool, pool.aux, now).visit([r for r in pool.requests if not r.slots])
     _PriorityWalk(pool, pool.slots, now).visit([r for r in pool.requests if r.slots])
 

@@ -1,7 +1,7 @@
 """Reasons that describe the pool as it is at the end of the pass: what is needed, what is in the way, the next step."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from .model import Agent, PoolSnapshot, Request, WaitCode, WaitReason
 from .wording import counted, named
 
 _LIMIT = f"{MOST_PASSED_S / 60:g} min"
+_STAYS = "work over several agents stays within one region of one cloud"
 _RAISE_LIMIT = "`det experiment set max-slots ID SLOTS` lets it start"
 
 
@@ -30,21 +31,22 @@ class OverLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The request waits for too long, and nothing behind it starts on some agents."""
+class KeptAgents:
+    """Agents that are kept for a request that has waited for too long."""
 
     request: Request
     agent_ids: tuple[str, ...]
 
 
-Cause = WaitReason | NoRoom | OverLimit | Kept
+Sizes = Mapping[str, Counter[int]]  # by place: how many agents have so many slots
+Cause = WaitReason | NoRoom | OverLimit | KeptAgents
 
 
 class Explainer:
     """Puts causes into words."""
 
     def __init__(
-        self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits, kept: Kept | None
+        self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits, kept: KeptAgents | None
     ) -> None:
         self._snapshot = snapshot
         self._slots = slots
@@ -58,7 +60,7 @@ class Explainer:
                 return cause
             case OverLimit(request):
                 return self._over_limit(request)
-            case Kept(request, agent_ids):
+            case KeptAgents(request, agent_ids):
                 code, sentence = self._no_room(request)
                 kept = f"it has waited for more than {_LIMIT}, so what is freed on {named(agent_ids)} is kept for it"
                 return WaitReason(code, f"{sentence}; {kept}")
@@ -69,11 +71,11 @@ class Explainer:
                 return self._no_rooms[id(cause)]
 
     @cached_property
-    def _sizes(self) -> Counter[int]:
+    def _sizes(self) -> Sizes:
         return _sizes_of(a for a in self._snapshot.agents if a.is_open)
 
     @cached_property
-    def _sizes_with_closed(self) -> Counter[int]:
+    def _sizes_with_closed(self) -> Sizes:
         return _sizes_of(self._snapshot.agents)
 
     def _no_room(self, request: Request) -> WaitReason:
@@ -81,14 +83,17 @@ class Explainer:
         agents = self._snapshot.agents
         if not any(a.slots for a in agents):
             return self._no_agents(request, need, "the pool has no agent with slots")
-        blocked = _sizes_of(a for a in agents if a.id in request.blocked_agents and a.is_open)
-        if self._could_hold(self._sizes - blocked, request):
+        usable = [a for a in agents if a.is_open and a.id not in request.blocked_agents]
+        sizes = _sizes_of(usable) if request.blocked_agents else self._sizes
+        if self._could_hold(sizes, request):
             return self._busy(request, need)
-        if blocked and self._could_hold(self._sizes, request):
+        if request.blocked_agents and self._could_hold(self._sizes, request):
             return _only_blocked(request, need)
         closed = [a for a in agents if not a.is_open and a.slots]
         if closed and self._could_hold(self._sizes_with_closed, request):
             return _closed(closed, need)
+        if self._could_hold({"": sum(sizes.values(), Counter())}, request):
+            return _apart(usable, need)
         return self._no_agents(request, need, self._largest())
 
     def _need(self, request: Request) -> str:
@@ -103,8 +108,11 @@ class Explainer:
     def _mixes(self) -> bool:
         return self._snapshot.settings.allow_heterogeneous_fits
 
-    def _could_hold(self, sizes: Counter[int], request: Request) -> bool:
+    def _could_hold(self, sizes: Sizes, request: Request) -> bool:
         """Return whether agents of these sizes would do if nothing ran on them."""
+        return any(self._could_hold_in_one(place, request) for place in sizes.values())
+
+    def _could_hold_in_one(self, sizes: Counter[int], request: Request) -> bool:
         slots = request.slots
         if any(size >= slots for size in sizes):
             return True
@@ -127,7 +135,8 @@ class Explainer:
                 f"{need}; those free on {name} are kept for a request ahead, until others leave"
             )
             return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
-        if request.single_agent or any(size >= request.slots for size in self._sizes):
+        largest = max((size for place in self._sizes.values() for size in place), default=0)
+        if request.single_agent or largest >= request.slots:
             most = (
                 f"the most any agent has free is {free[name]} ({name})"
                 if free[name]
@@ -143,7 +152,10 @@ class Explainer:
         sized = [index for index, agent in enumerate(slots.agents) if agent.is_open and agent.slots]
         whole = sum(slots.free[index] == slots.total[index] for index in sized)
         sentence = f"{need}; {whole} of {counted(len(sized), 'agent')} {_are(whole)} wholly free"
-        return WaitReason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
+        if len(self._sizes) == 1:
+            return WaitReason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
+        then = f"it starts when enough in one place are: {_STAYS}"
+        return WaitReason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; {then}")
 
     def _largest(self) -> str:
         agent = max(self._snapshot.agents, key=lambda a: (a.slots, a.id))
@@ -200,8 +212,21 @@ class Explainer:
         return WaitReason(WaitCode.MAX_SLOTS, f"{sentence}; it starts when one of its trials ends")
 
 
-def _sizes_of(agents: Iterable[Agent]) -> Counter[int]:
-    return Counter(a.slots for a in agents if a.slots)
+def _sizes_of(agents: Iterable[Agent]) -> Sizes:
+    sizes: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for agent in agents:
+        if agent.slots:
+            sizes[agent.place][agent.slots] += 1
+    return sizes
+
+
+def _apart(agents: Iterable[Agent], need: str) -> WaitReason:
+    slots = Counter[str]()
+    for agent in agents:
+        slots[agent.place] += agent.slots
+    has = ", ".join(f"{place or 'elsewhere'} has {slots[place]}" for place in sorted(slots))
+    sentence = f"{need}; {has}, and {_STAYS}"
+    return WaitReason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when one place has enough")
 
 
 def _only_blocked(request: Request, need: str) -> WaitReason:

@@ -7,10 +7,11 @@ smallest depth is the choice, and only the victims on the chosen agents are pree
 
 from collections.abc import Collection, Iterable, Sequence
 
-from .agents_by_depth import AgentsByDepth
+from .agents_by_depth import AgentsByDepth, Entry
 from .fleet import Fit, Fleet, greedy_mix
 from .future_room import NEVER, FutureRoom
 from .model import Job, Request, Running
+from .places import by_place, first_together
 
 
 class Reservations:
@@ -91,14 +92,15 @@ class Reservations:
         return depth, fit
 
     def _choose_gang(self, slots: int, blocked: Collection[int]) -> tuple[int, Fit]:
-        """Return wholly free agents: of one size, or of several where the pool allows it."""
+        """Return wholly free agents of one place: of one size, or of several where the pool allows it."""
         chosen: tuple[int, Fit] = (NEVER, [])
         for size in self._sizes:
             count, rest = divmod(slots, size)
             if rest or count < 2:
                 continue
-            found = self._by_depth(size, whole=True).first_of(count, blocked)
-            if len(found) == count and found[-1][0] < chosen[0]:
+            entries = self._by_depth(size, whole=True).unblocked(blocked)
+            found = first_together(entries, count, self._place_of)
+            if found and found[-1][0] < chosen[0]:
                 chosen = (found[-1][0], [(agent, size) for _, agent in found])
         if chosen[1] or not self._fleet.mixes_sizes:
             return chosen
@@ -111,16 +113,25 @@ class Reservations:
             for size in self._sizes
             for entry in self._by_depth(size, whole=True).first_of(every, blocked)
         )
-        room = 0
-        for at, (depth, agent) in enumerate(found):
-            room += total[agent]
-            if room >= slots:
-                agents = [(agent, total[agent]) for _, agent in found[: at + 1]]
-                agents.sort(key=lambda choice: (-choice[1], choice[0]))
-                return depth, greedy_mix(agents, slots) or []
-        return NEVER, []
+        choices = (_mix(whole, slots, total) for whole in by_place(found, self._place_of))
+        return min(choices, key=lambda choice: choice[0], default=(NEVER, []))
+
+    def _place_of(self, entry: Entry) -> str:
+        return self._fleet.places[entry[1]]
 
     def _by_depth(self, units: int, *, whole: bool = False) -> AgentsByDepth:
         if (units, whole) not in self._orders:
             self._orders[units, whole] = AgentsByDepth(self._room, units, whole=whole)
         return self._orders[units, whole]
+
+
+def _mix(found: Sequence[Entry], slots: int, total: Sequence[int]) -> tuple[int, Fit]:
+    """Return the first of these agents that together have so many slots, and the depth of the last."""
+    room = 0
+    for at, (depth, agent) in enumerate(found):
+        room += total[agent]
+        if room >= slots:
+            agents = [(agent, total[agent]) for _, agent in found[: at + 1]]
+            agents.sort(key=lambda choice: (-choice[1], choice[0]))
+            return depth, greedy_mix(agents, slots) or []
+    return NEVER, []

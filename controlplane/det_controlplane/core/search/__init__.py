@@ -27,6 +27,7 @@ from .events import (
     Validated,
     event_from_json,
 )
+from .history import History, Judgement, JudgementWording, Outcome, RungHistory
 from .method import SearchFailed
 from .preview import TrialsTo, preview
 from .registry import brackets_of, length_of, new, report_lengths, restore, unit_of
@@ -43,12 +44,17 @@ __all__ = [
     "Exited",
     "ExitedEarly",
     "Fail",
+    "History",
     "Inactivated",
+    "Judgement",
+    "JudgementWording",
     "OperationCompleted",
+    "Outcome",
     "Park",
     "Progressed",
     "RemoteSearch",
     "Rest",
+    "RungHistory",
     "Search",
     "SearchFailed",
     "Shutdown",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .actions import Action, Create
+from .history import History
 from .method import Method
 
 
@@ -48,6 +49,9 @@ class Tournament(Method):
 
     def progress(self) -> float:
         return sum(bracket.progress() or 0.0 for bracket in self._brackets) / len(self._brackets)
+
+    def watched(self) -> Sequence[History]:
+        return [history for bracket in self._brackets for history in bracket.watched()]
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -8,6 +8,7 @@ from typing import Any
 
 from .actions import Action, Stop, TrainTo
 from .brackets import initial_trials, rung_units
+from .history import NO_HISTORY, History, Outcome, beginning
 from .method import NOTHING, Method
 from .metrics import WORST, as_loss, read_loss, read_time
 from .proposal import Proposal
@@ -53,6 +54,7 @@ class StoppingAsha(Method):
         self._created = 0
         self._invalid = 0
         self._completed = 0
+        self._history: History = NO_HISTORY
 
     def started(self) -> Sequence[Action]:
         config = self._config
@@ -77,12 +79,14 @@ class StoppingAsha(Method):
         for rung, loss in zip(self._rungs, self._passed.pop(request_id), strict=False):
             rung.remove(loss)
         self._proposal.forget(request_id)
+        self._history.forgotten(request_id)
         self._invalid += 1
         return [Stop(request_id), *self._create()]
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
         passed = self._passed.pop(request_id)
         self._rungs[len(passed)].insert(WORST)
+        self._history.lost(len(passed))
         self._proposal.close(request_id)
         return self._replace()
 
@@ -97,6 +101,10 @@ class StoppingAsha(Method):
 
     def progress(self) -> float:
         return self._config.progress(len(self._rungs[0]), self._completed - self._invalid)
+
+    def watched(self) -> Sequence[History]:
+        self._history = beginning(self._units)
+        return [self._history]
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -125,7 +133,11 @@ class StoppingAsha(Method):
             return NOTHING
         while time >= units[rung]:
             self._proposal.record(request_id, rung, loss)
-            if not self._rungs[rung].insert(loss) or rung == top:
+            goes_on = self._rungs[rung].insert(loss)
+            if self._history is not NO_HISTORY:
+                outcome = _outcome(goes_on, rung == top)
+                self._history.arrived(request_id, rung, loss, outcome, self._rungs[rung].cut())
+            if not goes_on or rung == top:
                 return self._stop(request_id)
             passed.append(loss)
             rung += 1
@@ -148,6 +160,13 @@ class StoppingAsha(Method):
         create = self._proposal.create()
         self._created += 1
         self._passed[create.request_id] = []
+        self._history.created(create.request_id)
         if self._config.tells_length:
             return [create, TrainTo(create.request_id, self._units[0])]
         return [create]
+
+
+def _outcome(goes_on: bool, at_top: bool) -> Outcome:
+    if at_top:
+        return Outcome.FINISHED
+    return Outcome.WENT_ON if goes_on else Outcome.STOPPED

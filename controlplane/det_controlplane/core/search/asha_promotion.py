@@ -8,6 +8,7 @@ from typing import Any
 from .actions import Action, Park, Stop, TrainTo
 from .asha import AshaConfig
 from .brackets import initial_trials, rung_units
+from .history import NO_HISTORY, History, Outcome, RungCut, beginning
 from .method import NOTHING, Method
 from .metrics import as_loss, read_loss, read_time
 from .promotion_rung import PromotionRung
@@ -28,6 +29,7 @@ class PromotionAsha(Method):
         self._invalid = 0
         self._completed = 0
         self._arrivals = 0
+        self._history: History = NO_HISTORY
 
     def started(self) -> Sequence[Action]:
         config = self._config
@@ -64,6 +66,7 @@ class PromotionAsha(Method):
             rung.arrived -= 1
             rung.promoted -= 1
         self._proposal.forget(request_id)
+        self._history.forgotten(request_id)
         self._invalid += 1
         return [Stop(request_id), *self._create()]
 
@@ -79,6 +82,10 @@ class PromotionAsha(Method):
 
     def progress(self) -> float:
         return self._config.progress(self._rungs[0].arrived, self._completed - self._invalid)
+
+    def watched(self) -> Sequence[History]:
+        self._history = beginning(self._units)
+        return [self._history]
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -107,7 +114,10 @@ class PromotionAsha(Method):
         del self._training[request_id]
         rung.arrived += 1
         self._proposal.record(request_id, index, loss)
-        if index == len(self._rungs) - 1:
+        last = index == len(self._rungs) - 1
+        outcome = Outcome.FINISHED if last else Outcome.WAITS
+        self._history.arrived(request_id, index, loss, outcome, RungCut(0, rung.arrived, loss))
+        if last:
             self._proposal.close(request_id)
             return [Stop(request_id), *self._create_if_due(), *self._close_full_rungs()]
         self._arrivals += 1
@@ -124,6 +134,7 @@ class PromotionAsha(Method):
             self._gone.add(request_id)  # it held no slots, so nothing takes its place
             return NOTHING
         self._rungs[index].arrived += 1
+        self._history.lost(index)
         onwards = self._promote(index) if index < len(self._rungs) - 1 else []
         return [*(onwards or self._create_if_due()), *self._close_full_rungs()]
 
@@ -137,6 +148,7 @@ class PromotionAsha(Method):
                 self._gone.remove(request_id)
                 continue
             rung.promoted += 1
+            self._history.settled(request_id, Outcome.WENT_ON)
             self._training[request_id] = index + 1
             return [TrainTo(request_id, self._units[index + 1])]
         return []
@@ -160,6 +172,7 @@ class PromotionAsha(Method):
         self._gone.difference_update(waited)
         for request_id in released:
             self._proposal.close(request_id)
+            self._history.settled(request_id, Outcome.PASSED_OVER)
         return [Stop(request_id) for request_id in released]
 
     def _rung_of_waiting(self, request_id: str) -> int:
@@ -179,4 +192,5 @@ class PromotionAsha(Method):
         create = self._proposal.create()
         self._created += 1
         self._training[create.request_id] = 0
+        self._history.created(create.request_id)
         return [create, TrainTo(create.request_id, self._units[0])]

@@ -12,6 +12,7 @@ from typing import Any
 from det_controlplane.core.hparams import Categorical
 
 from .actions import Create
+from .history import RungCut
 from .proposal import Proposal
 from .rng import Rng
 from .rung import pack, unpack
@@ -151,7 +152,14 @@ class RecentRung:
         self._count += 1
         self._recent.append(loss)
         better = sum(other < loss for other in self._recent)
-        return better < max(int(len(self._recent) // self._share), 1)
+        return better < self._places()
+
+    def cut(self) -> RungCut:
+        best = self._places()
+        return RungCut(best, len(self._recent), sorted(self._recent)[best - 1])
+
+    def _places(self) -> int:
+        return max(int(len(self._recent) // self._share), 1)
 
     def remove(self, loss: float) -> None:
         self._count -= 1

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from .actions import Action
+from .history import History
 
 NOTHING: tuple[Action, ...] = ()
 
@@ -28,27 +29,27 @@ class Method(ABC):
         return NOTHING
 
     def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
-        """Hear that a live trial answered TrainTo."""
+        """Handle that a live trial answered TrainTo."""
         return NOTHING
 
     def progressed(self, request_id: str, fraction: float) -> Sequence[Action]:
-        """Hear from a live trial how far it is on the way to its length."""
+        """Handle how far a live trial is on the way to its length."""
         return NOTHING
 
     def invalid(self, request_id: str) -> Sequence[Action]:
-        """Hear that a live trial found its hyperparameters invalid; it is about to exit."""
+        """Handle that a live trial found its hyperparameters invalid; it is about to exit."""
         return NOTHING
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
-        """Hear that a live trial failed, was canceled or asked to stop; it is about to exit."""
+        """Handle that a live trial failed, was canceled or asked to stop; it is about to exit."""
         return NOTHING
 
     def finished(self, request_id: str) -> Sequence[Action]:
-        """Hear that a live trial's own script came to its end."""
+        """Handle that a live trial's own script came to its end."""
         return NOTHING
 
     def exited(self, request_id: str) -> Sequence[Action]:
-        """Hear that a trial is closed, for whatever reason; called after `finished` where that applies."""
+        """Handle that a trial is closed, for whatever reason; called after `finished` where that applies."""
         return NOTHING
 
     def operated(
@@ -58,11 +59,15 @@ class Method(ABC):
         return NOTHING
 
     def inactivated(self, state: str) -> Sequence[Action]:
-        """Hear that the experiment was paused or is ending."""
+        """Handle that the experiment was paused or is ending."""
         return NOTHING
 
     def remote_events(self) -> Sequence[Mapping[str, Any]]:
         """Return what a remote search method has not answered yet, in the JSON of the API."""
+        return ()
+
+    def watched(self) -> Sequence[History]:
+        """Keep from now on what is decided at rungs, by bracket; methods without rungs have none."""
         return ()
 
     @abstractmethod

@@ -75,7 +75,7 @@ class PromotionRung:
         self._divide(waiting, len(waiting))
 
     def _divide(self, in_order: list[Waiting], count: int) -> None:
-        """Part the best entries, which are the next, from the rest; in order they are a heap."""
+        """Divide the entries into the best, which go on next, and the rest; sorted lists are heaps."""
         self._next, others = in_order[:count], in_order[count:]
         self._first_other = others[0] if others else _WORST
         self._others += others

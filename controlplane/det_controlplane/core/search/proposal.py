@@ -23,7 +23,7 @@ class Proposal:
         """Forget what was recorded of a trial whose hyperparameters turned out invalid."""
 
     def close(self, request_id: str) -> None:
-        """Hear that the trial will report no more."""
+        """Handle that the trial will report no more."""
 
     def snapshot(self) -> dict[str, Any]:
         return {}

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from .history import RungCut
+
 
 class Rung(Protocol):
     """Decides, one loss after the other, who goes on from a rung."""
@@ -14,6 +16,9 @@ class Rung(Protocol):
 
     def insert(self, loss: float) -> bool:
         """Record the loss; true when its trial goes on."""
+
+    def cut(self) -> RungCut:
+        """Tell by what the latest loss was judged."""
 
     def remove(self, loss: float) -> None:
         """Forget one entry of this loss: its trial's hyperparameters were invalid."""
@@ -52,6 +57,9 @@ class StoppingRung:
         heapq.heappush(best, -beaten)
         return loss <= beaten
 
+    def cut(self) -> RungCut:
+        return RungCut(len(self._best), self._count, -self._best[0])
+
     def remove(self, loss: float) -> None:
         """Forget one entry of this loss. Linear, but only for invalid hyperparameters found late."""
         losses = self.losses()
@@ -77,7 +85,7 @@ class StoppingRung:
 
 
 def pack(numbers: Iterable[float]) -> str:
-    """Doubles as base64: exact, compact, and infinities survive JSON columns."""
+    """Encode doubles as base64: exact, compact, and infinities survive JSON columns."""
     values = list(numbers)
     return base64.b64encode(struct.pack(f"<{len(values)}d", *values)).decode("ascii")
 

@@ -10,6 +10,7 @@ from det_controlplane.db.schema.allocations import (
     gathers,
     log_batches,
     slots,
+    task_log_spans,
     task_logs,
     tasks,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "sign_in_failures",
     "slots",
     "storages",
+    "task_log_spans",
     "task_logs",
     "tasks",
     "templates",

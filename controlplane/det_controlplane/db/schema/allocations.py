@@ -55,7 +55,7 @@ tasks = Table(
     # When traffic last went to one of them; written at most every few seconds.
     Column("proxied_at", Time),
     Column("exit_status", Text),  # how a task that is no trial ended, a sentence
-    # With the cluster's own secret it makes the token that opens what the task serves.
+    # "sha256:" and the hash of the token that opens what the task serves; of earlier rows a part of that token.
     Column("access_key", Text),
     Column("idle_timeout_s", Double),  # without traffic and without work it ends after that time
     Column("active_at", Time),  # when its program last told that it is not idle
@@ -281,6 +281,18 @@ task_logs = Table(
     Column("stdtype", Text),
     Column("log", Text, nullable=False),
     Index("task_logs_in_order", "task_id", "id"),
+)
+
+# Between which times lines of a task lie whose ids begin with the same bits: every line is covered by a row, which a
+# trigger of task_logs adds. Rows may overlap; those of removed lines stay until the last line of the task is removed.
+task_log_spans = Table(
+    "task_log_spans",
+    metadata,
+    Column("task_id", Text, nullable=False),
+    Column("span", BigInteger, nullable=False),  # task_logs.id >> 16
+    Column("first_at", Time, nullable=False),
+    Column("last_at", Time, nullable=False),
+    Index("task_log_spans_of_task", "task_id", "span"),
 )
 
 # Batches that were stored, so that repeating one is harmless.

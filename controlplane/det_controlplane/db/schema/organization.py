@@ -79,6 +79,9 @@ sessions = Table(
     Column("created_at", Time, nullable=False),
     Column("expires_at", Time),
     Column("revoked_at", Time),
+    # From where somebody signed in, and what the program there called itself.
+    Column("address", Text),
+    Column("program", Text),
     CheckConstraint("(kind = 'allocation') = (allocation_id IS NOT NULL)", name="allocation"),
     Index("sessions_by_user", "user_id"),
     Index(

@@ -1,6 +1,16 @@
 """Webhooks, and what they listen to."""
 
-from sqlalchemy import Column, ForeignKey, Identity, Index, Integer, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    Table,
+    Text,
+)
 
 from det_controlplane.core.webhooks import TriggerType, WebhookMode, WebhookType
 from det_controlplane.db.schema.base import JSON, Time, enum, metadata
@@ -10,7 +20,9 @@ webhooks = Table(
     metadata,
     Column("id", Integer, Identity(), primary_key=True),
     Column("name", Text, nullable=False),
+    # The address as it is shown; `sealed` has the whole one, where that says more. Earlier versions store the whole one here.
     Column("url", Text, nullable=False),
+    Column("sealed", Text),
     Column("type", enum(WebhookType), nullable=False),
     Column("mode", enum(WebhookMode), nullable=False),
     # NULL: of the whole cluster.
@@ -23,13 +35,30 @@ webhooks = Table(
     Index("webhooks_by_workspace", "workspace_id"),
 )
 
+# Tries to deliver messages: the last hundred of each webhook.
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("webhook_id", Integer, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("at", Time, nullable=False),
+    Column("event_id", Text, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("experiment_id", Integer),
+    Column("attempt", Integer, nullable=False),
+    Column("failure", Text),  # NULL: it arrived
+    Column("next_at", Time),  # NULL: it is not tried again
+    CheckConstraint("next_at IS NULL OR failure IS NOT NULL", name="again"),
+    Index("webhook_deliveries_by_webhook", "webhook_id", "id"),
+)
+
 webhook_triggers = Table(
     "webhook_triggers",
     metadata,
     Column("id", Integer, Identity(), primary_key=True),
     Column("webhook_id", Integer, ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
     Column("type", enum(TriggerType), nullable=False),
-    Column("condition", JSON, nullable=False),  # {state}, {regex} or {}
+    Column("condition", JSON, nullable=False),  # {state}, {regex}, {subject} or {}
     Index("webhook_triggers_by_webhook", "webhook_id"),
 )
 

@@ -6,6 +6,7 @@ asked for; so the greedy route below exists for packaging alone, and requests by
 import functools
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from chalice import Chalice
@@ -14,6 +15,7 @@ from det_controlplane.adapters import issuers
 from det_controlplane.adapters.ec2_relay import starter_of
 from det_controlplane.adapters.lambda_functions import LambdaWaker, Schedules
 from det_controlplane.adapters.web_courier import WebCourier
+from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Response
 from det_controlplane.db.engine import DatabaseDown
@@ -22,6 +24,7 @@ from det_controlplane.entry.aws.events import is_http, refuse, respond
 from det_controlplane.entry.build import build_context, build_function, cluster_config
 from det_controlplane.entry.settings import from_environment
 from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.maintenance.reminding import Reminder
 
 log = logging.getLogger("det")
 
@@ -39,13 +42,27 @@ waker = LambdaWaker(
     }
 )
 
+reminder = Reminder()
+
 
 @functools.cache
 def built() -> App:
-    """Once a process: at its first event, when its environment is complete."""
+    """Build the app once a process: at its first event, when its environment is complete."""
     log.setLevel(logging.INFO)
     settings = from_environment(os.environ)
     return build_function(build_context(settings, waker))
+
+
+def load_for_snapshot(environment: Mapping[str, str]) -> None:
+    """Import what requests need, where a snapshot is taken of this process (SnapStart) for all that follow.
+
+    The application itself is built after it: a snapshot keeps no connection of the database alive."""
+    if environment.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
+        routes.every()
+        cluster_config(from_environment(environment))
+
+
+load_for_snapshot(os.environ)
 
 
 def _identity() -> Response | None:
@@ -66,9 +83,13 @@ class ControlPlane(Chalice):  # type: ignore[misc]
             app = built()
         except DatabaseDown as e:
             return refuse(event, e, _identity())
+        before = app.ctx.db.uses
         answer = respond(app, event, context.get_remaining_time_in_millis() / 1000)
+        if app.ctx.db.uses > before:  # a database that sleeps is not woken for this
+            reminder.look(app.ctx)
         # The process freezes with its answer: what the request woke is started before.
         waker.flush()
+        app.ctx.db.rest()
         return answer
 
 
@@ -79,7 +100,7 @@ app.api.binary_types = ["*/*"]
 @app.route("/", methods=_ALL_METHODS)  # type: ignore[untyped-decorator]
 @app.route("/{proxy+}", methods=_ALL_METHODS)  # type: ignore[untyped-decorator]
 def everything() -> None:
-    """Never called: `ControlPlane` answers first."""
+    """Stand for every route: `ControlPlane` answers before Chalice calls this."""
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
@@ -130,7 +151,7 @@ def _sent(event: Any) -> dict[str, Any]:
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
 def migrate(event: Any, context: Any) -> list[str]:
-    """Bring the database up to date: a deployment invokes this before its requests reach the new code."""
+    """Migrate the database: a deployment invokes this before its requests reach the new code."""
     from det_controlplane.db.migrate import migrate as upgrade
 
     settings = from_environment(os.environ)

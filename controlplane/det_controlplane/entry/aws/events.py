@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from det_controlplane.api.app import App, unavailable
 from det_controlplane.api.errors import TooLarge
 from det_controlplane.api.http import Request, Response, Stream, Wait
-from det_controlplane.entry.server.carry import Carried, carried, fetched
+from det_controlplane.entry.server.answers import WireAnswer, next_batch, wire_answer
 
 Event = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ def respond(
     if isinstance(answer, Stream):
         budget_s = min(remaining_s, _GATEWAY_S) - _RESERVE_S
         answer = _drained(app, request, answer, budget_s, sleep)
-    return write_answer(event, request, carried(request, answer))
+    return write_answer(event, request, wire_answer(request, answer))
 
 
 def refuse(event: Event, cause: Exception, identity: Response | None = None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def refuse(event: Event, cause: Exception, identity: Response | None = None) -> 
     request = read_request(event)
     asks_identity = (request.method, request.path.rstrip("/")) == ("GET", "/info")
     answer = identity if identity and asks_identity else unavailable(cause)
-    return write_answer(event, request, carried(request, answer))
+    return write_answer(event, request, wire_answer(request, answer))
 
 
 def read_request(event: Event) -> Request:
@@ -62,7 +62,7 @@ def read_request(event: Event) -> Request:
     return request
 
 
-def write_answer(event: Event, request: Request, answer: Carried) -> dict[str, Any]:
+def write_answer(event: Event, request: Request, answer: WireAnswer) -> dict[str, Any]:
     written = _written(event, answer)
     size = len(written["body"])
     if size < MAX_ANSWER // 8 or len(json.dumps(written)) + _ENVELOPE <= MAX_ANSWER:
@@ -74,10 +74,10 @@ def write_answer(event: Event, request: Request, answer: Carried) -> dict[str, A
         f"the answer to {request.path} has {size / 1024**2:.1f} MiB and this host carries 6: {remedy}"
     )
     refused = Response(error.to_json(), error.status)
-    return _written(event, carried(request, refused))
+    return _written(event, wire_answer(request, refused))
 
 
-def _written(event: Event, answer: Carried) -> dict[str, Any]:
+def _written(event: Event, answer: WireAnswer) -> dict[str, Any]:
     body, encoded = _text(answer)
     written = {"statusCode": answer.status, "body": body, "isBase64Encoded": encoded}
     # The gateways count the bytes themselves, after undoing base64.
@@ -89,7 +89,7 @@ def _written(event: Event, answer: Carried) -> dict[str, Any]:
     return {**written, "multiValueHeaders": {**many, "set-cookie": [cookie]} if cookie else many}
 
 
-def _text(answer: Carried) -> tuple[str, bool]:
+def _text(answer: WireAnswer) -> tuple[str, bool]:
     if "content-encoding" not in answer.headers:
         try:
             return answer.body.decode("utf-8"), False
@@ -159,7 +159,7 @@ def _without_stage(path: str, stage: str) -> str:
 def _drained(
     app: App, request: Request, stream: Stream, budget_s: float, sleep: Callable[[float], None]
 ) -> Response:
-    """What the stream has to say until it ends, the time is up or the answer is full."""
+    """Return the lines of a stream until it ends, the time is up or the answer is full."""
     parts: list[bytes] = []
     size, cursor, slept = 0, stream.cursor, 0.0
     started = time.monotonic()
@@ -167,7 +167,7 @@ def _drained(
     is_document = stream.is_file and stream.media_type == "application/json"
     most = MAX_DOCUMENT if is_document else MAX_ANSWER // 2
     while size < most and not done:
-        batch = fetched(app, request, stream, cursor)
+        batch = next_batch(app, request, stream, cursor)
         cursor = batch.cursor
         parts.extend(batch.lines)
         size += sum(map(len, batch.lines))

@@ -1,6 +1,6 @@
 """Builds the zip for AWS Lambda: packaged by Chalice, trimmed, with byte-code.
 
-    python -m det_controlplane.entry.aws.packaging OUT_DIR [--google]
+    python -m det_controlplane.entry.aws.packaging OUT_DIR [--google] [--architecture arm64]
 
 leaves `deployment.zip` in OUT_DIR; for pools on Google Cloud also `provision.zip`, with the client of Compute Engine.
 Lambda's task directory is read-only, so code without byte-code would be compiled at every cold start: half of its
@@ -8,12 +8,10 @@ CPU time.
 """
 
 import argparse
-import compileall
 import importlib.metadata
 import importlib.util
 import json
 import os
-import py_compile
 import re
 import shutil
 import subprocess
@@ -64,10 +62,12 @@ UNUSED = (
 )
 # Same bytes for the same sources, so that a deployment sees no change where there is none.
 EPOCH = (2020, 1, 1, 0, 0, 0)
+# Processors that Lambda has, and how ELF files name theirs.
+MACHINES = {"x86_64": 62, "arm64": 183}
 
 
 class PackagingFailed(Exception):
-    """Chalice refused; the message is what it said."""
+    """The zip cannot be made; the message says why, as Chalice or the compiler said it."""
 
 
 def build(
@@ -76,21 +76,26 @@ def build(
     *,
     google: bool = False,
     relay: bool = False,
+    architecture: str = "x86_64",
+    runtime: str = "",
 ) -> Path:
     """Build the zip, with more files of a deployment beside the code: its cluster configuration, certificates.
 
     Without these files, which may hold secrets, `keys.zip` lies beside it. With `google`, pools may rent from Google
     Cloud, and `provision.zip` lies there too; with `relay`, `relay.zip` of the machine that carries traffic to tasks.
+    Libraries are those of `architecture`; `runtime` must be this Python, whose byte-code the zip holds.
     """
+    refuse_other_python(runtime)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         project, packaged, task = (Path(folder) / n for n in ("project", "packaged", "task"))
         more = (*(GOOGLE_ROOTS if google else ()), *(RELAY_ROOTS if relay else ()))
-        write_project(project, more, google=google)
+        write_project(project, more, google=google, architecture=architecture)
         run_chalice(project, packaged)
         with zipfile.ZipFile(packaged / "deployment.zip") as made:
             made.extractall(task)
         trim(task)
+        refuse_other_machines(task, architecture)
         add_bytecode(task)
         files = {**agents_wheel(), **(files or {})}
         for name, content in files.items():
@@ -114,9 +119,55 @@ def agents_wheel() -> dict[str, bytes]:
     return {wheel.name(): wheel.content()} if wheel else {}
 
 
-def write_project(project: Path, more: Sequence[str] = (), *, google: bool = False) -> None:
+def own_runtime() -> str:
+    """Return the runtime of Lambda that has the Python of this process."""
+    return f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def refuse_other_python(runtime: str) -> None:
+    """Raise PackagingFailed for a runtime that could not load what this Python packages and compiles."""
+    here = own_runtime()
+    if runtime not in ("", here):
+        raise PackagingFailed(
+            f"the functions are to run in {runtime}, and this command packages them for {here}, in which it runs:"
+            f" leave `runtime` out, or install and run it with that Python"
+        )
+
+
+def refuse_other_machines(task: Path, architecture: str) -> None:
+    """Raise PackagingFailed for a library that was compiled for another processor."""
+    wrong = [
+        f"{path.relative_to(task)} ({machine})"
+        for path in sorted(task.rglob("*.so*"))
+        if (machine := elf_machine(path)) not in (None, MACHINES[architecture])
+    ]
+    if wrong:
+        raise PackagingFailed(
+            f"some libraries are not for {architecture} (ELF machine {MACHINES[architecture]}): {', '.join(wrong[:5])}"
+        )
+
+
+def elf_machine(path: Path) -> int | None:
+    """Return the processor that an ELF file was compiled for; None for other files."""
+    with path.open("rb") as file:
+        head = file.read(20)
+    return int.from_bytes(head[18:20], "little") if head.startswith(b"\x7fELF") else None
+
+
+def write_project(
+    project: Path,
+    more: Sequence[str] = (),
+    *,
+    google: bool = False,
+    architecture: str = "x86_64",
+) -> None:
+    if architecture not in MACHINES:
+        raise PackagingFailed(
+            f"Lambda has no processor {architecture}: give {' or '.join(MACHINES)}"
+        )
     (project / ".chalice").mkdir(parents=True)
-    config = {"version": "2.0", "app_name": "determined-serverless", "stages": {"api": {}}}
+    stage = {"lambda_architecture": architecture}
+    config = {"version": "2.0", "app_name": "determined-serverless", "stages": {"api": stage}}
     (project / ".chalice/config.json").write_text(json.dumps(config))
     (project / "app.py").write_text(APP)
     (project / "requirements.txt").write_text("\n".join(pinned((*ROOTS, *more))) + "\n")
@@ -132,7 +183,7 @@ def provisioners(cloud: str) -> list[Path]:
 
 
 def pinned(roots: tuple[str, ...]) -> list[str]:
-    """The roots and all they require, in the versions that are installed here."""
+    """Return the roots and all they require, in the versions that are installed here."""
     found: dict[str, str] = {}
     waiting = list(roots)
     while waiting:
@@ -148,7 +199,7 @@ def pinned(roots: tuple[str, ...]) -> list[str]:
 
 
 def _applies(requirement: str) -> bool:
-    """Markers of what we ship speak of old interpreters and of other platforms only."""
+    """Return whether a requirement is installed here: markers exclude old interpreters and other platforms."""
     try:
         importlib.metadata.distribution(re.split(r"[ ;\[<>=!~(]", requirement, maxsplit=1)[0])
     except importlib.metadata.PackageNotFoundError:
@@ -182,17 +233,22 @@ def trim(task: Path, unused: Sequence[str] = UNUSED) -> None:
 
 
 def add_bytecode(task: Path) -> None:
-    """Unchecked: Lambda changes the files' times, and nobody edits them there."""
-    compiled = compileall.compile_dir(
-        task,
-        quiet=1,
-        stripdir=str(task),
-        prependdir="/var/task",
-        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-        workers=1,
+    """Compile what the zip holds, unchecked: Lambda changes the files' times, and nobody edits them there.
+
+    A process of its own does it, as byte-code tells which names the compiling process had in use: the same sources
+    would give other bytes in another one."""
+    command = [sys.executable, "-s", "-S", "-m", "compileall", "-q", "-j", "1"]
+    command += ["-s", str(task), "-p", "/var/task", "--invalidation-mode", "unchecked-hash"]
+    done = subprocess.run(
+        [*command, str(task)],
+        cwd=task.parent,
+        env={"PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    if not compiled:
-        raise PackagingFailed("some file in the zip does not compile")
+    if done.returncode != 0:
+        raise PackagingFailed(f"some file in the zip does not compile:\n{done.stdout}{done.stderr}")
 
 
 def write_zip(task: Path, target: Path) -> None:
@@ -208,9 +264,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the zip for AWS Lambda.")
     parser.add_argument("out", type=Path, help="folder for deployment.zip")
     parser.add_argument("--google", action="store_true", help="for pools on Google Cloud too")
+    parser.add_argument("--architecture", choices=MACHINES, default="x86_64", help="its processor")
     given = parser.parse_args()
     try:
-        made = build(given.out, google=given.google)
+        made = build(given.out, google=given.google, architecture=given.architecture)
     except PackagingFailed as e:
         print(e, file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,12 @@ from det_controlplane.db.engine import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError
 from det_controlplane.entry.build import build_app, build_context, build_relay
 from det_controlplane.entry.container.idle import ending_when_idle
+from det_controlplane.entry.container.renewal import (
+    RENEWED,
+    deployed,
+    ending_when_replaced,
+    version_of,
+)
 from det_controlplane.entry.container.worker import Worker, server
 from det_controlplane.entry.server import api_server
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
@@ -76,14 +82,26 @@ def _relay() -> None:
     """Carry traffic to tasks, and nothing else: the others name this process by DET_RELAY_URL, which is for them."""
 
     settings = replace(from_environment(os.environ), relay_url="", initial_user_password=None)
+    renewed = threading.Event()
 
     @contextmanager
     def beside(ctx: Context, _: LocalNotifier) -> Iterator[None]:
-        idle = settings.relay_idle_s
-        with ending_when_idle(ctx, idle) if idle else nullcontext():
+        idle, function = settings.relay_idle_s, settings.relay_function
+        with ExitStack() as stack:
+            if idle:
+                stack.enter_context(ending_when_idle(ctx, idle))
+            if function:
+                look, told = partial(deployed, function), settings.relay_deployed
+                own = version_of(told) if told else ""
+                stack.enter_context(ending_when_replaced(ctx, look, renewed.set, own))
             yield
 
-    _serve(settings, beside, alone=True, app_of=build_relay)
+    try:
+        _serve(settings, beside, alone=True, app_of=build_relay)
+    finally:
+        # Whatever a signal ended it with: its machine stops after an end for good.
+        if renewed.is_set():
+            sys.exit(RENEWED)
 
 
 def _api() -> None:

@@ -94,7 +94,7 @@ def server(worker: Worker, listening: socket) -> ThreadingHTTPServer:
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Cloud Run writes a log of requests itself."""
+            """Log nothing: Cloud Run writes a log of requests itself."""
 
     class Server(ThreadingHTTPServer):
         # A turn that runs is let to its end.

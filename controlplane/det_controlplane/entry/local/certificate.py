@@ -115,7 +115,7 @@ def fingerprint(cert: Path) -> str:
 
 
 def trusting(cert: Path) -> ssl.SSLContext:
-    """Believe this certificate and no other, under whatever name this machine calls itself."""
+    """Return a TLS context that trusts this certificate alone, under any name of this machine."""
     context = ssl.create_default_context(cafile=str(cert))
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -48,7 +48,7 @@ def wait_until_up(files: LocalFiles) -> None:
 
 
 def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:
-    """The agents, when all of these have joined."""
+    """Wait until all of these agents have joined, and return every agent."""
     limit = time.monotonic() + _JOIN_S
     missing = names
     while time.monotonic() < limit:
@@ -64,7 +64,10 @@ def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]
 
 
 def end_leftovers(files: LocalFiles, number: signal.Signals) -> None:
-    """Agents of a supervisor that was killed. A reused number does not name our directory."""
+    """Signal the agents of a supervisor that was killed.
+
+    Processes by their number and our directory in their command.
+    """
     for name, pid in files.report().get("processes", {}).items():
         if not pid or not name.startswith(AGENT_PREFIX):
             continue
@@ -82,7 +85,7 @@ def end_leftovers(files: LocalFiles, number: signal.Signals) -> None:
 
 
 def print_logs(files: LocalFiles, *, follow: bool) -> None:
-    """All logs, each line with the name of its process; new lines as they come."""
+    """Print all logs, each line with the name of its process; with `follow`, new lines as they come."""
     places: dict[Path, int] = {}
     try:
         while True:
@@ -101,7 +104,7 @@ def tail(path: Path, lines: int = 12) -> str:
 
 
 def _reason(files: LocalFiles) -> str:
-    """What the API said when it gave up; the end of its log when it did not get to that."""
+    """Return the API's last sentence before it gave up, or else the end of its log."""
     path = files.log("api")
     end = tail(path, 20)
     said = [line for line in end.splitlines() if line.startswith(SAYS)]
@@ -133,7 +136,7 @@ def _connection(files: LocalFiles, timeout_s: float) -> http.client.HTTPConnecti
 def _get(
     files: LocalFiles, path: str, timeout_s: float, give_up: Callable[[], bool] = lambda: False
 ) -> tuple[int, dict[str, Any]] | None:
-    """None when there is no answer. The supervisor's socket takes connections that no API serves yet."""
+    """Send a GET; return status and body, or None without an answer: the socket opens before the API serves."""
     connection = _connection(files, timeout_s)
     token = files.secrets().bootstrap_token
     try:

@@ -26,7 +26,7 @@ class LocalError(Exception):
 
 
 def main(action: str, args: Any) -> int:
-    """`args` has the flags of `det deploy local ACTION` as attributes; absent ones take defaults."""
+    """Run an action: `args` has the flags of `det deploy local ACTION` as attributes; absent ones take defaults."""
     actions = {
         "cluster-up": cluster_up,
         "cluster-down": cluster_down,
@@ -65,6 +65,8 @@ def cluster_up(args: Any) -> int:
     planned = plan.plan(files, args)
     for key in planned.ignored:
         _say(f"note: {key} of the configuration has no effect here")
+    for warning in planned.warnings:
+        _say(f"warning: {warning}")
     _make_certificate(files, planned.desired)
     files.write_desired(planned.desired)
     files.cluster_config.write_text(planned.config)
@@ -88,7 +90,7 @@ def cluster_up(args: Any) -> int:
 
 
 def master_up(args: Any) -> int:
-    """A cluster without agents."""
+    """Start a cluster without agents."""
     args.agents = 0
     return cluster_up(args)
 
@@ -111,7 +113,7 @@ def cluster_down(args: Any) -> int:
 
 
 def agent_up(args: Any) -> int:
-    """One more agent: of the cluster that runs here, or of one elsewhere."""
+    """Start an agent of the cluster that runs here, or of a cluster elsewhere."""
     agent = plan.agent_of(args, f"det-agent-{socket.gethostname()}")
     files = _files(args)
     host = getattr(args, "master_host", None) or "localhost"
@@ -228,7 +230,7 @@ def _files(args: Any) -> LocalFiles:
 def _start_daemon(
     files: LocalFiles, initial_password: str | None, *, detach: bool
 ) -> subprocess.Popen[bytes]:
-    """The process that was started: the daemon itself, unless it detached from us."""
+    """Start the daemon and wait until it is ready; return its process, which has ended if it detached."""
     reading, writing = os.pipe()
     # Servers that restart in a moment need their byte-code kept.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -260,7 +262,7 @@ def _start_daemon(
 
 
 def _stay(files: LocalFiles, daemon: subprocess.Popen[bytes]) -> int:
-    """In the foreground: until Ctrl-C, or until the cluster is stopped elsewhere."""
+    """Stay in the foreground until Ctrl-C, or until the cluster is stopped elsewhere."""
     _say("press Ctrl-C to stop the cluster")
     try:
         return daemon.wait()
@@ -283,7 +285,7 @@ def _stop(files: LocalFiles) -> None:
 
 
 def _hang_up(files: LocalFiles) -> None:
-    """The daemon reads what is desired again."""
+    """Make the daemon read the desired processes again, by SIGHUP."""
     pid = files.supervisor_pid()
     if pid is not None:
         os.kill(pid, signal.SIGHUP)

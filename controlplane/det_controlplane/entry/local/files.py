@@ -81,7 +81,7 @@ class LocalFiles:
         return self.folder / "agents" / name
 
     def log(self, name: str) -> Path:
-        """The log of a process, set aside when it has grown large."""
+        """Return the path of a process's log; a large one is set aside first."""
         path = self.logs / f"{name}.log"
         if path.exists() and path.stat().st_size > _LARGE_LOG:
             path.replace(path.with_suffix(".log.1"))
@@ -99,7 +99,7 @@ class LocalFiles:
         _write(self._desired, asdict(desired))
 
     def report(self) -> dict[str, Any]:
-        """What the supervisor last wrote about its processes."""
+        """Return the supervisor's last report about its processes."""
         try:
             return dict(json.loads(self._report.read_text()))
         except (FileNotFoundError, ValueError):
@@ -109,7 +109,7 @@ class LocalFiles:
         _write(self._report, report)
 
     def secrets(self, bootstrap_token: str = "") -> Secrets:
-        """Made once. A token that was given (of a cluster elsewhere) replaces the old one."""
+        """Return the secrets, made once. A given token, of a cluster elsewhere, replaces the old one."""
         if self._secrets.exists():
             kept = Secrets(**json.loads(self._secrets.read_text()))
         else:
@@ -121,7 +121,7 @@ class LocalFiles:
         return kept
 
     def hold(self) -> IO[str] | None:
-        """Become the one supervisor of this directory, until the file is closed or we die."""
+        """Lock the directory until the file is closed or the process ends; None if another supervisor has it."""
         holder = self._lock.open("a+")
         try:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,7 +134,7 @@ class LocalFiles:
         return holder
 
     def supervisor_pid(self) -> int | None:
-        """The process that holds the directory; a lock, unlike a number in a file, cannot be stale."""
+        """Return the process that holds the directory: by its lock, which unlike a number in a file cannot be stale."""
         if not self._lock.exists():
             return None
         with self._lock.open("r") as holder:

@@ -1,4 +1,4 @@
-"""`--db URL`: a PostgreSQL that somebody runs already. What is wrong with it is told before anything starts."""
+"""`--db URL`: a PostgreSQL server that runs already, checked before any process starts."""
 
 from urllib.parse import urlsplit
 
@@ -10,7 +10,7 @@ class BadDatabase(Exception):
 
 
 def prepare(url: str) -> bool:
-    """Bring it up to date; whether its built-in accounts still await their first password."""
+    """Migrate the database; return whether its built-in accounts still await their first password."""
     from det_controlplane.db.engine import BadUrl, Database, DatabaseDown
     from det_controlplane.db.migrate import MigrationError, migrate
     from det_controlplane.services.cluster.first_start import awaits_first_password
@@ -46,14 +46,14 @@ def _check_form(url: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """Without its password."""
+    """Return a URL without its password."""
     parts = urlsplit(url)
     where = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{where}{parts.path}"
 
 
 def _innermost(error: BaseException) -> str:
-    """What the machine said, without what each layer says of it."""
+    """Return the first cause's own words, without what each layer adds."""
     while error.__cause__ is not None:
         error = error.__cause__
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from det_controlplane.core.config import reach_of_storage
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
@@ -28,10 +29,11 @@ class Plan:
     initial_password: str | None  # of the built-in accounts; None: they have one
     password_is_random: bool
     ignored: tuple[str, ...] = ()  # keys of the configuration that mean nothing here
+    warnings: tuple[str, ...] = ()  # of what will hardly do what it is meant to
 
 
 def plan(files: LocalFiles, args: Any) -> Plan:
-    """What was desired before stays, except for what the flags change."""
+    """Plan the cluster: what was desired before, with the changes of the flags."""
     before = files.desired() if files.has_cluster() else None
     raw = _read_config(files, args)
     agents = _configured_agents(raw.pop(AGENTS_KEY, None))
@@ -55,7 +57,8 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     )
     _check_pools(desired, [p.pool_name for p in checked.resource_pools])
     text = json.dumps(config, indent=2) + "\n"
-    return Plan(desired, text, password, is_random, checked.ignored)
+    warnings = tuple(reach_of_storage.warnings(checked))
+    return Plan(desired, text, password, is_random, checked.ignored, warnings)
 
 
 def cluster_name(args: Any) -> str:
@@ -63,7 +66,7 @@ def cluster_name(args: Any) -> str:
 
 
 def agent_of(args: Any, default_name: str) -> LocalAgent:
-    """The agent that the flags of `agent-up` describe."""
+    """Return the agent that the flags of `agent-up` describe."""
     return LocalAgent(
         name=getattr(args, "agent_name", None) or default_name,
         pool=getattr(args, "agent_resource_pool", None) or "default",
@@ -73,7 +76,7 @@ def agent_of(args: Any, default_name: str) -> LocalAgent:
 
 
 def with_agent(files: LocalFiles, agent: LocalAgent) -> Desired:
-    """What should run from `agent-up` on."""
+    """Return what should run from `agent-up` on."""
     desired = files.desired().with_agent(agent)
     config = load_cluster(files.cluster_config.read_text("utf-8"))
     _check_pools(desired, [p.pool_name for p in config.resource_pools])
@@ -81,7 +84,7 @@ def with_agent(files: LocalFiles, agent: LocalAgent) -> Desired:
 
 
 def remove_data(files: LocalFiles) -> None:
-    """What `--delete-db` means: everything except checkpoints and logs."""
+    """Remove the data of a cluster except checkpoints and logs, as `--delete-db` asks."""
     for folder in (files.database, files.objects, files.folder / "agents"):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -99,7 +102,7 @@ def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
 
 
 def _completed(raw: dict[str, Any], files: LocalFiles, args: Any) -> dict[str, Any]:
-    """With the defaults that only this machine can give."""
+    """Return the configuration with the defaults that only this machine can give."""
     config = {"cluster_name": cluster_name(args), **raw}
     storage = getattr(args, "storage_host_path", None)
     if storage or "checkpoint_storage" not in config:
@@ -224,7 +227,7 @@ def _password(args: Any, configured: str | None, awaits: bool) -> tuple[str | No
 
 
 def _awaits_password(files: LocalFiles, database_url: str) -> bool:
-    """Whether nobody can sign in yet."""
+    """Return whether the built-in accounts still await their first password."""
     if not database_url:
         return not any(files.database.glob("**/PG_VERSION"))
     try:

@@ -12,7 +12,7 @@ from det_controlplane.services.context import Context
 
 
 def local_routes(ctx: Context) -> tuple[Route, ...]:
-    """None without a bootstrap token, which is the credential of this machine's owner."""
+    """Return the routes of a local cluster: none without a bootstrap token, the credential of this machine's owner."""
     if not ctx.bootstrap_token:
         return ()
     return (Route("GET", STATUS_PATH, _status, Access.PUBLIC, "The agents of a local cluster"),)

@@ -20,8 +20,8 @@ _SETTLED_S = 20.0  # who lived so long starts afresh
 _STOP_S = 25.0  # agents let trials save a last checkpoint
 
 
-class Kept(Protocol):
-    """Something that runs as a process of ours."""
+class Supervised(Protocol):
+    """A process that the supervisor keeps alive."""
 
     @property
     def name(self) -> str: ...
@@ -96,7 +96,7 @@ class Program:
 
 @dataclass
 class _Watch:
-    kept: Kept
+    kept: Supervised
     started_at: float = 0.0
     pause_s: float = _FIRST_PAUSE_S
     due: float | None = None  # when to start it again
@@ -110,7 +110,7 @@ class Supervisor:
     _watches: list[_Watch] = field(default_factory=list)
     _stopping: bool = False
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: Supervised) -> None:
         """Start it, and again whenever it ends."""
         watch = _Watch(kept)
         self._watches.append(watch)
@@ -122,7 +122,7 @@ class Supervisor:
             watch.kept.stop()
         self.changed()
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[Supervised]:
         return [w.kept for w in self._watches]
 
     def run(
@@ -189,7 +189,7 @@ class Supervisor:
 
 @contextmanager
 def _signals() -> Iterator[Callable[[float | None], set[int]]]:
-    """A function that sleeps until a signal or the timeout, and returns the signals that came."""
+    """Yield a function that sleeps until a signal or the timeout, and returns the signals that came."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     os.set_blocking(reading, False)

@@ -14,6 +14,7 @@ from det_controlplane.api.http import Request, Response
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import PATIENCE_S
+from det_controlplane.entry.relay.hangups import until_left
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange
 from det_controlplane.entry.relay.relay import PREFIX, refuse
 from det_controlplane.entry.relay.sockets import SocketBridge
@@ -43,7 +44,11 @@ class Forward:
         try:
             stream = await self._connected()
             try:
-                await self._carry(scope, stream, receive, send)
+                carrying = self._carry(scope, stream, receive, send)
+                await until_left(scope, lambda: stream.sent, carrying)
+            except ClientGone:
+                stream.drop()
+                raise
             finally:
                 await stream.reset(Cause.CANCELLED, "the request is over")
         except ClientGone:
@@ -85,6 +90,7 @@ class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._over = False
+        self.sent = 0
         # A relay whose machine vanished says nothing.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -102,6 +108,7 @@ class _Connection:
         try:
             self._writer.write(content)
             await asyncio.wait_for(self._writer.drain(), PATIENCE_S)
+            self.sent += len(content)
         except asyncio.TimeoutError:
             raise StreamReset(Cause.BROKEN, f"the relay read nothing for {PATIENCE_S} s") from None
         except OSError as e:
@@ -109,6 +116,11 @@ class _Connection:
 
     async def end(self) -> None:
         """Send no more. TLS knows no half of a connection, and requests tell their length: nothing is to be done."""
+
+    def drop(self) -> None:
+        """End the connection at once, whatever is still to be sent: nobody waits for it."""
+        self._over = True
+        self._writer.transport.abort()
 
     async def reset(self, cause: Cause, message: str) -> None:
         """End both directions. What was written before still goes out, if the relay takes it."""

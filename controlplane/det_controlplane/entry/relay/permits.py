@@ -40,6 +40,10 @@ class Permits:
         self._checking: asyncio.Task[None] | None = None
         self._resetting: set[asyncio.Task[None]] = set()
 
+    def tasks(self) -> set[str]:
+        """Return the tasks to which connections are open; other threads may ask."""
+        return {permit.service.partition(":")[0] for permit in list(self._open)}
+
     @contextmanager
     def held(self, permit: Permit, stream: Stream) -> Iterator[None]:
         """Watch over a connection while it is open."""

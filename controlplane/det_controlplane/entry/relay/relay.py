@@ -15,6 +15,7 @@ from det_controlplane.api.http import Request, Response, bearer_token
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import Agents
+from det_controlplane.entry.relay.hangups import until_left
 from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange
 from det_controlplane.entry.relay.permits import Permit, Permits
@@ -41,6 +42,7 @@ class Relay:
         self._in_thread = in_thread
         self._agents = agents or Agents()
         self._permits = Permits(self._is_good)
+        app.ctx.open_traffic = self._permits.tasks
         self._touched: set[str] = set()
         self._touching: asyncio.Task[None] | None = None
         self._public_host = urlsplit(app.ctx.public_url).netloc
@@ -75,7 +77,8 @@ class Relay:
             )
         service, slash, _ = unquote(request.path.removeprefix(PREFIX)).partition("/")
         if not slash:
-            return await _redirect(scope, receive, send)
+            await _redirect(scope, receive, send)
+            return
         given: Headers = list(scope["headers"])
         carriers = h.carriers(given, scope["query_string"])
         target: Target = await self._in_thread(proxying.target, self._app.ctx, service, carriers)
@@ -83,7 +86,21 @@ class Relay:
             raise PermissionDenied(
                 "service workers of a task are for its owner, signed in here, only"
             )
+        opened: list[Stream] = []
+        serving = self._serve(scope, service, target, opened, receive, send)
+        await until_left(scope, lambda: sum(stream.sent for stream in opened), serving)
+
+    async def _serve(
+        self,
+        scope: Any,
+        service: str,
+        target: Target,
+        opened: list[Stream],
+        receive: Any,
+        send: Any,
+    ) -> None:
         stream = await self._opened(target)
+        opened.append(stream)
         try:
             with self._permits.held(Permit(service, target.opened_by, target.session_id), stream):
                 await self._carry(scope, service, target, stream, receive, send)

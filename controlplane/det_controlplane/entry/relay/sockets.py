@@ -85,7 +85,7 @@ class SocketBridge:
     async def run(
         self, host: str, target: str, offered: list[str], headers: Headers, more: Headers
     ) -> None:
-        """Shake hands with the task first: the client gets its answer. Raises Unreachable."""
+        """Connect to the task first, whose answer the client gets, then carry messages. Raises Unreachable."""
         protocols = [Subprotocol(p) for p in offered]
         self._task = ClientProtocol(
             parse_uri("ws://task/"), subprotocols=protocols or None, max_size=MAX_MESSAGE

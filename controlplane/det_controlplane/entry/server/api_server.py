@@ -121,7 +121,6 @@ def serve(
     config = uvicorn.Config(
         chunked_when_large(app) if on_cloud_run else app,
         lifespan="on",
-        limit_concurrency=most_connections(),
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
         **uvicorn_settings(),
@@ -146,13 +145,14 @@ def uvicorn_settings() -> dict[str, Any]:
         # What is large is packed already.
         "ws_per_message_deflate": False,
         "http": PatientProtocol,
+        "limit_concurrency": most_connections(),
         "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": _GRACE_S,
     }
 
 
 def listening_socket() -> socket.socket:
-    """The one a supervisor handed over, so that connections wait while this process restarts.
+    """Return the socket that a supervisor handed over, so that connections wait while this process restarts.
 
     Naming the protocol makes asyncio set TCP_NODELAY on what it accepts."""
     fd = int(os.environ.get(LISTEN_FD, "-1"))
@@ -170,7 +170,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def migrate_when_up(database_url: str) -> None:
-    """The database may be starting beside us."""
+    """Migrate once the database answers, as it may be starting beside this process."""
     limit = time.monotonic() + _DATABASE_WAIT_S
     while True:
         try:

@@ -5,13 +5,13 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
-from det_controlplane.api.errors import NotFound, TooLarge
+from det_controlplane.api.errors import NotFound, RequestTimeout, TooLarge, Unavailable
 from det_controlplane.api.http import (
     MAX_BODY,
     STRANGERS_BODY,
@@ -21,10 +21,25 @@ from det_controlplane.api.http import (
     Stream,
     Wait,
 )
+from det_controlplane.core.numerals import whole
 from det_controlplane.entry.relay.forward import Forward
 from det_controlplane.entry.relay.relay import Relay
 from det_controlplane.entry.server import socket_stream
-from det_controlplane.entry.server.carry import Carried, carried, fetched, stream_headers
+from det_controlplane.entry.server.answers import (
+    WireAnswer,
+    next_batch,
+    stream_headers,
+    wire_answer,
+)
+from det_controlplane.entry.server.bodies import (
+    LEAST_BYTES_S,
+    Body,
+    BodyMemory,
+    BodyMemoryFull,
+    Disconnected,
+    TooSlow,
+)
+from det_controlplane.entry.server.rounds import Rounds
 from det_controlplane.entry.server.socket_stream import SocketStream
 
 Message = MutableMapping[str, Any]
@@ -35,11 +50,7 @@ AddressOf = Callable[[str, Mapping[str, str]], str]  # of a client, from its pee
 
 _THREADS = 16
 _STREAM_PAUSE_S = 1.0
-BODY_S = 60.0  # how long the next part of a body is waited for
-
-
-class _Disconnected(Exception):
-    """The client went away."""
+_RETRY_AFTER_S = 5
 
 
 class _Client:
@@ -57,7 +68,7 @@ class _Client:
         try:
             await asyncio.wait({waits, self._gone}, return_when=asyncio.FIRST_COMPLETED)
             if self._gone.done():
-                raise _Disconnected
+                raise Disconnected
             return waits.result()
         finally:
             waits.cancel()
@@ -69,6 +80,14 @@ class _Client:
     async def _disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A request whose body is not kept: its answer, and how much of the body is still read after that."""
+
+    answer: Response
+    drained: int
 
 
 class AsgiApp:
@@ -83,6 +102,7 @@ class AsgiApp:
         background: Callable[[], AbstractContextManager[Any]] | None = None,
         *,
         max_body: int = MAX_BODY,
+        room: BodyMemory | None = None,
         address_of: AddressOf | None = None,
         relays: bool = True,
     ) -> None:
@@ -90,8 +110,10 @@ class AsgiApp:
         self._notifier = notifier
         self._background = background
         self._max_body = max_body
+        self._room = room or BodyMemory()
         self._address_of = address_of or peer_address
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
+        self._rounds = Rounds(app, self._in_thread)
         self._traffic: Relay | Forward | None = None
         if relays:
             self._traffic = Relay(app, self._in_thread)
@@ -102,7 +124,7 @@ class AsgiApp:
         if self._traffic is not None and self._traffic.takes(scope):
             await self._traffic(scope, _request(scope), receive, send)
         elif scope["type"] == "http":
-            with suppress(_Disconnected):
+            with suppress(Disconnected):
                 await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
@@ -128,14 +150,20 @@ class AsgiApp:
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         request = _request(scope)
         request.client = self._address_of(request.client, request.headers)
-        body = await self._body(request, receive)
-        if isinstance(body, Response):
-            await _send(send, carried(request, body))
-            return
-        request.body = body
+        body = Body(receive, self._room, whole(request.headers.get("content-length", "")) or 0)
+        try:
+            refusal = await self._read(request, body)
+            if refusal is not None:
+                await _refuse(send, request, refusal, body)
+            else:
+                await self._answered(request, body, receive, send)
+        finally:
+            body.close()
+
+    async def _answered(self, request: Request, body: Body, receive: Receive, send: Send) -> None:
         client = _Client(receive)
         try:
-            answer = await self._answer(request, client)
+            answer = await self._answer(request, body, client)
             if isinstance(answer, Stream):
                 await self._stream(request, answer, client, send)
             else:
@@ -143,21 +171,30 @@ class AsgiApp:
         finally:
             client.close()
 
-    async def _body(self, request: Request, receive: Receive) -> bytes | Response:
-        """Read the body; whoever sends more than a little must be known first."""
-        body = _Body(receive)
-        if not await body.read(min(STRANGERS_BODY, self._max_body)):
-            limit = await self._in_thread(self._app.admit, request)
-            if isinstance(limit, Response):
-                return limit
-            limit = min(limit, self._max_body)
-            if not await body.read(limit):
-                await body.drain(4 * limit)
-                return _too_large(limit)
-        return body.content()
+    async def _read(self, request: Request, body: Body) -> _Refused | None:
+        """Read the body; a refusal where it is too large, too slow, or one too many."""
+        try:
+            if not await body.read(min(STRANGERS_BODY, self._max_body)):
+                limit = await self._in_thread(self._app.admit, request)
+                if isinstance(limit, Response):
+                    return _Refused(limit, self._max_body)
+                limit, body.sender = min(limit, self._max_body), request.sender
+                if not await body.read(limit):
+                    return _Refused(_too_large(limit), 3 * limit)
+        except TooSlow:
+            return _Refused(_too_slow(), self._max_body)
+        except BodyMemoryFull:
+            return _Refused(_no_room(), self._max_body)
+        request.body = body.content()
+        return None
 
-    async def _answer(self, request: Request, client: "_Client") -> Carried | Stream:
+    async def _answer(self, request: Request, body: Body, client: "_Client") -> WireAnswer | Stream:
         """Call the handler, and as long as it has nothing to say, wait and call it again."""
+        route = self._app.shared_by(request)
+        if route is not None:
+            common = await self._rounds.answer(route, request)
+            if common is not None:
+                return common
         may_wait_s = self._app.ctx.may_wait_s
         deadline: float | None = None
         request.final = may_wait_s <= 0
@@ -167,6 +204,8 @@ class AsgiApp:
             if not isinstance(answer, Wait):
                 return answer
             if deadline is None:
+                # What it waits for may be others that need the room: ranks that exchange data.
+                body.close()
                 deadline = time.monotonic() + min(answer.seconds, may_wait_s)
             left = deadline - time.monotonic()
             woken = left > 0 and await client.unless_gone(
@@ -177,12 +216,12 @@ class AsgiApp:
     async def _in_thread(self, call: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
-    def _handle(self, request: Request) -> Carried | Stream | Wait:
-        """In a worker thread: the handler works on a copy, so that each call starts afresh."""
+    def _handle(self, request: Request) -> WireAnswer | Stream | Wait:
+        """Call the handler in a worker thread, with a copy of the request, so that each call starts afresh."""
         answer: Answer = self._app.handle(replace(request))
         if isinstance(answer, Wait) and request.final:
             raise RuntimeError(f"{request.path} waits although it was told not to")
-        return carried(request, answer) if isinstance(answer, Response) else answer
+        return wire_answer(request, answer) if isinstance(answer, Response) else answer
 
     async def _stream(
         self, request: Request, stream: Stream, client: "_Client", send: Send
@@ -191,7 +230,7 @@ class AsgiApp:
         cursor, ended = stream.cursor, request.method == "HEAD"
         while not ended:
             seen = self._notifier.seen()
-            batch = await self._in_thread(fetched, self._app, request, stream, cursor)
+            batch = await self._in_thread(next_batch, self._app, request, stream, cursor)
             cursor, ended = batch.cursor, batch.done
             if batch.lines:
                 await client.unless_gone(_send_part(send, b"".join(batch.lines)))
@@ -248,42 +287,6 @@ def _request(scope: Message) -> Request:
     )
 
 
-class _Body:
-    """A request's body, read as far as it may be."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._parts: list[bytes] = []
-        self._size, self._more = 0, True
-
-    async def read(self, limit: int) -> bool:
-        """Read on; False as soon as there is more than the limit."""
-        while self._more and self._size <= limit:
-            self._parts.append(await self._next())
-        return self._size <= limit
-
-    async def drain(self, limit: int) -> None:
-        """Read and forget the rest, so that the client reads why: within bounds."""
-        self._parts.clear()
-        while self._more and self._size <= limit:
-            await self._next()
-
-    def content(self) -> bytes:
-        return b"".join(self._parts)
-
-    async def _next(self) -> bytes:
-        try:
-            message = await asyncio.wait_for(self._receive(), BODY_S)
-        except asyncio.TimeoutError:
-            raise _Disconnected from None
-        if message["type"] == "http.disconnect":
-            raise _Disconnected
-        part: bytes = message.get("body", b"")
-        self._size += len(part)
-        self._more = message.get("more_body", False)
-        return part
-
-
 async def refuse_websocket(receive: Receive, send: Send, why: Response) -> None:
     """Answer the request for a websocket as any other that is refused."""
     await receive()
@@ -298,20 +301,43 @@ def _too_large(limit: int) -> Response:
     return Response(error.to_json(), error.status)
 
 
+def _too_slow() -> Response:
+    least = f"{LEAST_BYTES_S >> 10} KiB/s"
+    error = RequestTimeout(f"the body of the request comes too slowly: at least {least} are needed")
+    return Response(error.to_json(), error.status, headers={"Connection": "close"})
+
+
+def _no_room() -> Response:
+    error = Unavailable("too many large requests at once: send this one again in some seconds")
+    headers = {"Retry-After": str(_RETRY_AFTER_S)}
+    return Response(error.to_json(), error.status, headers=headers)
+
+
 def _shown_size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
 
 
-async def _send(send: Send, answer: Carried) -> None:
+async def _send(send: Send, answer: WireAnswer) -> None:
     await _start(send, answer.status, answer.headers)
     await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _refuse(send: Send, request: Request, refused: _Refused, body: Body) -> None:
+    """Answer at once, and end the answer when the client has sent its body: until then the connection stays."""
+    answer = wire_answer(request, refused.answer)
+    await _start(send, answer.status, answer.headers)
+    await send({"type": "http.response.body", "body": answer.body, "more_body": True})
+    # Reading would send `100 Continue` to a client that waits for it.
+    if body.is_begun or "expect" not in request.headers:
+        await body.drain(refused.drained)
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _send_part(send: Send, body: bytes) -> None:
     try:
         await send({"type": "http.response.body", "body": body, "more_body": True})
     except OSError as e:
-        raise _Disconnected from e
+        raise Disconnected from e
 
 
 async def _start(send: Send, status: int, headers: dict[str, str]) -> None:

@@ -1,39 +1,137 @@
-"""HTTP connections that end when a client takes too long to say what it wants, and websockets that keep secrets."""
+"""HTTP connections that no client keeps for ever, nor fills without end; websockets that keep secrets."""
 
 import asyncio
 import logging
 import resource
+import select
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from det_controlplane.entry.relay.hangups import EXTENSION
+
 HEADERS_S = 30.0
+LARGEST_HEADERS = 65_536  # with the address, and what frames and follows a body
+LINGER_S = 2.0
+_GONE = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP", 0)
+# Clients read over it, before the answer (RFC 9110, section 15.2). One that is gone refuses whatever comes.
+_POKE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MOST_CONNECTIONS, _FEWEST = 4096, 64
 _OTHER_FILES = 128  # database connections, logs, objects
+_REFUSED_AT_ONCE = (
+    32  # connections beyond the most: they are told to come again, those beyond them nothing
+)
+
+
+class ClientOf:
+    """The client of a connection: `may_poke` tells whether it waits, unread, for an answer that has not begun."""
+
+    def __init__(self, transport: Any, may_poke: Callable[[], bool]) -> None:
+        self._transport, self._may_poke = transport, may_poke
+
+    def is_gone(self) -> bool:
+        """Ask the system, which knows it also of connections that nobody reads."""
+        if self._transport.is_closing():
+            return True
+        looking = select.poll()
+        looking.register(self._transport.get_extra_info("socket").fileno(), _GONE)
+        return bool(looking.poll(0))
+
+    def poke(self) -> None:
+        if self._may_poke():
+            self._transport.write(_POKE)
+
+    def drop(self) -> None:
+        self._transport.abort()
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, whose patience with the headers of a request has an end."""
+    """uvicorn's protocol, whose patience with the headers of a request has an end, as has the room for them.
+
+    The parser tells of a header when it is complete; so what it holds until then is counted as it comes."""
 
     _ends: asyncio.TimerHandle | None = None
+    _held = 0  # bytes since the parser last told of headers or a body that are complete
+    _told = 0  # bytes of the request's address and headers that the parser told of
+    _refused = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._client = ClientOf(transport, self._waits_unread)
+        most = self.limit_concurrency
+        if most is not None and len(self.connections) > most + _REFUSED_AT_ONCE:
+            transport.abort()
+            return
         self._wait_for_headers()
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         if self._ends is None and (self.cycle is None or self.cycle.response_complete):
             self._wait_for_headers()
+        self._held += len(data)
         super().data_received(data)
+        if self._held > LARGEST_HEADERS:
+            self._refuse()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._told > LARGEST_HEADERS:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    def on_message_begin(self) -> None:
+        self._told = 0
+        super().on_message_begin()
+        scope: Any = self.scope
+        scope["extensions"] = {EXTENSION: self._client}
+
+    def on_url(self, url: bytes) -> None:
+        self._tell(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._tell(len(name) + len(value) + len(b": \r\n"))
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
+        self._held = 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._held = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._held = 0
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def _waits_unread(self) -> bool:
+        reads_over = self.scope["http_version"] == "1.1"
+        begun = self.cycle is None or self.cycle.response_started
+        return reads_over and self.flow.read_paused and not begun
+
+    def _tell(self, size: int) -> None:
+        self._told += size
+        if self._told > LARGEST_HEADERS:
+            raise ValueError("the headers are too large")  # which ends the parser
+
+    def _refuse(self) -> None:
+        """Say so unless an answer is on its way; read on for a moment, or the client would see a reset instead."""
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        self._stop_waiting()
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(_TOO_LARGE)
+        self._ends = self.loop.call_later(LINGER_S, self.transport.close)
 
     def _wait_for_headers(self) -> None:
         self._ends = self.loop.call_later(HEADERS_S, self.transport.close)
@@ -44,12 +142,26 @@ class PatientProtocol(HttpToolsProtocol):
             self._ends = None
 
 
+_SAYS = b"the headers of a request must not be larger than 64 KiB\n"
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+    b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%s" % (len(_SAYS), _SAYS)
+)
+
+
 class QuietWebSocket(WebSocketsSansIOProtocol):
     """uvicorn's protocol, which would log each address with its query, where tokens may be."""
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)
         self.logger = _websockets_log
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        # Those that are refused have no scope. Pings show that a client is gone.
+        if self.handshake_initiated and not self.handshake_complete:
+            scope: Any = self.scope
+            scope["extensions"][EXTENSION] = ClientOf(self.transport, lambda: False)
 
 
 _websockets_log = logging.getLogger("det.websockets")

@@ -12,7 +12,7 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
 from det_controlplane.api.errors import PermissionDenied
 from det_controlplane.api.http import STRANGERS_BODY, Request, Response, Stream
-from det_controlplane.entry.server.carry import fetched
+from det_controlplane.entry.server.answers import next_batch
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -71,7 +71,7 @@ class SocketStream:
         cursor, ended = stream.cursor, False
         while not ended and not coming.done():
             seen = self._notifier.seen()
-            batch = await self._in_thread(fetched, self._app, request, stream, cursor)
+            batch = await self._in_thread(next_batch, self._app, request, stream, cursor)
             cursor, ended = batch.cursor, batch.done
             for line in batch.lines:
                 await self._send({"type": "websocket.send", "text": line.decode().rstrip("\n")})

@@ -7,6 +7,7 @@ from det_controlplane.core.roles import Right
 from det_controlplane.db import agent_views, containers
 from det_controlplane.db import agents as rows
 from det_controlplane.db.agent_views import PoolUse
+from det_controlplane.services.agents import pool_details
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.identity.principal import User
@@ -100,18 +101,18 @@ def _pool(ctx: Context, pool: Pool, use: PoolUse) -> dict[str, Any]:
         "preemptible": scheduler.preemption,
         "minAgents": provider.min_instances if provider else 0,
         "maxAgents": provider.max_instances if provider else use.agents,
-        "slotsPerAgent": use.slots // use.agents if use.agents else 0,
+        "slotsPerAgent": (use.slots // use.agents) if use.agents else pool_details.slots_per_agent(pool),
         "schedulerType": f"SCHEDULER_TYPE_{scheduler.type.upper()}",
         "schedulerFittingPolicy": f"FITTING_POLICY_{scheduler.fitting_policy.upper()}",
-        "location": "on-prem" if provider is None else provider.type, "imageId": "", "instanceType": "",
+        "imageId": "", "instanceType": "", "accelerator": "", **pool_details.of_machines(pool),
         "masterUrl": ctx.public_url, "masterCertName": "", "startupScript": "",
         "containerStartupScript": "", "agentDockerNetwork": "", "agentDockerRuntime": "",
-        "agentDockerImage": "", "agentFluentImage": "", "accelerator": "", "clusterName": ctx.config.cluster_name,
+        "agentDockerImage": "", "agentFluentImage": "", "clusterName": ctx.config.cluster_name,
         "maxIdleAgentPeriod": provider.max_idle_agent_period if provider else 0.0,
         "maxAgentStartingPeriod": provider.max_agent_starting_period if provider else 0.0,
         "resourceManagerMetadata": {},
         "details": {
-            "aws": None, "gcp": None,
+            **pool_details.details(pool),
             "priorityScheduler": {"preemption": scheduler.preemption,
                                   "defaultPriority": scheduler.default_priority, "k8Priorities": []}
             if scheduler.type == "priority" else None,

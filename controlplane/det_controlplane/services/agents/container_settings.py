@@ -1,4 +1,4 @@
-"""What of a configuration a container's machine must know: image, mounts, devices, the user's variables."""
+"""The parts of a configuration that agents need for a container: image, mounts, devices, the user's variables."""
 
 import posixpath
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What an agent needs to run a container: image, command, environment, files, mounts."""
+"""Build the specification by which an agent runs a container: image, command, environment, files, mounts."""
 
 import base64
 import hmac

@@ -1,4 +1,4 @@
-"""What agents report about containers, and what it means for their allocations."""
+"""Take what agents report about containers, and move their allocations on accordingly."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
 from det_controlplane.services.scheduling import stopping
-from det_controlplane.services.tasks import auxiliary
+from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import Change, change
 
 _ORDER = tuple(s.value for s in ContainerState)
@@ -69,7 +69,7 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
             return False
         exit = _end_if_over(changed, allocation)
         if exit is not None:
-            auxiliary.allocation_ended(changed, allocation, exit)
+            lifecycle.allocation_ended(changed, allocation, exit)
     return True
 
 
@@ -97,7 +97,10 @@ def _apply(change: Change, allocation_id: str, report: Report) -> AllocationRow 
 
 
 def _end_if_over(change: Change, allocation: AllocationRow) -> Exit | None:
-    """Bring the allocation as far as its containers; the first failure kills the rest; the last exit ends it."""
+    """Advance the allocation's state to that of its containers.
+
+    The first failure kills the others, the last exit ends it.
+    """
     if allocation.state is AllocationState.TERMINATED:
         return None
     tx = change.tx

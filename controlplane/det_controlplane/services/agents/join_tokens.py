@@ -53,9 +53,14 @@ def revoke(ctx: Context, caller: User, token_id: int) -> None:
             raise Missing(f"agent token {token_id} not found: see 'det agent token list'")
 
 
-def spend(tx: Tx, token: str, now: datetime, *, known_agent: bool) -> None:
-    """Count an agent that is new; one that comes again, with its own key, only needs a token that is not revoked."""
+def spend(tx: Tx, token: str, now: datetime, *, known_agent: bool, of_deployment: bool) -> None:
+    """Count an agent that is new; one that comes again, with its own key, only needs a token that is not revoked.
+
+    The deployment's own token is listed as soon as an agent has joined with it, and revoked like any other."""
     token_id = join_tokens.known(tx, token_hash(token))
+    if token_id is None and of_deployment:
+        join_tokens.add_of_deployment(tx, token_hash(token), now)
+        token_id = join_tokens.known(tx, token_hash(token))
     if token_id is None:
         raise NotSignedIn(
             "the bootstrap token is wrong or revoked; the cluster's operator has the current one"

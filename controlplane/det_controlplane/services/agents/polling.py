@@ -67,10 +67,12 @@ def join(ctx: Context, joining: Joining) -> Joined:
     key_hash = token_hash(joining.agent_key)
     with change(ctx) as changed:
         holder = agents.holder(changed.tx, joining.agent_id)
-        if machine is None and not _has_deployment_token(ctx, joining):
-            comes_again = holder is not None and _has_key(holder, key_hash)
-            token = joining.proof.get("token", "")
-            join_tokens.spend(changed.tx, token, now, known_agent=comes_again)
+        if machine is None:
+            join_tokens.spend(
+                changed.tx, joining.proof.get("token", ""), now,
+                known_agent=holder is not None and _has_key(holder, key_hash),
+                of_deployment=_has_deployment_token(ctx, joining),
+            )  # fmt: skip
         if holder is not None and _holds(holder, key_hash, now):
             raise Taken(
                 f"agent id {joining.agent_id!r} is held by a running agent; give this one another --agent-id"
@@ -143,6 +145,7 @@ class Poll:
     seq: int | None = None  # counted up by one agent process
     seen: str = ""  # version of the last answer it applied
     leaving: bool = False  # it was told that the machine goes away
+    leaves_at: datetime | None = None  # at the latest
     reclaimed: bool = False  # and that its cloud takes it back
     out_of_service: str = ""  # why the agent cannot start containers now
 
@@ -180,8 +183,11 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     changed = _take_reports(ctx, agent_id, duties, reported)
     if poll.seq is not None and touched.newest:
         changed |= _lose_missing(ctx, agent_id, duties, reported)
-    if touched.leaving and not all(d.preempt or d.killed for d in duties):
-        changed |= leaving.stop_all(ctx, agent_id)
+    in_time = (
+        poll.leaves_at is None
+    )  # what was asked to leave may have until later than its machine
+    if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in duties):
+        changed |= leaving.stop_all(ctx, agent_id, poll.leaves_at, poll.out_of_service)
     if changed:
         duties = agents.duties(ctx.db, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]

@@ -4,17 +4,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core import audit as rules
 from det_controlplane.db import audit
 from det_controlplane.db.engine import Tx, along
+from det_controlplane.db.sessions import NOWHERE, Origin
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.identity.principal import User
 
 SIGN_IN = "sign-in"
 MOST_AT_ONCE = 1000
+_LONGEST_PROGRAM = 300
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class Recorder:
     object: str
     address: str
     user: User | None
+    program: str = ""  # what the caller's program calls itself
     signed_in: int | None = None
     body: dict[str, Any] = field(default_factory=dict)  # what is told of it
     done: dict[str, Any] = field(default_factory=dict)  # what the use case tells
@@ -62,7 +66,7 @@ _current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Have what this thread changes meanwhile recorded."""
+    """Record what this thread changes within the block."""
     here, beside = _current.set(recorder), along.set(recorder)
     try:
         yield
@@ -72,7 +76,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 def concerns(*things: str) -> None:
-    """Name what a request is about, which its path cannot: what it has made, or several things."""
+    """Note the objects of a request that its path does not name: what it has made, or several things."""
     recorder = _current.get()
     if recorder is not None:
         recorder.object = rules.named(things)
@@ -91,8 +95,29 @@ def tells(**done: Any) -> None:
         recorder.done |= done
 
 
+def opens(ctx: Context, again_after: timedelta = timedelta(0)) -> None:
+    """Write the row of a request that changes nothing, and lets its caller into something of another user.
+
+    `again_after`: for so long the same sign-in has no second row of the same."""
+    recorder = _current.get()
+    if recorder is None or recorder.user is None:
+        return
+    since, by = ctx.now() - again_after, recorder.user.session_id
+    with ctx.db.begin() as tx:
+        if not again_after or not audit.has(tx, recorder.action, recorder.object, by, since):
+            audit.count_as_writing(tx)
+
+
+def origin() -> Origin:
+    """Return from where the request comes."""
+    recorder = _current.get()
+    if recorder is None:
+        return NOWHERE
+    return Origin(recorder.address, recorder.program[:_LONGEST_PROGRAM])
+
+
 def signed_in(user_id: int) -> None:
-    """Name who a request has turned out to come from."""
+    """Note the user of a request that signs in."""
     recorder = _current.get()
     if recorder is not None and recorder.user is None:
         recorder.signed_in = user_id

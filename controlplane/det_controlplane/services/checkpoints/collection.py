@@ -15,7 +15,7 @@ from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Unready, WrongState
-from det_controlplane.services.tasks import auxiliary
+from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import change
 
 EVERYTHING = ("**/*",)
@@ -150,7 +150,7 @@ def _launch(
                 "checkpoint_storage": place.storage,
                 "environment": own.get("environment"),
             }
-            auxiliary.launch(
+            lifecycle.launch(
                 ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (Experiment {experiment.id})",
                 config=config, pool=ctx.config.default_aux_resource_pool, slots=0,
                 user_id=experiment.user_id, workspace_id=experiment.workspace_id, experiment_id=experiment.id,

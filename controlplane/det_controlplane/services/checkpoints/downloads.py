@@ -1,6 +1,6 @@
 """Send checkpoints as one archive to clients that cannot reach the storage themselves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
     )
     if not storage:
         raise WrongState(f"checkpoint {uuid} has no checkpoint_storage: nobody knows where it lies")
+    _refuse_foreign_server(ctx, storage, uuid)
     entries = _entries(ctx, storage, str(row.uuid))
     read = partial(_files(ctx).read, storage, str(row.uuid))
     if media_type == ZIP:
@@ -53,6 +54,17 @@ def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
     if media_type == GZIP:
         return Archive(f"{row.uuid}.tar.gz", GZIP, None, archives.gzipped(tar))
     return Archive(f"{row.uuid}.tar", TAR, archives.tar_size(entries), tar)
+
+
+def _refuse_foreign_server(ctx: Context, storage: Mapping[str, Any], uuid: str) -> None:
+    """Keep the API's credentials, threads and network from servers that users name, and that answer as they like."""
+    own = (ctx.config.checkpoint_storage or {}).get("endpoint_url")
+    endpoint = storage.get("endpoint_url")
+    if storage.get("type") == "s3" and endpoint and endpoint != own:
+        raise Invalid(
+            f"checkpoint {uuid} cannot be downloaded through the API: its checkpoint_storage names an endpoint_url of its"
+            " own, and the API asks only the cluster's; use --mode direct"
+        )
 
 
 def _entries(ctx: Context, storage: dict[str, Any], uuid: str) -> list[Entry]:

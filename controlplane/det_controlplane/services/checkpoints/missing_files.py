@@ -6,7 +6,7 @@ import logging
 from datetime import timedelta
 from uuid import UUID
 
-from det_controlplane.db import checkpoint_looks
+from det_controlplane.db import missing_files
 from det_controlplane.ports.checkpoint_files import StorageUnreachable
 from det_controlplane.services.context import Context
 
@@ -27,14 +27,14 @@ def look(ctx: Context) -> None:
     if ctx.checkpoint_files is None or not storage:
         return
     with ctx.db.begin() as tx:
-        due = checkpoint_looks.due(tx, storage, now - AGE, _AT_ONCE)
+        due = missing_files.due(tx, storage, now - AGE, _AT_ONCE)
     there, gone, unseen = _looked(ctx, due)
     if not there:  # as if another storage were in its place
         gone, unseen = [], gone + unseen
     with ctx.db.begin() as tx:
-        checkpoint_looks.seen(tx, there, now)
-        checkpoint_looks.unseen(tx, unseen, now)
-        marked = checkpoint_looks.not_found(tx, gone, now)
+        missing_files.seen(tx, there, now)
+        missing_files.unseen(tx, unseen, now)
+        marked = missing_files.not_found(tx, gone, now)
     if marked:
         _tell(marked)
 

@@ -96,7 +96,7 @@ def set_metadata(ctx: Context, uuid: str, metadata: dict[str, Any]) -> None:
 
 
 def remember_storage(ctx: Context, user: User, config: dict[str, Any] | None) -> int | None:
-    """Number the storage a run writes to (`POST /runs/start`), good for this user's checkpoints."""
+    """Store a run's storage (`POST /runs/start`) and return its number, good for this user's checkpoints."""
     if not config:
         return None
     with ctx.db.begin() as tx:

@@ -1,4 +1,4 @@
-"""What a new cluster needs before anybody can sign in."""
+"""Prepare a new cluster: its identity and the first password of its built-in accounts."""
 
 from det_controlplane.db import cluster
 from det_controlplane.db.engine import Database

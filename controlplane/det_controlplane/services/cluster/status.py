@@ -1,4 +1,4 @@
-"""The cluster as a whole: is it there, what does its operator want to say, how is it set up."""
+"""The cluster as a whole: its health, its operators' message, its configuration and log level."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -24,8 +24,8 @@ Seen = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a client wants to hear of one kind."""
+class Subscription:
+    """The rows of one kind that a client subscribes to."""
 
     known: Ranges  # ids that it has from an earlier connection
     chosen: Mapping[str, Sequence[int]]  # none: every row that it may see
@@ -40,7 +40,7 @@ class Change:
 
 
 def look(
-    ctx: Context, user: User, wishes: Mapping[str, Wish], seen: Seen | None
+    ctx: Context, user: User, wishes: Mapping[str, Subscription], seen: Seen | None
 ) -> tuple[list[Change], Seen]:
     """Return what has changed since the last look, and what is known then; the first look tells everything."""
     changes: list[Change] = []

@@ -1,4 +1,4 @@
-"""Report who used how many slots for how long."""
+"""Report the use of slots and its cost: each allocation, or sums of a day or month."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Use cases on an existing experiment."""
+"""Actions on an existing experiment: pause, activate, cancel, kill, and ends of its trials."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -62,7 +62,9 @@ def moving_to(project_id: int) -> Action:
 
 
 def retaining(days: int) -> Action:
-    return lambda ctx, _, experiment_id: retention.set_of_experiment(ctx, experiment_id, days)
+    return lambda ctx, caller, experiment_id: retention.set_of_experiment(
+        ctx, caller, experiment_id, days
+    )
 
 
 def deleting(ctx: Context, caller: User, experiment_id: int) -> None:

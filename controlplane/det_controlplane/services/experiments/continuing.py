@@ -1,5 +1,6 @@
 """Take an ended experiment up again from its checkpoints (docs/reference/compatibility.md#experiments-and-trials)."""
 
+from contextlib import suppress
 from typing import Any
 
 from det_controlplane.core import config as configs
@@ -29,21 +30,9 @@ _SEARCHERS = ("single", "random", "grid")
 
 def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
     """Run trials that did not complete again, each from its latest checkpoint, as a task of their own."""
-    # The stock client sends an empty object when nothing is overridden.
-    changes = configs.load_yaml(override) if override.strip() else {}
+    changes = _read(override)
     with live.opened(ctx, experiment_id) as experiment:
-        row = continuing.experiment(experiment.tx, experiment_id)
-        assert row is not None
-        _check(experiment, row)
-        ended = continuing.trials_of(experiment.tx, experiment_id)
-        single = row.config["searcher"]["name"] == "single"
-        again = [t for t in ended if single or t.state is not TrialState.COMPLETED]
-        if not again:
-            raise WrongState(
-                f"experiment {experiment_id}: every trial has completed, nothing is left to continue"
-            )
-        config = _overridden(experiment, user, row, changes) if changes else row.config
-        _require_room(ctx, experiment.row.pool, config["resources"])
+        row, config, again = _checked(experiment, user, changes)
         _reopen(experiment, row, config, override if changes else None, changes)
         for trial in again:
             _reopen_trial(experiment, trial)
@@ -55,6 +44,42 @@ def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
         experiment.journal.write_with_snapshot()
         for trial_row in trials.live(experiment.tx, experiment_id):
             experiment.patch_trial(trial_row, TrialState.ACTIVE)
+
+
+class _DryRun(Exception):
+    """Ends a dry run that met no objection: leave the transaction without a trace."""
+
+
+def check(ctx: Context, user: User, experiment_id: int, override: str) -> None:
+    """Raise what `resume` would, and change nothing."""
+    changes = _read(override)
+    with suppress(_DryRun), live.opened(ctx, experiment_id) as experiment:
+        _checked(experiment, user, changes)
+        raise _DryRun
+
+
+def _read(override: str) -> dict[str, Any]:
+    """Read the changes; the stock client sends an empty object when nothing is overridden."""
+    return configs.load_yaml(override) if override.strip() else {}
+
+
+def _checked(
+    experiment: LiveExperiment, user: User, changes: dict[str, Any]
+) -> tuple[EndedExperiment, dict[str, Any], list[EndedTrial]]:
+    """Return what goes on: the experiment, its configuration, and the trials that run again."""
+    row = continuing.experiment(experiment.tx, experiment.row.id)
+    assert row is not None
+    _check(experiment, row)
+    ended = continuing.trials_of(experiment.tx, experiment.row.id)
+    single = row.config["searcher"]["name"] == "single"
+    again = [t for t in ended if single or t.state is not TrialState.COMPLETED]
+    if not again:
+        raise WrongState(
+            f"experiment {experiment.row.id}: every trial has completed, nothing is left to continue"
+        )
+    config = _overridden(experiment, user, row, changes) if changes else row.config
+    _require_room(experiment.ctx, experiment.row.pool, config["resources"])
+    return row, config, again
 
 
 def _check(experiment: LiveExperiment, row: EndedExperiment) -> None:

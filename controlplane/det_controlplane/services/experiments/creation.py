@@ -122,6 +122,8 @@ def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
 
 
 def _existing(ctx: Context, experiment_id: int) -> Created:
+    # Who made it may have died before this, and with it the answer that is asked for again.
+    ctx.waker.wake("schedule")
     found = listing.experiment(ctx, experiment_id)
     return Created(experiment_id, found.shown, found.config, ())
 

@@ -89,8 +89,8 @@ def _check_resource(name: str, value: Any) -> None:
 
 def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> None:
     workspace_id = jobs.workspace_of(experiment.tx, experiment.row.job_id)
-    limits = config_policies.in_force(experiment.tx, workspace_id).constraints
-    broken = policy_rules.check({"resources": {name: value}}, limits)
+    in_force = config_policies.in_force(experiment.tx, workspace_id)
+    broken = policy_rules.check_change(name, value, in_force)
     if broken:
         raise InvalidConfig(broken, what="change")
 

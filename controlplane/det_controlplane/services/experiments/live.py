@@ -114,7 +114,7 @@ class LiveExperiment:
             self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
 
     def _told_to_users(self, fail: search.Fail) -> str:
-        """Name trials by number, as users know them."""
+        """Return a sentence with trials by their number, as users know them."""
         trial = self._by_request(fail.request_id) if fail.request_id else None
         if trial is None:
             return fail.reason

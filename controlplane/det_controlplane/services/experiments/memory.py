@@ -1,4 +1,4 @@
-"""Keep in this process what requests about an experiment share: its folded search, whose turn it is, reports that wait.
+"""Keep in this process what requests of an experiment share: its folded search, its lock's queue, waiting reports.
 
 A decision does not replay its experiment's history as long as the process that takes it remembers the search."""
 
@@ -14,9 +14,10 @@ from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.services.gathering import Gathering
 
 if TYPE_CHECKING:
-    from det_controlplane.core.search import Search
+    from det_controlplane.core.search import History, Search
 
 _CAPACITY = 256
+_WATCHED = 16  # searches with the history of each trial, for those who look
 _TRIALS_KEPT = 50_000
 
 
@@ -25,6 +26,33 @@ class KeptSearch:
     seq: int
     search: "Search"
     progress_at: datetime | None = None  # when the experiment's progress was computed last
+
+
+@dataclass(slots=True)
+class WatchedSearch:
+    """A search that was folded from its first event, and what it decided of each trial."""
+
+    seq: int
+    search: "Search"
+    histories: Sequence["History"]
+
+
+class WatchedSearches:
+    """Lends one to whoever looks at an experiment; with two at a time the other folds anew."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[int, WatchedSearch] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, experiment_id: int) -> WatchedSearch | None:
+        with self._lock:
+            return self._entries.pop(experiment_id, None)
+
+    def give_back(self, experiment_id: int, entry: WatchedSearch) -> None:
+        with self._lock:
+            self._entries[experiment_id] = entry
+            while len(self._entries) > _WATCHED:
+                self._entries.popitem(last=False)
 
 
 class _Queue:
@@ -43,6 +71,7 @@ class ExperimentMemory:
         self._queues: dict[int, _Queue] = {}
         self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
+        self.watched = WatchedSearches()
         self.reports: Gathering[MetricsReport, bool] = Gathering(self.turn)
 
     @contextmanager

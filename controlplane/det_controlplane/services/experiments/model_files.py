@@ -1,4 +1,4 @@
-"""Show what lies in an experiment's model definition: its files, as a tree and one by one."""
+"""Show the files of an experiment's model definition, as a tree and one by one."""
 
 import io
 import mimetypes

@@ -1,4 +1,4 @@
-"""What would happen: the course of a search, and what a retention policy would delete."""
+"""Preview the course of a search, and the checkpoints that a garbage-collection policy would delete."""
 
 from typing import Any
 

@@ -7,11 +7,19 @@ from det_controlplane.core.filters import ColumnType, Filter, Location, SortKey
 from det_controlplane.core.paging import Page
 from det_controlplane.db import projects, table_columns, table_pages
 from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
-from det_controlplane.db.table_pages import Place
+from det_controlplane.db.table_pages import TableScope
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
-__all__ = ["Place", "columns", "experiments", "metadata_values", "ranges", "runs"]
+__all__ = [
+    "TableScope",
+    "brief_experiments",
+    "columns",
+    "experiments",
+    "metadata_values",
+    "ranges",
+    "runs",
+]
 
 _EVERY_PROJECT = 0
 _NAMES = {
@@ -30,15 +38,22 @@ _OF_GROUPS = {"training": Location.TRAINING, "validation": Location.VALIDATIONS}
 
 
 def runs(
-    ctx: Context, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    ctx: Context, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
     return table_pages.runs(ctx.db, place, chosen, sort, page)
 
 
 def experiments(
-    ctx: Context, place: Place, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+    ctx: Context, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
     return table_pages.experiments(ctx.db, place, chosen, sort, page)
+
+
+def brief_experiments(
+    ctx: Context, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
+) -> Iterator[str]:
+    """Return of each experiment only what decides which actions fit it."""
+    return table_pages.brief_experiments(ctx.db, place, chosen, sort, page)
 
 
 def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from det_controlplane.services.identity.route_rights import require_things
 
 
 def settle(ctx: Context, user: User, config: dict[str, Any]) -> None:
-    """Name the checkpoint once and for all: a source trial may go on, or lose checkpoints, meanwhile."""
+    """Fix the checkpoint to start from: its source trial may go on, or lose checkpoints, meanwhile."""
     searcher = config["searcher"]
     trial_id, uuid = searcher["source_trial_id"], searcher["source_checkpoint_uuid"]
     if uuid is None and trial_id is None:

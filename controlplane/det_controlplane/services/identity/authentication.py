@@ -1,4 +1,4 @@
-"""Who calls: passwords, tokens, sessions."""
+"""Authenticate callers by password, token and session."""
 
 import hashlib
 import hmac
@@ -13,12 +13,12 @@ from det_controlplane.db import sessions, sign_in_failures
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.sessions import Holder
-from det_controlplane.db.sign_in_failures import Patience
+from det_controlplane.db.sign_in_failures import AttemptLimits
 from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.gathering import Ticket
-from det_controlplane.services.identity.principal import AgentPrincipal, Place, User
+from det_controlplane.services.identity.principal import AgentPrincipal, NamedPlace, User
 
 # Agents' tokens show what they are: one query finds their holder.
 AGENT_PREFIX = "agent-"
@@ -29,7 +29,10 @@ CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 FREE_ATTEMPTS = 5
 LONGEST_WAIT_S = 300.0
 FAILURES_FORGOTTEN = timedelta(hours=1)
-_PATIENCE = Patience(FREE_ATTEMPTS, LONGEST_WAIT_S, FAILURES_FORGOTTEN)
+_PATIENCE = AttemptLimits(FREE_ATTEMPTS, LONGEST_WAIT_S, FAILURES_FORGOTTEN)
+# With an address, whatever the names: many people may share one, so that it is patient, and never waits long.
+_PATIENCE_WITH_ADDRESS = AttemptLimits(300, 2.0, FAILURES_FORGOTTEN)
+_ANY_NAME = "*%Y-%m-%dT%H"  # in an hour: what is counted in another does not add up
 _LONGEST_NAME = 200
 _ALL_TOKENS = 0
 SCRYPT = {"n": 2**14, "r": 8, "p": 1}
@@ -56,8 +59,21 @@ def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> U
         holder = ctx.holders.take(_ALL_TOKENS, hashed, partial(_read_holders, ctx))
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
+    place = NamedPlace(*named, holder.workspace_id) if named and with_roles else None
+    return _user(holder, place, with_roles=with_roles)
+
+
+def users_of(ctx: Context, tokens: Sequence[str]) -> dict[str, User]:
+    """Return the holders of those tokens that are good, by one statement."""
+    with_roles = ctx.config.authz is Authz.RBAC
+    read = sessions.holders_with_roles if with_roles else sessions.holders
+    hashed = {token_hash(token): token for token in tokens}
+    found = read(ctx.db, list(hashed), ctx.now())
+    return {hashed[h]: _user(holder, None, with_roles=with_roles) for h, holder in found.items()}
+
+
+def _user(holder: Holder, place: NamedPlace | None, *, with_roles: bool) -> User:
     grants = _grants(holder, with_roles=with_roles)
-    place = Place(*named, holder.workspace_id) if named and with_roles else None
     return User(
         holder.user_id, holder.username,
         # An administrator's task is no administrator.
@@ -99,6 +115,7 @@ def login(
     """Check a password, return a new token and the user's id."""
     now = ctx.now()
     # The same steps for every name: neither the answer nor its time tells whether there is such a user.
+    is_counted = _count_for_address(ctx, username if password else "", address, now)
     # An empty password is no guess: Determined's client sends one by itself, before it asks for another.
     attempts = count_attempt(ctx, username, address, now) if password else 0
     with ctx.db.begin() as tx:
@@ -110,6 +127,9 @@ def login(
             failures.record(ctx, username[:_LONGEST_NAME], address, attempts)
         raise NotSignedIn("invalid credentials")
     with ctx.db.begin() as tx:
+        if is_counted:
+            # Only itself: an own account must not wipe out the guesses at others.
+            sign_in_failures.take_back(tx, now.strftime(_ANY_NAME), address)
         sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
         if not row.active:
             raise Forbidden("user is not active")
@@ -125,6 +145,19 @@ def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> i
     if not attempts:
         raise Forbidden(_TOO_MANY)
     return attempts
+
+
+def _count_for_address(ctx: Context, username: str, address: str, now: datetime) -> bool:
+    """Let attempts from one address wait after very many, also those without a password: each costs a derivation.
+
+    People who have signed in from there before, and have not failed since, are not held up by others, nor counted."""
+    with ctx.db.begin() as tx:
+        name = now.strftime(_ANY_NAME)
+        if sign_in_failures.attempt(tx, name, address, now, _PATIENCE_WITH_ADDRESS):
+            return True
+        if not sign_in_failures.is_at_home(tx, username[:_LONGEST_NAME], address):
+            raise Forbidden(_TOO_MANY)
+        return False
 
 
 def refuse_held_up(ctx: Context, username: str, address: str, now: datetime) -> None:
@@ -149,7 +182,8 @@ def new_session(
     """Return a new bearer token; only its hash stays here."""
     token = ctx.new_token()
     recording.signed_in(user_id)
-    sessions.create(tx, kind, user_id, token_hash(token), ctx.now(), expires_at)
+    now, origin = ctx.now(), recording.origin()
+    sessions.create(tx, kind, user_id, token_hash(token), now, expires_at, origin=origin)
     return token
 
 

@@ -1,10 +1,10 @@
-"""Keep what ordinary users submit from giving their code the machine that it runs on."""
+"""Refuse configurations by which ordinary users' code would get hold of the machine that it runs on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core.config import host_paths
-from det_controlplane.core.config.host_paths import Given
+from det_controlplane.core.config.host_paths import GivenToTasks
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
@@ -25,7 +25,7 @@ def require(
     of_pool = ctx.config.pool(pool) if pool else None
     defaults = (of_pool and of_pool.task_container_defaults) or ctx.config.task_container_defaults
     invariant = [policy.get("invariant_config") or {} for policy in demanded]
-    given = Given(
+    given = GivenToTasks(
         mounts=[
             *defaults.bind_mounts,
             *(m for config in invariant for m in config.get("bind_mounts") or ()),

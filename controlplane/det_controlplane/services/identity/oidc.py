@@ -216,7 +216,7 @@ def _challenge(verifier: str) -> str:
 
 
 def _nonce(challenge: str) -> str:
-    """Tie the identity token to the verifier without remembering anything."""
+    """Return a nonce that ties the identity token to the verifier, so that nothing need be stored."""
     return _digest(b"nonce:" + challenge.encode())
 
 

@@ -1,4 +1,4 @@
-"""Tell who is calling."""
+"""The callers of the API: users, tasks and agents."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from det_controlplane.core.roles import OPEN, Grants
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The workspace of a thing that the request names, read together with the caller; None: no such thing."""
+class NamedPlace:
+    """The workspace of an object that a request names, read together with the caller; None: no such object."""
 
     kind: str
     name: str
@@ -29,7 +29,7 @@ class User:
     via: str = "user"  # the kind of the token
     narrow: bool = False  # a task's token that is only for the task itself
     grants: Grants = OPEN
-    place: Place | None = None
+    place: NamedPlace | None = None
     presides: bool = False  # administrates the workspaces of all that the request names
 
 

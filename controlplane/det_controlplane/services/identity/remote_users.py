@@ -9,7 +9,7 @@ from det_controlplane.core.config.sign_in import SignInProvider
 from det_controlplane.db import groups, sessions, users
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.db.users import Remote
+from det_controlplane.db.users import RemoteAccount
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Taken
 from det_controlplane.services.identity.authentication import new_session
@@ -58,7 +58,7 @@ def sign_in(
         raise Taken(f"user {person.username} was just made by another sign-in: try again") from e
 
 
-def _account(tx: Tx, person: Person, settings: SignInProvider) -> Remote:
+def _account(tx: Tx, person: Person, settings: SignInProvider) -> RemoteAccount:
     known = users.by_identity(tx, person.identity)
     if known is not None:
         return known
@@ -79,7 +79,7 @@ def _account(tx: Tx, person: Person, settings: SignInProvider) -> Remote:
     return found
 
 
-def _made(tx: Tx, person: Person, settings: SignInProvider) -> Remote:
+def _made(tx: Tx, person: Person, settings: SignInProvider) -> RemoteAccount:
     if not settings.auto_provision_users:
         raise Forbidden(
             f"there is no user {person.username}: an administrator makes it by"
@@ -94,7 +94,9 @@ def _made(tx: Tx, person: Person, settings: SignInProvider) -> Remote:
     user_id = users.create(
         tx, username=person.username, display_name=shown or None, remote=True, identity=person.identity
     )  # fmt: skip
-    return Remote(user_id, person.username, active=True, remote=True, identity=person.identity)
+    return RemoteAccount(
+        user_id, person.username, active=True, remote=True, identity=person.identity
+    )
 
 
 def _username(claims: Mapping[str, Any], settings: SignInProvider) -> str:

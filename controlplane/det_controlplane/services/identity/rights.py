@@ -1,4 +1,4 @@
-"""Check who may change what, as Determined's basic authorization does (docs/reference/compatibility.md#organization)."""
+"""Check the right to change things, as Determined's basic authorization does (docs/reference/compatibility.md#organization)."""
 
 from det_controlplane.core.roles import OPEN, PRESIDING, Right
 from det_controlplane.db.schema.enums import SessionKind
@@ -48,7 +48,7 @@ def require_submitter(user: User, owner_id: int, what: str) -> None:
 
 
 def require_removal(user: User, owner_id: int, source: int, target: int, what: str) -> None:
-    """With roles, require the owner or an administrator of the source where a thing moves to another workspace.
+    """Require, where a thing moves to another workspace, its owner or an administrator of the source, if there are roles.
 
     The target's administrators delete whatever is there: moving must not give them what belongs to others."""
     if source == target or user.grants is OPEN or user.id == owner_id:

@@ -1,4 +1,4 @@
-"""Give and take roles, and tell who has which."""
+"""Assign and remove roles, and list the assignments."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

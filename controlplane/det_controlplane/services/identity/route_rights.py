@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from det_controlplane.core.numerals import whole
-from det_controlplane.core.permissions import KINDS, Need, Of, Rule
+from det_controlplane.core.permissions import KINDS, OF_TASKS, Need, NeedScope, Rule
 from det_controlplane.core.roles import OPEN, PRESIDING, Grants, Right, roles_with
 from det_controlplane.db import ownership, workspace_lookup
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
+from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 
 Names = Callable[[Need], Sequence[object]]  # what a request names, as it wrote it
@@ -42,19 +43,19 @@ def admit(
     within: tuple[int, ...] | None = None
     presides: list[bool] = []
     for need in rule.needs:
-        if need.of is Of.NAMED:
+        if need.of is NeedScope.NAMED:
             kind = need.kind_of(params)
-            if user.narrow and kind == "checkpoint":
-                _require_own_checkpoints(ctx, user, need.right, names(need))
-            if kind not in KINDS or _holds_everywhere(user.grants, need.right, KINDS[kind]):
+            if user.narrow:
+                _require_own(ctx, user, need, kind, names(need))
+            if kind not in KINDS or _holds_everywhere(user.grants, need.right, kind):
                 presides.append(PRESIDING in user.grants.everywhere)
             elif named := _others(ctx, user, rule, need.right, kind, names(need)):
                 presides.append(_require_named(ctx, user, need.right, kind, named))
-        elif need.of is Of.LISTED:
+        elif need.of is NeedScope.LISTED:
             within = user.grants.workspaces(need.right)
-        elif need.of is Of.CLUSTER:
+        elif need.of is NeedScope.CLUSTER:
             require_in(user, need.right, None)
-        elif need.of is Of.SOMEWHERE and not user.grants.somewhere(need.right):
+        elif need.of is NeedScope.SOMEWHERE and not user.grants.somewhere(need.right):
             raise _forbidden(user, need.right, "in any workspace")
     over_all = any(presides) and all(presides) and user.allocation_id is None
     return Admitted(replace(user, presides=True) if over_all else user, within)
@@ -75,17 +76,37 @@ def require_things(
     ctx: Context, user: User, right: Right, kind: str, names: Iterable[object]
 ) -> bool:
     """Require a right on each of some things; return whether the caller administrates the workspaces of all."""
-    if _holds_everywhere(user.grants, right, KINDS[kind]):
+    if _holds_everywhere(user.grants, right, kind):
         return PRESIDING in user.grants.everywhere
     wanted = [text for name in names if (text := _readable(kind, name))]
     found = _workspaces(ctx, user, kind, wanted)
     for name in wanted:
         workspace_id = found.get(name)
-        if workspace_id is None or not user.grants.has(KINDS[kind], workspace_id):
+        seen, asked = _asked(ctx, user, right, kind, name, workspace_id)
+        if workspace_id is None or not user.grants.has(seen, workspace_id):
             raise Missing(f"{kind.partition('-')[0]} {name} not found")
-        if not user.grants.has(right, workspace_id):
-            raise _forbidden(user, right, f"in workspace {workspace_id}, where {kind} {name} is")
+        if not user.grants.has(asked, workspace_id):
+            raise _forbidden(user, asked, f"in workspace {workspace_id}, where {kind} {name} is")
     return bool(wanted) and all(user.grants.has(PRESIDING, found[name]) for name in wanted)
+
+
+def _asked(
+    ctx: Context, user: User, right: Right, kind: str, name: str, workspace_id: int | None
+) -> tuple[Right, Right]:
+    """Return the right to see a thing and the one to do what is asked: tasks of no experiment have their own."""
+    of_experiment = KINDS[kind], right
+    if kind not in workspace_lookup.WORK or workspace_id is None:
+        return of_experiment
+    seen, asked = (OF_TASKS.get(r, r) for r in of_experiment)
+
+    def held(rights: tuple[Right, Right]) -> list[bool]:
+        return [user.grants.has(r, workspace_id) for r in rights]
+
+    # Most roles have both or neither: then nobody needs to know which it is.
+    if held(of_experiment) == held((seen, asked)):
+        return of_experiment
+    alone = workspace_lookup.is_of_no_experiment(ctx.db, kind, name)
+    return (seen, asked) if alone else of_experiment
 
 
 def _workspaces(ctx: Context, user: User, kind: str, names: Sequence[str]) -> Mapping[str, int]:
@@ -98,7 +119,7 @@ def _workspaces(ctx: Context, user: User, kind: str, names: Sequence[str]) -> Ma
 def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the kind and name of a thing in the path, whose workspace can be read together with the caller."""
     for need in rule.needs:
-        if need.of is Of.NAMED and need.place == "path":
+        if need.of is NeedScope.NAMED and need.place == "path":
             kind = need.kind_of(params).removesuffix("-or-all")
             name = _readable(kind, params[need.names[0]]) if kind in KINDS else ""
             return (kind, name) if name else None
@@ -115,7 +136,7 @@ def _others(
         if kind == "checkpoint":
             own = _own_checkpoints(ctx, user, right, names)
             return [name for name in names if _readable(kind, name) not in own]
-        return [name for name in names if not _is_own(user, kind, name)]
+        return [name for name in names if not task_rights.is_own(user, kind, name)]
     return list(names)
 
 
@@ -130,31 +151,25 @@ def _require_named(
     return require_things(ctx, user, right, kind, named)
 
 
-def _holds_everywhere(grants: Grants, *rights: Right) -> bool:
+def _holds_everywhere(grants: Grants, right: Right, kind: str) -> bool:
     """Return whether no look at the workspace is needed: it could neither refuse nor give more."""
+    rights = {right, KINDS[kind]}
+    if kind in workspace_lookup.WORK:
+        rights |= {OF_TASKS.get(r, r) for r in rights}
     if not grants.everywhere.issuperset(rights):
         return False
     return PRESIDING in grants.everywhere or not grants.somewhere(PRESIDING)
 
 
-def _is_own(user: User, kind: str, name: object) -> bool:
-    """Return whether a task names itself, which no role of its owner takes away."""
-    own = {
-        "trial": user.trial_id, "experiment": user.experiment_id, "task": user.task_id, "allocation": user.allocation_id,
-    }  # fmt: skip
-    return kind in own and str(name) == str(own[kind])
-
-
-def _require_own_checkpoints(
-    ctx: Context, user: User, right: Right, names: Sequence[object]
-) -> None:
-    """Hold a task whose token is for itself only to its own checkpoints, whatever its owner may do."""
-    own = _own_checkpoints(ctx, user, right, names)
-    if any(_readable("checkpoint", name) not in own for name in names):
-        raise Forbidden(
-            f"the token of task {user.task_id} is only good for the task itself"
-            " (environment.det_token of its configuration)"
-        )
+def _require_own(ctx: Context, user: User, need: Need, kind: str, names: Sequence[object]) -> None:
+    """Hold a task whose token is for itself only to what is its own, whatever its owner may do."""
+    if kind == "checkpoint":
+        own = _own_checkpoints(ctx, user, need.right, names)
+        mine = all(_readable(kind, name) in own for name in names)
+    else:
+        mine = all(task_rights.is_own(user, kind, _readable(kind, name)) for name in names)
+    if not mine:
+        raise task_rights.only_for_itself(user)
 
 
 def _own_checkpoints(ctx: Context, user: User, right: Right, names: Sequence[object]) -> set[str]:

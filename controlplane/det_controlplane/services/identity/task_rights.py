@@ -70,16 +70,27 @@ def _require_owner(user: User, found: ownership.Owned | None, what: str) -> None
 
 
 def _require_own(user: User, row: Rule, params: Mapping[str, str]) -> None:
+    """Hold a token that is for its task only to routes that are for such, and to what their paths name of it.
+
+    Checkpoints, and what bodies name, are looked at with the rights of the caller."""
+    named = [n for n in row.needs if n.place == "path" and n.kind != "checkpoint"]
+    if not row.own or not all(is_own(user, n.kind, params[n.names[0]]) for n in named):
+        raise only_for_itself(user)
+
+
+def is_own(user: User, kind: str, name: object) -> bool:
+    """Return whether a task names itself."""
     own = {
-        "trialId": user.trial_id, "runId": user.trial_id, "experimentId": user.experiment_id,
-        "id": user.experiment_id, "taskId": user.task_id, "allocationId": user.allocation_id,
+        "trial": user.trial_id, "experiment": user.experiment_id, "task": user.task_id, "allocation": user.allocation_id,
     }  # fmt: skip
-    foreign = [name for name, value in params.items() if name in own and value != str(own[name])]
-    if foreign or not row.own:
-        raise Forbidden(
-            f"the token of task {user.task_id} is only good for the task itself"
-            " (environment.det_token of its configuration)"
-        )
+    return own.get(kind) is not None and str(name) == str(own[kind])
+
+
+def only_for_itself(user: User) -> Forbidden:
+    return Forbidden(
+        f"the token of task {user.task_id} is only good for the task itself"
+        " (environment.det_token of its configuration)"
+    )
 
 
 def _number(params: Mapping[str, str], *names: str) -> int:

@@ -59,6 +59,8 @@ def edit(
     with ctx.db.begin() as tx:
         row = _find(tx, token_id)
         require_self(caller, row.user_id, "edit another user's token")
+        if revoke and row.user_id == caller.id and token_id != caller.session_id:
+            require_session(caller, "revoke other tokens of its user")
         if row.revoked:
             raise WrongState(f"token {token_id} is revoked: create a new one")
         if description is not None:

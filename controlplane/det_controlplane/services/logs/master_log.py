@@ -1,12 +1,17 @@
 """The control plane's own log, kept in the database because no process of it is there to ask."""
 
 import logging
+import queue
+import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
 from det_controlplane.db import master_log
-from det_controlplane.db.engine import Database, DatabaseDown
+from det_controlplane.db.engine import Database, DatabaseDown, along
 from det_controlplane.db.master_log import Entry
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
@@ -16,6 +21,7 @@ BATCH = 500
 KEPT = timedelta(days=30)
 MAX_LINE = 20_000
 _LOOK_AGAIN_S = 60.0
+_MOST_WAITING = 500
 _NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL", "NOTSET": "TRACE"}
 
 
@@ -29,12 +35,38 @@ class StoredLog(logging.Handler):
         self._threshold = default
         self._looked_at = 0.0
         self._busy = threading.local()
+        self._starting = threading.Lock()
+        self._beside: _Writer | None = None
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Filter and emit without the handler's lock.
+
+        A thread that waits for a connection would hold it, and keep threads that have one from logging."""
+        kept = bool(self.filter(record))
+        if kept:
+            self.emit(record)
+        return kept
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Storing a line must not log lines, nor may the log break what it reports on.
+        # Storing a line must not log lines.
         if getattr(self._busy, "now", False):
             return
+        if _in_event_loop():
+            self._writer().put(record)
+        else:
+            self._db.when_free(partial(self._keep, record))
+
+    def _writer(self) -> "_Writer":
+        """Return what stores lines of event loops: the first of them starts it."""
+        with self._starting:
+            if self._beside is None:
+                self._beside = _Writer(self._keep)
+            return self._beside
+
+    def _keep(self, record: logging.LogRecord) -> None:
+        """Store the line if it is worth it; the log must not break what it reports on."""
         self._busy.now = True
+        alone = along.set(None)  # a line is nothing that a request changes
         try:
             if record.levelno >= self._current():
                 self._store(record)
@@ -43,6 +75,7 @@ class StoredLog(logging.Handler):
         except Exception:
             self.handleError(record)
         finally:
+            along.reset(alone)
             self._busy.now = False
 
     def _store(self, record: logging.LogRecord) -> None:
@@ -61,6 +94,35 @@ class StoredLog(logging.Handler):
                 level, _ = master_log.settings(tx)
             self._threshold = self._default if level is None else _number(level.value)
         return self._threshold
+
+
+class _Writer:
+    """Stores lines in a thread of its own: all that a loop serves would wait for the database, too."""
+
+    def __init__(self, store: Callable[[logging.LogRecord], None]) -> None:
+        self._store = store
+        self._lines: queue.Queue[logging.LogRecord] = queue.Queue(_MOST_WAITING)
+        threading.Thread(target=self._run, name="stored log", daemon=True).start()
+
+    def put(self, record: logging.LogRecord) -> None:
+        """Take a line. More than a few hundred would fill memory while there is no database: stderr has them."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(record)
+
+    def _run(self) -> None:
+        while True:
+            self._store(self._lines.get())
+
+
+def _in_event_loop() -> bool:
+    asyncio = sys.modules.get("asyncio")  # a process without loops does not pay for its import
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def keep(db: Database) -> None:

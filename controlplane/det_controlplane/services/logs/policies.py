@@ -6,12 +6,14 @@ Agents look for the patterns of their containers and tell them with a line; othe
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from det_controlplane.core import patterns
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
+from det_controlplane.services.logs.searching import LogSearch
 
 Line = Mapping[str, Any]
 """A row of a log, with the patterns that its sender `matched`, where it looked."""
@@ -35,7 +37,7 @@ def patterns_to_act_on(config: Mapping[str, Any]) -> list[str]:
     return [p["pattern"] for p in policies if p.get("pattern") and _action(p)]
 
 
-def find(ctx: Context, task_id: str, lines: Sequence[Line]) -> list[Match]:
+def find(ctx: Context, task_id: str, lines: Sequence[Line], searching: LogSearch) -> list[Match]:
     """Return the first line for each policy of the task's trial that matches; outside of transactions, as it may take a while."""
     if all(line.get("matched") == () for line in lines):
         return []
@@ -47,14 +49,16 @@ def find(ctx: Context, task_id: str, lines: Sequence[Line]) -> list[Match]:
     for policy in trial.policies:
         action, pattern = _action(policy), policy.get("pattern")
         if action and pattern:
-            hit = next((line for line in lines if _matches(line, pattern)), None)
+            name = policy.get("name") or pattern
+            matching = partial(_matches, pattern)
+            hit = searching.first(task_id, pattern, f"log policy {name!r}", lines, matching)
             if hit is not None:
-                name, about = policy.get("name") or pattern, (hit["log"], hit["agent_id"])
+                about = (hit["log"], hit["agent_id"])
                 found.append(Match(task_id, trial.trial_id, name, pattern, action, *about))
     return found
 
 
-def _matches(line: Line, pattern: str) -> bool:
+def _matches(pattern: str, line: Line) -> bool:
     told = line.get("matched")
     return patterns.matches(pattern, line["log"]) if told is None else pattern in told
 

@@ -2,35 +2,57 @@
 
 from datetime import timedelta
 
-from det_controlplane.db import logs
+from det_controlplane.db import log_retention
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.identity.rights import require_admin, require_owner
 
 FOREVER = -1
 MAX_DAYS = 32767
 AT_ONCE = 50_000  # lines a transaction
 
 
-def set_of_experiment(ctx: Context, experiment_id: int, days: int) -> None:
+def set_of_experiment(ctx: Context, caller: User, experiment_id: int, days: int) -> None:
+    """Keep logs longer for everybody who may edit; shorter, which deletes them, for the owner only."""
     _check(days)
     with ctx.db.begin() as tx:
-        if not logs.keep_of_experiment(tx, experiment_id, days):
+        kept = log_retention.kept_of_experiment(tx, experiment_id)
+        if kept is None:
             raise Missing(f"experiment {experiment_id} not found")
+        _hold_to_owner(
+            ctx, caller, kept, days, f"keep the logs of experiment {experiment_id} shorter"
+        )
+        log_retention.keep_of_experiment(tx, experiment_id, days)
 
 
-def set_of_trial(ctx: Context, trial_id: int, days: int) -> None:
+def set_of_trial(ctx: Context, caller: User, trial_id: int, days: int) -> None:
     _check(days)
     with ctx.db.begin() as tx:
-        if not logs.keep_of_trial(tx, trial_id, days):
+        kept = log_retention.kept_of_trial(tx, trial_id)
+        if kept is None:
             raise Missing(f"trial {trial_id} not found")
+        _hold_to_owner(ctx, caller, kept, days, f"keep the logs of trial {trial_id} shorter")
+        log_retention.keep_of_trial(tx, trial_id, days)
+
+
+def _hold_to_owner(
+    ctx: Context, caller: User, kept: log_retention.LogRetention, days: int, what: str
+) -> None:
+    default = ctx.config.retention_policy.log_retention_days
+    before = [default if d is None else d for d in kept.days]
+    if any(_length(days) < _length(earlier) for earlier in before):
+        require_owner(caller, kept.owner_id, what)
+
+
+def _length(days: int) -> int:
+    return MAX_DAYS + 1 if days == FOREVER else days
 
 
 def days_left(ctx: Context, trial_id: int) -> int:
     """Return the days left; -1: kept forever, or not counting yet."""
     with ctx.db.begin() as tx:
-        row = logs.retention(tx, trial_id)
+        row = log_retention.retention(tx, trial_id)
     if row is None:
         raise Missing(f"trial {trial_id} not found")
     days = ctx.config.retention_policy.log_retention_days if row.days is None else row.days
@@ -51,7 +73,7 @@ def delete_old(ctx: Context) -> int:
     removed = 0
     while True:
         with ctx.db.begin() as tx:
-            gone = logs.delete_old(tx, default, ctx.now(), AT_ONCE)
+            gone = log_retention.delete_old(tx, default, ctx.now(), AT_ONCE)
         removed += gone
         if gone < AT_ONCE:
             return removed

@@ -15,14 +15,16 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.logs import Filters as Filters
 from det_controlplane.db.logs import Window
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.errors import Invalid, Missing, Oversized
 from det_controlplane.services.logs import policies
+from det_controlplane.services.logs.searching import LogSearch
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
 from det_controlplane.services.webhooks import events
 
 log = logging.getLogger("det.logs")
 
 BATCH = 1000
+MOST_LINES = 20_000  # of a request
 # How long a log counts as followed after its follower asked for more.
 FOLLOWED = timedelta(minutes=2)
 SEARCH_S = 2.0
@@ -60,6 +62,8 @@ def store(
     agent_id: str | None = None,
 ) -> None:
     """Store lines once: a batch id, or a key of this sender, that was seen is a repetition."""
+    if len(lines) > MOST_LINES:
+        raise Oversized(f"{len(lines)} log lines at once: send at most {MOST_LINES} a request")
     rows = [_row(line, agent_id) for line in lines]
     if not rows:
         return
@@ -68,14 +72,18 @@ def store(
     for row in rows:
         by_task[row["task_id"]].append(row)
     # Before the transaction: it may take a while.
-    matches = [m for task_id, found in by_task.items() for m in policies.find(ctx, task_id, found)]
-    heard = [h for task_id, found in by_task.items() for h in events.heard(ctx, task_id, found)]
+    looks = LogSearch(len(by_task))
+    matches = [m for task, found in by_task.items() for m in policies.find(ctx, task, found, looks)]
+    heard = [h for task, found in by_task.items() for h in events.heard(ctx, task, found, looks)]
+    looks.tell_unsearched()
     with ctx.db.begin() as tx:
         if batch_id is not None and not logs.remember_batch(tx, batch_id, now):
             return
         if not logs.remember_request(tx, request_key, sender, now):
             return
         logs.insert(tx, rows, now)
+        for dropped in looks.dropped:
+            logs.add_line(tx, dropped.task_id, dropped.sentence, now, "WARNING")
         for match in matches:
             policies.act(tx, match, now)
         told = sum(events.tell_line(tx, line, now) for line in heard)
@@ -128,7 +136,7 @@ def ended_at(ctx: Context, task_id: str) -> datetime | None:
 
 
 def follow(ctx: Context, task_id: str) -> None:
-    """Have lines of a task sent at once for a while, where agents collect them otherwise."""
+    """Ask agents for a while to send the lines of a task at once, where they collect them otherwise."""
     if ctx.may_wait_s > 0:
         return
     now = ctx.now()
@@ -181,7 +189,7 @@ def _read(
         full = len(rows) == BATCH
         return rows, rows[-1].id if full else window.last, full
 
-    return _looked_through(ctx, task_id, after_id, descending, settled, passing)
+    return _looked_through(ctx, task_id, filters, after_id, descending, settled, passing)
 
 
 def _searched(
@@ -201,12 +209,13 @@ def _searched(
                 return logs.rows(tx, found, descending), id, True
         return logs.rows(tx, found, descending), window.last, False
 
-    return _looked_through(ctx, task_id, after_id, descending, settled, matching)
+    return _looked_through(ctx, task_id, filters, after_id, descending, settled, matching)
 
 
 def _looked_through(
     ctx: Context,
     task_id: str,
+    filters: Filters,
     after_id: int,
     descending: bool,
     settled: bool,
@@ -220,7 +229,7 @@ def _looked_through(
         if settled and edge is not None and edge > after_id and not _is_settled(tx):
             return (), after_id, False
         while edge is not None:
-            window = logs.window(tx, task_id, after_id, edge, descending, SPAN)
+            window = logs.window(tx, task_id, after_id, edge, descending, SPAN, filters.times)
             if window is None:
                 break
             rows, after_id, full = look(tx, window)

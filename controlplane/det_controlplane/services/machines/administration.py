@@ -9,7 +9,7 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Offer, Scope
-from det_controlplane.core.provision.prices import Known, current, is_own_price, quote_of
+from det_controlplane.core.provision.prices import MarketKnowledge, current, is_own_price, quote_of
 from det_controlplane.core.roles import Right
 from det_controlplane.db import agents, cooldowns, machine_views, machines, market
 from det_controlplane.services.context import Context
@@ -97,6 +97,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
         "minInstances": limits.min_instances,
         "maxInstances": limits.max_instances,
         "warmInstances": limits.warm_instances,
+        "allowHeterogeneousFits": limits.allow_heterogeneous_fits,
         "maxHourlyCost": None if limits.max_hourly_cost is None else float(limits.max_hourly_cost),
         "instances": len(live),
         "priceUsdHour": float(sum(m.offer.price_usd_hour for m in live)),
@@ -110,7 +111,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _offer(listed: Offer, pool: Pool, known: Known) -> dict[str, Any]:
+def _offer(listed: Offer, pool: Pool, known: MarketKnowledge) -> dict[str, Any]:
     """Show an offer with its price now, and where that is from."""
     (offer,) = current((listed,), pool.sections, known)
     quote = quote_of(listed, pool.sections, known)
@@ -122,6 +123,7 @@ def _offer(listed: Offer, pool: Pool, known: Known) -> dict[str, Any]:
         "capacity": offer.capacity.value, "slots": offer.slots, "priceUsdHour": float(offer.price_usd_hour),
         "priceFrom": source, "priceReadAt": _moment(quote.read_at if quote else None),
         "priceSince": _moment(quote.since if quote else None), "isOffered": not offer.is_absent,
+        "maxPriceUsdHour": None if offer.max_price_usd_hour is None else float(offer.max_price_usd_hour),
     }  # fmt: skip
 
 
@@ -147,7 +149,7 @@ def _concerns(cooldown: dict[str, Any], pool: Pool) -> bool:
 
 
 def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
-    """Have a pool launch nothing until it is resumed; what runs goes on."""
+    """Stop a pool's launches until it is resumed; what runs goes on."""
     require_right(caller, Right.UPDATE_AGENTS, "hold pools")
     _rented(ctx, name)
     sentence = f"held by {caller.username}" + (f": {reason}" if reason else "")

@@ -1,4 +1,4 @@
-"""The user data of a machine: what the cluster and the pool's provider section say, as a script."""
+"""Make the user data of a machine, a script, from the cluster's settings and the pool's provider section."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +25,8 @@ def user_data(ctx: Context, requested: Requested) -> str:
             package=str(package or boot.DEFAULT_PACKAGE),
             constraints="" if chosen else software.constraints_address(ctx, master_url),
             startup_script=str(settings.get("startup_script") or ""),
+            last_script=str(settings.get("container_startup_script") or ""),
+            images=tuple(settings.get("pull_images") or ()),
             agent_config=contents if isinstance(contents, dict) else {},
             has_gpus=_has_gpus(requested, settings),
         )

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -34,6 +35,7 @@ _BUSY_POOL_WAIT = timedelta(seconds=1)
 
 _DRAINS = {
     DrainReason.RECLAIMED: "the cloud takes the machine back",
+    DrainReason.BROKEN: "its agent is out of service",
     DrainReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
     DrainReason.BUDGET: "the pool's machines cost more than max_hourly_cost",
 }
@@ -42,6 +44,7 @@ _ENDS = {
     TerminateReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
     TerminateReason.BUDGET: "the pool's machines cost more than max_hourly_cost",
     TerminateReason.DISCONNECTED: "its agent is silent",
+    TerminateReason.OUT_OF_SERVICE: "its agent is out of service",
     TerminateReason.DRAINED: "it is drained",
     TerminateReason.NOT_NEEDED: "what it was for no longer waits",
     **no_shows.REASONS,
@@ -96,7 +99,7 @@ def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -
 
 def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     """Read the pools that are not being scheduled: nothing is placed there until this transaction ends."""
-    holds, known = machines.holds(tx, now), market.known(tx)
+    known = market.known(tx)
     pools = []
     for pool in rented_pools(ctx):
         name = pool.pool_name
@@ -109,18 +112,21 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
             offers=prices.current(pool.offers, pool.sections, known),
             demand=machines.demand(tx, name, pool.scheduler.default_priority),
             machines=machines.of_pool(tx, name),
-            hold=holds.get(name),
         )
         pools.append(found)
+    # After the machines: what ends the last of them in vain sets the hold in the same transaction.
+    holds = machines.holds(tx, now)
     return ProvisionSnapshot(
-        pools=tuple(pools),
+        pools=tuple(replace(pool, hold=holds.get(pool.name)) for pool in pools),
         cooldowns=cooldowns.every(tx),
         interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(known, pools),
     )
 
 
-def _due(known: prices.Known, pools: Iterable[PoolSnapshot]) -> dict[tuple[str, str], float]:
+def _due(
+    known: prices.MarketKnowledge, pools: Iterable[PoolSnapshot]
+) -> dict[tuple[str, str], float]:
     """Return when the regions in which these pools rent are read again."""
     places = {(offer.provider, offer.region) for pool in pools for offer in pool.offers}
     return {place: time for place, time in known.due.items() if place in places}

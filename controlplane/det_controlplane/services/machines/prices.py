@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from det_controlplane.core.provision.offers import Offer
-from det_controlplane.core.provision.prices import Wanted, quote_of, wanted_of
+from det_controlplane.core.provision.prices import WantedType, quote_of, wanted_of
 from det_controlplane.db import market
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.market import NewPrice
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.market import Market, Told
+from det_controlplane.ports.market import Market, MarketAnswer
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines.places import place_of, rented_pools
 from det_controlplane.services.use_case import change
@@ -55,9 +55,9 @@ def at_launch(ctx: Context, tx: Tx, pool_name: str, offer: Offer, asked: Offer) 
     return offer if quote is None else replace(offer, price_usd_hour=quote.usd_hour)
 
 
-def _wanted(ctx: Context) -> dict[tuple[str, str], set[Wanted]]:
+def _wanted(ctx: Context) -> dict[tuple[str, str], set[WantedType]]:
     """Return the types that pools name, by provider and region."""
-    found: dict[tuple[str, str], set[Wanted]] = {}
+    found: dict[tuple[str, str], set[WantedType]] = {}
     for pool in rented_pools(ctx):
         for offer in pool.offers:
             wanted = wanted_of(offer, pool.sections)
@@ -65,7 +65,7 @@ def _wanted(ctx: Context) -> dict[tuple[str, str], set[Wanted]]:
     return found
 
 
-def _store(ctx: Context, provider: str, region: str, told: Told) -> None:
+def _store(ctx: Context, provider: str, region: str, told: MarketAnswer) -> None:
     prices = [
         NewPrice(p.scope.zone, p.scope.machine_type, p.scope.capacity, p.usd_hour, p.since)
         for p in told.prices

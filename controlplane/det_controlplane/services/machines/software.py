@@ -1,4 +1,4 @@
-"""What machines whose image has no agent install: the software of the very cluster that rented them."""
+"""Serve the agent's software, of the cluster's own version, to machines whose image has none."""
 
 from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.context import Context

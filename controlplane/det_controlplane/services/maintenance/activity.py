@@ -1,4 +1,4 @@
-"""Tell whether anything needs the clock: schedules run only then, so that a serverless database may pause."""
+"""Decide whether schedules must run: only while something is due, so that a serverless database may pause."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""Seal the secrets of configurations that were stored before they were kept apart."""
+"""Seal the secrets of configurations that were stored before they were kept apart.
+
+Addresses of webhooks stay until they are set again: a version that does not unseal them posts to them after a rollback."""
 
 import logging
 

@@ -1,10 +1,10 @@
-"""The safety net and the timers: due-times live in rows, and this looks at those that have come."""
+"""Run a tick: act on all due-times, which are kept in rows, and catch what a lost wake left undone."""
 
 import logging
 from datetime import timedelta
 
 from det_controlplane.db import agents, allocations, logs, machines, outbox, pool_marks
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import DatabaseDown, TryAgain, Tx
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
@@ -12,7 +12,7 @@ from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.maintenance import effects
 from det_controlplane.services.money import budgets
 from det_controlplane.services.scheduling import schedule_pool, stopping
-from det_controlplane.services.tasks import idling
+from det_controlplane.services.tasks import idling, retention
 from det_controlplane.services.trials import unmanaged
 
 log = logging.getLogger("det.tick")
@@ -29,7 +29,7 @@ def run(ctx: Context) -> float | None:
     budgets.keep_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
-    return _next_due_s(ctx)
+    return 0.0 if _delete_some(ctx) else _next_due_s(ctx)
 
 
 def schedule_dirty_pools(ctx: Context) -> list[str]:
@@ -65,6 +65,19 @@ def _expire_agents(ctx: Context) -> None:
     for agent_id, container_ids in lost.items():
         log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
         containers.agent_lost(ctx, agent_id, container_ids, f"agent {agent_id} was lost")
+
+
+def _delete_some(ctx: Context) -> bool:
+    """Delete some of what ended too long ago; return whether there may be more.
+
+    A failure waits for a later tick: nothing else of a tick needs this."""
+    try:
+        return retention.delete_some(ctx)
+    except (DatabaseDown, TryAgain):
+        raise
+    except Exception:
+        log.exception("tasks that ended too long ago could not be deleted")
+        return False
 
 
 def _next_due_s(ctx: Context) -> float | None:

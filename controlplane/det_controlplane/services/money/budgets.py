@@ -13,6 +13,8 @@ from det_controlplane.core.budget import (
     BudgetScope,
     BudgetState,
     is_spent,
+    is_worse,
+    sentence_of,
     starts_at,
     state_of,
 )
@@ -20,7 +22,7 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.permissions import KINDS
 from det_controlplane.core.roles import Right
-from det_controlplane.db import budgets, costs, experiments, machines, users, workspaces
+from det_controlplane.db import budgets, costs, experiments, logs, machines, users, workspaces
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
@@ -30,7 +32,8 @@ from det_controlplane.services.identity.rights import require_admin, require_own
 from det_controlplane.services.identity.route_rights import require_things
 from det_controlplane.services.money.costs import span
 from det_controlplane.services.scheduling import stopping
-from det_controlplane.services.use_case import Change, change
+from det_controlplane.services.use_case import WEBHOOKS_TOPIC, Change, change
+from det_controlplane.services.webhooks import events
 
 log = logging.getLogger("det.budgets")
 
@@ -188,14 +191,25 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
             changed.queue_changed(budget.scope_id)
         elif is_spent(budget.state) and not is_spent(state):
             _release(changed, budget)
-    told = {
-        BudgetState.WITHIN: "has room again",
-        BudgetState.WARNED: "is nearly spent",
-        BudgetState.DRAINING: "is spent: its experiments checkpoint and pause",
-        BudgetState.STOPPED: "is exceeded by a tenth: what still runs is killed",
-    }
+        if state is BudgetState.WARNED and budget.state is BudgetState.WITHIN:
+            _warn(changed, budget, spent)
+        if is_worse(state, budget.state) and events.tell_budget(
+            changed.tx, budget, state, spent, changed.now
+        ):
+            changed.wake(WEBHOOKS_TOPIC)
     level = logging.INFO if state is BudgetState.WITHIN else logging.WARNING
-    log.log(level, "%s %s: $%.2f", budget.name, told[state], spent)
+    log.log(level, "%s: $%.2f", sentence_of(budget, state), spent)
+
+
+def _warn(change: Change, budget: Budget, spent: Decimal) -> None:
+    """Say in the logs of what runs that its budget nears its end."""
+    line = (
+        f"{budget.name} is nearly spent: ${spent:.2f}. At its end experiments save a checkpoint and pause;"
+        " raise it with `det budget set`."
+    )
+    for task_id in budgets.running_tasks(change.tx, budget):
+        logs.add_line(change.tx, task_id, line, change.now, "WARNING")
+        change.wake(f"logs:{task_id}")
 
 
 def _stop_work(ctx: Context, budget: Budget, state: BudgetState) -> None:

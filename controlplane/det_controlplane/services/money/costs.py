@@ -56,9 +56,12 @@ def _usd(amount: Decimal) -> float:
     return float(round(amount, 6))
 
 
-def by_user(ctx: Context, after: datetime | None, before: datetime | None) -> list[dict[str, Any]]:
+def by_user(
+    ctx: Context, after: datetime | None, before: datetime | None, user_id: int | None = None
+) -> list[dict[str, Any]]:
+    """Return what the work of each user cost, or of one."""
     with ctx.db.autocommit() as tx:
-        found = costs.by_user(tx, span(ctx, after, before))
+        found = costs.by_user(tx, span(ctx, after, before), user_id)
     return [
         {"username": c.name, "costUsd": _usd(c.usd), "slotHours": float(round(c.slot_hours, 6))}
         for c in found

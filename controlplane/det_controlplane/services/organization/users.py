@@ -138,7 +138,7 @@ def set_active(
 
 
 def _record_password(changes: UserChanges) -> None:
-    """Have it told that there is a new password, whatever else the request has."""
+    """Note a new password in the audit log, whatever else the request changes."""
     if changes.password is not None:
         recording.tells(password="new")
 
@@ -161,8 +161,13 @@ def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
 
 def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
     require_self(caller, user_id, f"edit user {user_id}")
-    if changes.password is not None and caller.id == user_id:
-        require_session(caller, "change its user's password")
+    if caller.id == user_id:
+        if changes.password is not None:
+            require_session(caller, "change its user's password")
+        # What would keep its user from signing in, and so from revoking it.
+        given = (changes.username, changes.active, changes.remote, changes.end_tokens or None)
+        if any(change is not None for change in given):
+            require_session(caller, "rename its user, or sign it out")
     administrative = (changes.admin, changes.active, changes.remote, changes.agent_user)
     if any(change is not None for change in administrative):
         require_admin(caller, "change a user's rights, activity, remote flag or agent user")

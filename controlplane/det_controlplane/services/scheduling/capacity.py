@@ -1,4 +1,4 @@
-"""Which pool a configuration asks for, and whether that pool could ever hold it."""
+"""Find the pool that a configuration asks for, and refuse what that pool could never hold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -10,7 +10,7 @@ from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.db.jobs import ListedJob
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
-from det_controlplane.services.scheduling import schedule_pool
+from det_controlplane.services.scheduling import schedule_pool, why
 
 _WAITS_SHOWN = timedelta(days=30)
 
@@ -67,6 +67,7 @@ def _listed_job(row: ListedJob, preemptible: bool, ahead: int) -> dict[str, Any]
         **row.job,
         "isPreemptible": preemptible,
         "summary": {"state": state, "jobsAhead": ahead},
+        "why": why.in_queue(row.waits) if row.waits else "",
     }
 
 

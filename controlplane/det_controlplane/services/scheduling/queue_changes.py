@@ -1,31 +1,44 @@
 """Change the job queue: decided as a whole, applied job by job under each experiment's lock."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from det_controlplane.core.config.policies import Policies
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.core.queue_changes import QueueChange, QueuePool, QueueUpdate, change_queue
-from det_controlplane.db import allocations, experiments, jobs, trials
+from det_controlplane.core.queue_changes import (
+    QueueChange,
+    QueuedJob,
+    QueuePool,
+    QueueUpdate,
+    change_queue,
+)
+from det_controlplane.db import allocations, experiments, jobs, pool_bindings, trials
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity, stopping
 from det_controlplane.services.use_case import change
 
 
 def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
-    """Updates that are allowed are made; the reasons of those that are not are told together."""
+    """Make the updates that are allowed, then raise an error with the reasons of the others."""
     with ctx.db.begin() as tx:
-        known = jobs.queued(tx)
+        known = _with_policies(tx, jobs.queued(tx), {u.job_id for u in updates})
+        bound = pool_bindings.by_pool(tx)
     aimed_at = {u.resource_pool for u in updates}
     pools = {
         p.pool_name: QueuePool(
             p.scheduler.type,
             p.scheduler.default_priority,
             capacity.largest_agent(ctx, p) if p.pool_name in aimed_at else None,
+            frozenset(bound.get(p.pool_name, ())),
         )
         for p in ctx.config.resource_pools
     }
@@ -34,6 +47,20 @@ def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
         _apply(ctx, wanted)
     if answer.refused is not None:
         raise Invalid(answer.refused.reason)
+
+
+def _with_policies(tx: Tx, known: list[QueuedJob], changing: set[str]) -> list[QueuedJob]:
+    """Give the jobs that change the config policies of their kind and workspace."""
+    in_force: dict[tuple[int, WorkloadType], Policies] = {}
+
+    def completed(job: QueuedJob) -> QueuedJob:
+        workload = WorkloadType.EXPERIMENT if job.is_experiment else WorkloadType.NTSC
+        scope = (job.workspace_id, workload)
+        if scope not in in_force:
+            in_force[scope] = config_policies.in_force(tx, *scope)
+        return replace(job, policies=in_force[scope])
+
+    return [completed(job) if job.id in changing else job for job in known]
 
 
 def _apply(ctx: Context, wanted: QueueChange) -> None:

@@ -39,10 +39,15 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             _start(ctx, changed, found, plan.start)
             _preempt(changed, plan.preempt)
             rows_of.record_waiting(tx, found, plan.waiting, now)
-            pool_marks.answer(tx, pool, marks, now)
+            pool_marks.answer(tx, pool, marks, now, decide_at=now if _rents(ctx, pool) else None)
             return plan
     except LostRace:
         return None
+
+
+def _rents(ctx: Context, pool: str) -> bool:
+    found = ctx.config.pool(pool)
+    return found is not None and bool(found.offers)
 
 
 def load(ctx: Context, tx: Tx, pool: str) -> rows_of.PoolRows:

@@ -1,4 +1,4 @@
-"""Why something waits, in the scheduler's own words."""
+"""Answer `det why`: the reasons why an experiment, trial, job or task waits, in the scheduler's own words."""
 
 import re
 from typing import Any
@@ -12,6 +12,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.waiting import Subject
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.search import decisions
 
 _SENTENCES = {
     "PAUSED": "is paused: `det experiment activate {experiment_id}` continues it",
@@ -37,7 +38,19 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
             raise Missing(f"{kind} '{id}' not found")
         reasons = waiting.reasons(tx, kind, id)
         spent = _spent_budget(ctx, tx, found.experiment_id)
-    return [_told(reason, spent) for reason in reasons] or [_itself(found, spent)]
+        nearly = "" if spent else _nearly_spent_budget(ctx, tx, found.experiment_id)
+    told = [_told(reason, spent, nearly) for reason in reasons] or [_itself(found, spent)]
+    decided = _decided(ctx, kind, id, found) if not reasons else ""
+    return [{**told[0], "sentence": decided}] if decided else told
+
+
+def _decided(ctx: Context, kind: str, id: str, found: Subject) -> str:
+    """Return what the search decided of a trial that has ended well, or waits at a rung."""
+    if kind != "trial" or found.experiment_id is None:
+        return ""
+    if found.state != "COMPLETED" and not (found.state == "ACTIVE" and found.parked):
+        return ""
+    return decisions.sentence_of(ctx, found.experiment_id, int(id), found.state)
 
 
 def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
@@ -48,17 +61,33 @@ def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
     return f"{budget.name} is spent; raise it with `det budget set`" if budget else ""
 
 
-def _told(reason: dict[str, Any], spent: str) -> dict[str, Any]:
+def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
+    if experiment_id is None or not ctx.config.rents:
+        return ""
+    budget = budgets.nearly_spent_for(tx, experiment_id)
+    return f"{budget.name} is nearly spent; raise it with `det budget set`" if budget else ""
+
+
+def _told(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
     """Join what the scheduler says, what the provisioner says, and what a budget has to do with it."""
     machines = reason.pop("machineReason")
     if reason["state"] == "QUEUED" and machines:
-        reason["sentence"] = _joined(reason["sentence"], machines, reason["code"])
+        reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
     if reason["code"] in ("PREEMPTED", "KILLED") and spent:
         reason["sentence"] += f", as {spent}"
+    if nearly:
+        reason["sentence"] += f"; {nearly}"
     return _with_no_show(reason)
 
 
-def _joined(scheduler: str, machines: str, code: str) -> str:
+def in_queue(waits: dict[str, Any]) -> str:
+    """Return why a waiting allocation does, as a queue shows it."""
+    told, machines = waits["sentence"], waits["machines"]
+    told = joined(told, machines, waits["code"] or "") if machines else told
+    return f"trial {waits['trialId']} {told}" if waits["trialId"] else str(told)
+
+
+def joined(scheduler: str, machines: str, code: str) -> str:
     """Tell the need once. Where the pool has no agent, only machines matter."""
     need = scheduler.partition("; ")[0]
     rest = _NEED.sub("", machines) if need.startswith("needs ") else machines

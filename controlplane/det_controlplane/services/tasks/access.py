@@ -1,19 +1,48 @@
 """The token that opens what a task serves: it is in the address that the task's owner is told."""
 
 import base64
+import hashlib
 import hmac
+from collections.abc import Mapping
+from typing import Any
 
+from det_controlplane.core.secrets import HIDDEN
 from det_controlplane.services.context import Context
 
+_HASH = (
+    "sha256:"  # before it, tokens were made of the row and the bootstrap token, where there was one
+)
 
-def token_of(ctx: Context, task_id: str, access_key: str | None) -> str:
-    """Return the token of a task; nobody makes it without the cluster's secret, though the database has the rest."""
-    key = f"{ctx.bootstrap_token}{access_key}".encode()
-    digest = hmac.digest(key, f"access to task {task_id}".encode(), "sha256")
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+def key_of(token: str) -> str:
+    """Return what is stored in the clear: it tells whether a token is the right one, and nobody the token."""
+    return _HASH + hashlib.sha256(token.encode()).hexdigest()
+
+
+def told(
+    ctx: Context, task_id: str, config: Mapping[str, Any], access_key: str | None
+) -> str | None:
+    """Return the token of a task from its configuration with secrets; None where it cannot be read."""
+    kept = (config.get("_environment") or {}).get("DET_NOTEBOOK_TOKEN") or config.get("_token")
+    if kept and kept != HIDDEN:
+        return str(kept)
+    return _earlier(ctx, task_id, access_key)
 
 
 def opens(ctx: Context, task_id: str, access_key: str | None, token: str) -> bool:
     """Return whether a token is that of the task."""
-    own = token_of(ctx, task_id, access_key)
-    return bool(access_key) and token.isascii() and hmac.compare_digest(own, token)
+    if not access_key or not token.isascii():
+        return False
+    if access_key.startswith(_HASH):
+        return hmac.compare_digest(access_key, key_of(token))
+    earlier = _earlier(ctx, task_id, access_key)
+    return earlier is not None and hmac.compare_digest(earlier, token)
+
+
+def _earlier(ctx: Context, task_id: str, access_key: str | None) -> str | None:
+    """Return the token of a task from before tokens were random, unless readers of the database could make it, too."""
+    if not access_key or access_key.startswith(_HASH) or not ctx.bootstrap_token:
+        return None
+    key = f"{ctx.bootstrap_token}{access_key}".encode()
+    digest = hmac.digest(key, f"access to task {task_id}".encode(), "sha256")
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -26,8 +26,8 @@ from det_controlplane.services.identity.route_rights import require_things
 from det_controlplane.services.money import limits as money
 from det_controlplane.services.organization import projects
 from det_controlplane.services.scheduling import stopping
-from det_controlplane.services.tasks import auxiliary, launching, programs
-from det_controlplane.services.tasks.launching import Submission
+from det_controlplane.services.tasks import launching, lifecycle, programs
+from det_controlplane.services.tasks.launching import Resolved, Submission
 from det_controlplane.services.tasks.listing import SHOWN_AFTER_END
 from det_controlplane.services.use_case import Change, change
 
@@ -53,6 +53,15 @@ class NewGenericTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """Hold the configuration that a task would be launched with."""
+
+    submission: Submission
+    resolved: Resolved
+    project_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Created:
     task_id: str
     warnings: tuple[str, ...]
@@ -64,6 +73,23 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     repeated = launching.repeated(ctx, new.submission)
     if repeated is not None:
         return Created(repeated, (), False)
+    ready = prepared(ctx, user, new)
+    with launching.opened(ctx, user, ready.submission, ready.resolved, programs.of_command) as (
+        changed,
+        id,
+    ):
+        projects.keep_open(changed.tx, ready.project_id)
+        if new.parent_id is not None:
+            _require_open(changed.tx, new.parent_id, no_pause=new.no_pause)
+        generic_tasks.settle(
+            changed.tx, id, parent_id=new.parent_id, forked_from=new.forked_from,
+            no_pause=new.no_pause, project_id=ready.project_id,
+        )  # fmt: skip
+    return Created(id, ready.resolved.warnings, ready.resolved.exceeds_slots)
+
+
+def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
+    """Resolve what is submitted; raises where it may not be launched. Nothing is made."""
     parent = _relative(ctx, user, new.parent_id)
     original = _relative(ctx, user, new.forked_from)
     if parent is not None:
@@ -82,16 +108,7 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     source = parent if new.inherit_context else original
     if source is not None and not submission.files:
         submission = replace(submission, shared_context_id=source.context_id)
-    resolved = launching.resolve(ctx, user, submission)
-    with launching.opened(ctx, user, submission, resolved, programs.of_command) as (changed, id):
-        projects.keep_open(changed.tx, project.id)
-        if new.parent_id is not None:
-            _require_open(changed.tx, new.parent_id, no_pause=new.no_pause)
-        generic_tasks.settle(
-            changed.tx, id, parent_id=new.parent_id, forked_from=new.forked_from,
-            no_pause=new.no_pause, project_id=project.id,
-        )  # fmt: skip
-    return Created(id, resolved.warnings, resolved.exceeds_slots)
+    return Prepared(submission, launching.resolve(ctx, user, submission), project.id)
 
 
 def _relative(ctx: Context, user: User, task_id: str | None) -> GenericTask | None:
@@ -104,7 +121,9 @@ def _relative(ctx: Context, user: User, task_id: str | None) -> GenericTask | No
 def _config(
     ctx: Context, user: User, new: NewGenericTask, original: GenericTask | None
 ) -> Mapping[str, Any]:
-    given: dict[str, Any] = dict(load_yaml(new.config)) if new.config.strip() else {}
+    given: dict[str, Any] = {}
+    if new.config.strip():
+        given = dict(load_yaml(new.config, what="task configuration"))
     if original is None:
         return given
     # Its secrets go on to tasks of its owner only.
@@ -155,24 +174,26 @@ def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
         top = generic_tasks.root_of(tx, task_id) if from_root else task_id
     require_things(ctx, user, Right.UPDATE_NSC, "task", [top])
     task_rights.require_own_task(ctx, user, top)
-    for id in _tree(ctx, top):
+    for id in _tree(ctx, user, top):
         _move(ctx, id, lambda task: states.after_kill(task.state), f"on request of {user.username}")
 
 
 def pause(ctx: Context, user: User, task_id: str) -> None:
     """Stop a task and those below it for now; those that were made to run without pauses go on."""
     reason = f"{user.username} paused it"
-    _steer(ctx, task_id, lambda t: states.after_pause(t.state, may_pause=not t.no_pause), reason)
+    _steer(
+        ctx, user, task_id, lambda t: states.after_pause(t.state, may_pause=not t.no_pause), reason
+    )
 
 
 def unpause(ctx: Context, user: User, task_id: str) -> None:
-    _steer(ctx, task_id, lambda task: states.after_unpause(task.state), "")
+    _steer(ctx, user, task_id, lambda task: states.after_unpause(task.state), "")
 
 
-def _steer(ctx: Context, task_id: str, after: After, reason: str) -> None:
+def _steer(ctx: Context, user: User, task_id: str, after: After, reason: str) -> None:
     """Change a task, which must be able to, and what is below it as far as that can."""
     _find(ctx, task_id)
-    for id in _tree(ctx, task_id):
+    for id in _tree(ctx, user, task_id):
         try:
             _move(ctx, id, after, reason)
         except NotAllowed as e:
@@ -180,12 +201,16 @@ def _steer(ctx: Context, task_id: str, after: After, reason: str) -> None:
                 raise WrongState(f"task {task_id} {e}") from e
 
 
-def _tree(ctx: Context, task_id: str) -> Iterator[str]:
-    """Tell a task and all below it, parents first; then those that were created before their parent was moved."""
+def _tree(ctx: Context, user: User, task_id: str) -> Iterator[str]:
+    """Tell a task and all below it, parents first; then those that were created before their parent was moved.
+
+    What is in a workspace where the user may change no task goes on: a tree gives no rights there."""
     told: set[str] = set()
+    within = user.grants.workspaces(Right.UPDATE_NSC)
     for _ in range(_PASSES):
         with ctx.db.autocommit() as tx:
-            new = [id for id in generic_tasks.tree_below(tx, task_id) if id not in told]
+            tree = generic_tasks.tree_below(tx, task_id, within)
+        new = [id for id in tree if id not in told]
         if not new:
             return
         yield from new
@@ -193,7 +218,7 @@ def _tree(ctx: Context, task_id: str) -> Iterator[str]:
 
 
 def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
-    """Bring one task towards another state, in a transaction of its own."""
+    """Move a task towards another state, in a transaction of its own."""
     with change(ctx) as changed:
         tx = changed.tx
         # First, as the end of a run locks them in this order.
@@ -221,7 +246,7 @@ def _stop(change: Change, allocation: AllocationRow, target: GenericTaskState, r
     asks = target is GenericTaskState.STOPPING_PAUSED
     exit = stopping.signal(change, allocation, Signal.TERMINATE if asks else Signal.KILL, reason)
     if exit is not None:
-        auxiliary.allocation_ended(change, allocation, exit)
+        lifecycle.allocation_ended(change, allocation, exit)
 
 
 def _run_again(ctx: Context, change: Change, task: GenericTask) -> None:
@@ -229,7 +254,7 @@ def _run_again(ctx: Context, change: Change, task: GenericTask) -> None:
     if config.resources.slots:
         money.require_task(ctx, change.tx, task.id)
     run_id = generic_tasks.last_run(change.tx, task.id) + 1
-    auxiliary.request(
+    lifecycle.request(
         change, task.id, task.job_id, run_id, task.pool, config.resources.slots,
         preempt_timeout_s=config.preemption_timeout,
     )  # fmt: skip

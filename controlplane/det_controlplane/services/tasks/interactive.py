@@ -2,26 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
-from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.queue_changes import QueueUpdate
 from det_controlplane.core.secrets import redacted
-from det_controlplane.db import allocations, interactive
+from det_controlplane.db import allocations, interactive, proxies
 from det_controlplane.db.interactive import InteractiveTask
-from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services import sealing
+from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.errors import Forbidden, Missing, WrongState
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import queue_changes, stopping
-from det_controlplane.services.tasks import access, auxiliary, launching, programs, tensorboards
+from det_controlplane.services.tasks import access, launching, lifecycle, programs, tensorboards
 from det_controlplane.services.tasks.launching import Build, Submission
 from det_controlplane.services.tasks.listing import SHOWN_AFTER_END
 from det_controlplane.services.use_case import change
@@ -31,11 +29,12 @@ _PROGRAMS: dict[TaskKind, Build] = {
     TaskKind.NOTEBOOK: programs.of_notebook,
     TaskKind.SHELL: programs.of_shell,
 }
+_TOLD_AGAIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A task as a caller is told of it."""
+class TaskAnswer:
+    """A task as the API answers it."""
 
     shown: dict[str, Any]
     config: dict[str, Any]
@@ -43,7 +42,7 @@ class Told:
     exceeds_slots: bool = False
 
 
-def launch(ctx: Context, user: User, submission: Submission) -> Told:
+def launch(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
     """Launch a task; a repetition of the request finds the one that its first try made."""
     repeated = launching.repeated(ctx, submission)
     if repeated is not None:
@@ -52,30 +51,36 @@ def launch(ctx: Context, user: User, submission: Submission) -> Told:
 
 
 def launch_tensorboard(
-    ctx: Context, user: User, submission: Submission, wanted: tensorboards.Wanted
-) -> Told:
+    ctx: Context, user: User, submission: Submission, wanted: tensorboards.TensorBoardRequest
+) -> TaskAnswer:
     """Launch a TensorBoard; where its user names no image, it runs in that of the newest experiment."""
     repeated = launching.repeated(ctx, submission)
     if repeated is not None:
         return get(ctx, user, submission.kind, repeated)
     drawing = tensorboards.find(ctx, user, wanted)
-    environment = submission.config.get("environment")
-    if environment is None or isinstance(environment, Mapping):
-        filled = {**drawing.environment, **(environment or {})}
-        submission = replace(submission, config={**submission.config, "environment": filled})
+    submission = _drawn(submission, drawing)
     return _launched(ctx, user, submission, tensorboards.building(ctx, user, drawing))
 
 
-def _launched(ctx: Context, user: User, submission: Submission, build: Build) -> Told:
+def _drawn(submission: Submission, drawing: tensorboards.TensorBoardSources) -> Submission:
+    """Complete what is asked of a TensorBoard by what its experiments have."""
+    environment = submission.config.get("environment")
+    if environment is not None and not isinstance(environment, Mapping):
+        return submission
+    filled = {**drawing.environment, **(environment or {})}
+    return replace(submission, config={**submission.config, "environment": filled})
+
+
+def _launched(ctx: Context, user: User, submission: Submission, build: Build) -> TaskAnswer:
     resolved = launching.resolve(ctx, user, submission)
     task_id = launching.launch(ctx, user, submission, resolved, build)
     task = _find(ctx, submission.kind, task_id)
     shown = _with_what_opens(ctx, submission.kind, task_id, task)
     config = programs.shown(task.config)
-    return Told(shown, config, resolved.warnings, resolved.exceeds_slots)
+    return TaskAnswer(shown, config, resolved.warnings, resolved.exceeds_slots)
 
 
-def preview(ctx: Context, user: User, submission: Submission) -> Told:
+def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
     """Return what a launch would resolve a configuration to; nothing is made."""
     resolved = launching.resolve(ctx, user, submission)
     blank = {
@@ -86,29 +91,67 @@ def preview(ctx: Context, user: User, submission: Submission) -> Told:
     }  # fmt: skip
     # Pools, templates and policies put their own secrets into what is asked for.
     config = redacted(resolved.config.to_json())
-    return Told(blank, config, resolved.warnings, resolved.exceeds_slots)
+    return TaskAnswer(blank, config, resolved.warnings, resolved.exceeds_slots)
 
 
-def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
-    """Return a task; its owner, and administrators, are also told what opens it, but not the code of their other tasks."""
+def preview_tensorboard(
+    ctx: Context, user: User, submission: Submission, wanted: tensorboards.TensorBoardRequest
+) -> TaskAnswer:
+    """Return what a launch would resolve to; raises where what it is to show is not there, or is not for this user."""
+    drawing = tensorboards.find(ctx, user, wanted)
+    tensorboards.building(ctx, user, drawing)
+    return preview(ctx, user, _drawn(submission, drawing))
+
+
+def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
+    """Return a task; its owner, and administrators, are also told what opens it, but not the code of their other tasks.
+
+    The audit log has who was told what opens a task of another user: once an hour, because pages ask again and again."""
     task = _find(ctx, kind, task_id)
     is_told = user.allocation_id is None or user.task_id == task_id
-    if is_told and (user.id == task.user_id or user.admin):
-        return Told(_with_what_opens(ctx, kind, task_id, task), programs.shown(task.config))
-    return Told(task.shown, programs.shown(task.config))
+    if not is_told or (user.id != task.user_id and not user.admin):
+        return TaskAnswer(task.shown, programs.shown(task.config))
+    shown = _with_what_opens(ctx, kind, task_id, task)
+    if user.id != task.user_id and shown is not task.shown:
+        recording.opens(ctx, again_after=_TOLD_AGAIN)
+    return TaskAnswer(shown, programs.shown(task.config))
+
+
+def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:
+    """Return the address of a shell's terminals and the token that opens them, which are told as its private key is."""
+    task = _find(ctx, TaskKind.SHELL, task_id)
+    if user.id != task.user_id and not user.admin:
+        raise Forbidden(
+            f"shell '{task_id}' is of another user: its owner and administrators open it"
+        )
+    if task.ended_at is not None:
+        raise WrongState(f"shell '{task_id}' has ended: start another")
+    proxied = proxies.of_task(ctx.db, task_id)
+    port = None if proxied is None else programs.terminal_port(proxied.proxies)
+    stored = sealing.opened(ctx, task.config, task.sealed)
+    token = programs.terminal_token(stored)
+    if port is None or token is None:
+        raise WrongState(
+            f"shell '{task_id}' has no terminal for browsers: it has a program of its own, or is from before an upgrade"
+            " of the cluster. Use 'det shell open'"
+        )
+    if user.id != task.user_id:
+        recording.opens(ctx)
+    return f"/proxy/{task_id}:{port}/", token
 
 
 def _with_what_opens(
     ctx: Context, kind: TaskKind, task_id: str, task: InteractiveTask
 ) -> dict[str, Any]:
     """Return a task as it is shown, with the key of a shell or the address that has a token."""
-    if kind is TaskKind.SHELL:
-        stored = sealing.opened(ctx, task.config, task.sealed)
+    address = task.shown.get("serviceAddress")
+    if address is None and kind is not TaskKind.SHELL:
+        return task.shown
+    stored = sealing.opened(ctx, task.config, task.sealed)
+    if address is None:
         return {**task.shown, "privateKey": stored["_shell"]["private_key"]}
-    if "serviceAddress" in task.shown:
-        token = access.token_of(ctx, task_id, task.access_key)
-        return {**task.shown, "serviceAddress": f"{task.shown['serviceAddress']}?token={token}"}
-    return task.shown
+    token = access.told(ctx, task_id, stored, task.access_key)
+    return {**task.shown, "serviceAddress": f"{address}?token={token}"} if token else task.shown
 
 
 def listed(
@@ -119,7 +162,7 @@ def listed(
     return interactive.listed(ctx.db, kind, page, sort, {**recent, **filters})
 
 
-def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
+def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
     """End a task at once; one that has ended stays as it is."""
     _find(ctx, kind, task_id)
     with change(ctx) as changed:
@@ -128,24 +171,26 @@ def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> Told:
             reason = f"on request of {user.username}"
             exit = stopping.signal(changed, allocation, Signal.KILL, reason)
             if exit is not None:
-                auxiliary.allocation_ended(changed, allocation, exit)
-    return get(ctx, user, kind, task_id)
+                lifecycle.allocation_ended(changed, allocation, exit)
+    return _steered(ctx, kind, task_id)
 
 
-def set_priority(ctx: Context, user: User, kind: TaskKind, task_id: str, priority: int) -> Told:
+def set_priority(
+    ctx: Context, user: User, kind: TaskKind, task_id: str, priority: int
+) -> TaskAnswer:
     task = _find(ctx, kind, task_id)
     if task.ended_at is not None:
         raise WrongState(f"{NAMES[kind]} '{task_id}' has ended: it has no priority to change")
-    with ctx.db.autocommit() as tx:
-        workload = WorkloadType.NTSC
-        limits = config_policies.in_force(tx, task.workspace_id, workload).constraints
-    broken = policy_rules.check_priority(priority, limits)
-    if broken:
-        raise InvalidConfig(broken, what="change")
     queue_changes.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
     with change(ctx) as changed:
         interactive.set_resource(changed.tx, task_id, "priority", priority)
-    return get(ctx, user, kind, task_id)
+    return _steered(ctx, kind, task_id)
+
+
+def _steered(ctx: Context, kind: TaskKind, task_id: str) -> TaskAnswer:
+    """Return a task to whoever changed it, who need not be told what opens it."""
+    task = _find(ctx, kind, task_id)
+    return TaskAnswer(task.shown, programs.shown(task.config))
 
 
 def report_idle(ctx: Context, user: User, task_id: str, *, idle: bool) -> None:

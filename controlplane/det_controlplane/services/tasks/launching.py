@@ -34,12 +34,18 @@ from det_controlplane.services.identity.route_rights import require_in
 from det_controlplane.services.money import limits as money
 from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
-from det_controlplane.services.tasks import access, auxiliary
-from det_controlplane.services.tasks.programs import PORT_BASES, PORTS_OF_A_KIND, Place, Program
+from det_controlplane.services.tasks import access, lifecycle
+from det_controlplane.services.tasks.programs import (
+    PORT_BASES,
+    PORTS_OF_A_KIND,
+    Program,
+    ProgramContext,
+)
 from det_controlplane.services.use_case import Change, change
 
 DEFAULT_WORKSPACE = 1
 _SERVING = (TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD)
+_ADDRESSED = (TaskKind.NOTEBOOK, TaskKind.TENSORBOARD)  # by an address that opens by itself
 # The same request may come twice at the same time: one of them makes the task, the other finds it.
 _ONCE = "tasks_by_idempotency_key"
 
@@ -68,7 +74,7 @@ class Resolved:
 
 
 # Makes the program of a task from its configuration and place.
-Build = Callable[[TaskConfig, Place], Program]
+Build = Callable[[TaskConfig, ProgramContext], Program]
 
 
 def repeated(ctx: Context, submission: Submission) -> str | None:
@@ -79,6 +85,11 @@ def repeated(ctx: Context, submission: Submission) -> str | None:
 
 def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
     """Return what would be launched; raises when it may not be, with every problem of the configuration."""
+    with _problems_of(submission.kind):
+        return _resolved(ctx, user, submission)
+
+
+def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
     workspace = _workspace(ctx, user, submission.workspace_id or DEFAULT_WORKSPACE)
     submitted: dict[str, Any] = dict(sealing.completed(dict(submission.config), None))
     template = templates.to_merge(ctx, user, submission.template)
@@ -91,9 +102,19 @@ def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
     limits = config_policies.merged(workspace.policies or [], WorkloadType.NTSC).constraints
     broken = policy_rules.check(config.to_json(), limits)
     if broken:
-        raise InvalidConfig(broken, what=f"{kind} configuration")
-    exceeds = _exceeds(ctx, kind, pool, config.resources.slots)
+        raise InvalidConfig(broken)
+    exceeds = _exceeds(ctx, pool, config.resources.slots)
     return Resolved(config, workspace, pool, resolved.warnings, exceeds)
+
+
+@contextmanager
+def _problems_of(kind: TaskKind) -> Iterator[None]:
+    """Call the configuration that problems are told of by the kind of its task."""
+    try:
+        yield
+    except InvalidConfig as e:
+        name = "task" if kind is TaskKind.GENERIC else kind.value.lower()
+        raise InvalidConfig(e.problems, what=f"{name} configuration") from e
 
 
 def launch(
@@ -115,10 +136,7 @@ def opened(
     context = _context(ctx, user, submission)
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
-        access_key = ctx.new_token()
-        place = Place(
-            task_id, _port(ctx, tx, submission.kind), access.token_of(ctx, task_id, access_key)
-        )
+        place = ProgramContext(task_id, _port(ctx, tx, submission.kind), ctx.new_token())
         program = build(config, place)
         parts = sealing.seal(ctx, program.stored(config))
         if context is not None and context.row is not None:
@@ -132,7 +150,8 @@ def opened(
             id=task_id, kind=submission.kind, job_id=job_id,
             context_id=_context_id(submission, context),
             config=parts.shown, sealed=parts.secrets, proxies=program.proxies,
-            access_key=access_key, idle_timeout_s=_idle_timeout(ctx, submission.kind, config),
+            access_key=access.key_of(place.token) if submission.kind in _ADDRESSED else None,
+            idle_timeout_s=_idle_timeout(ctx, submission.kind, config),
             idempotency_key=submission.idempotency_key,
         )  # fmt: skip
         _insert(tx, new, now)
@@ -140,7 +159,7 @@ def opened(
             money.require_task(ctx, tx, task_id)
         if submission.kind in _SERVING:
             changed.wake("provision")  # it starts the relay, where that stops
-        auxiliary.request(
+        lifecycle.request(
             changed, task_id, job_id, 1, resolved.pool.pool_name, resources.slots,
             preempt_timeout_s=config.preemption_timeout if submission.kind is TaskKind.GENERIC else None,
         )  # fmt: skip
@@ -192,11 +211,11 @@ def _pool(
     )
 
 
-def _exceeds(ctx: Context, kind: str, pool: Pool, slots: int) -> bool:
+def _exceeds(ctx: Context, pool: Pool, slots: int) -> bool:
     """Return whether no agent has so many slots now; refuse what none will ever have."""
     too_large = capacity.too_large_task(ctx, pool, slots) if slots else None
     if too_large is not None and ctx.config.launch_error:
-        raise InvalidConfig([too_large], what=f"{kind} configuration")
+        raise InvalidConfig([too_large])
     most = slot_rows.of_largest_agent(ctx.db, pool.pool_name)
     return too_large is not None or bool(most and slots > most)
 

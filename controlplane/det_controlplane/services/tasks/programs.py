@@ -7,8 +7,10 @@ from typing import Any
 
 from det_controlplane.core.config import TaskConfig
 from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.core.secrets import HIDDEN
 
-# Lowest numbers of the ports on which the container of a kind serves; each kind has three hundred.
+# Lowest numbers of the ports on which the container of a kind serves; each kind has three hundred. The terminals of a
+# shell are as many ports above it.
 PORT_BASES = {TaskKind.TENSORBOARD: 2600, TaskKind.NOTEBOOK: 2900, TaskKind.SHELL: 3200}
 PORTS_OF_A_KIND = 300
 _SSH = "/run/determined/ssh/authorized_keys"
@@ -47,22 +49,22 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a program is told of its task: its id, the port that is free for it, and the token that opens it."""
+class ProgramContext:
+    """The facts of a task that its program gets: its id, the port that is free for it, and the token that opens it."""
 
     task_id: str
     port: int
     token: str
 
 
-def of_command(config: TaskConfig, place: Place) -> Program:
+def of_command(config: TaskConfig, place: ProgramContext) -> Program:
     """Run the arguments as they are; a single one is a line for the shell."""
     words = tuple(config.entrypoint or ())
     command = ("sh", "-c", *words) if len(words) == 1 else words
     return Program(command, proxies=_own_ports(config, place.task_id))
 
 
-def of_notebook(config: TaskConfig, place: Place) -> Program:
+def of_notebook(config: TaskConfig, place: ProgramContext) -> Program:
     environment = {
         "NOTEBOOK_PORT": str(place.port),
         "NOTEBOOK_IDLE_TYPE": config.notebook_idle_type,
@@ -72,21 +74,32 @@ def of_notebook(config: TaskConfig, place: Place) -> Program:
     return Program(command, environment, proxies=_ports(config, place))
 
 
-def of_shell(config: TaskConfig, place: Place) -> Program:
-    """Let in whoever has the private key, which only the shell's owner is told."""
+def of_shell(config: TaskConfig, place: ProgramContext) -> Program:
+    """Let in whoever has the private key or the token of its terminals, which only the shell's owner is told."""
+    ssh = _ports(config, place, tcp=True, unauthenticated=True)
+    environment, terminals = {"SHELL_PORT": str(place.port)}, []
+    if not config.entrypoint:
+        port = place.port + PORTS_OF_A_KIND
+        environment |= {"TERMINAL_PORT": str(port), "DET_TERMINAL_TOKEN": place.token}
+        terminals = [
+            {"port": port, "tcp": True, "unauthenticated": False, "id": f"{place.task_id}:{port}"}
+        ]
     public, private = _key_pair()
     key = base64.b64encode(f"{public}\n".encode()).decode()
     return Program(
         _module("shell", config),
-        {"SHELL_PORT": str(place.port)},
+        environment,
         files=[{"path": _SSH, "mode": 0o600, "content_b64": key}],
-        proxies=_ports(config, place, tcp=True, unauthenticated=True),
+        proxies=[*ssh, *terminals],
         settings={"_shell": {"public_key": public, "private_key": private}},
     )
 
 
 def of_tensorboard(
-    config: TaskConfig, place: Place, sources: Sequence[Mapping[str, Any]], reads: Mapping[str, Any]
+    config: TaskConfig,
+    place: ProgramContext,
+    sources: Sequence[Mapping[str, Any]],
+    reads: Mapping[str, Any],
 ) -> Program:
     """Show event files of trials; `sources` tells where they lie, `reads` what the user asked for."""
     work = {"sources": list(sources), "args": list(config.tensorboard_args)}
@@ -95,8 +108,21 @@ def of_tensorboard(
         {"TENSORBOARD_PORT": str(place.port), "TF_CPP_MIN_LOG_LEVEL": "3"},
         files=[{"path": _TENSORBOARD, "mode": 0o600, "content": work}],
         proxies=_ports(config, place),
-        settings={"_reads": dict(reads)},
+        settings={"_reads": dict(reads), "_token": place.token},
     )
+
+
+def terminal_port(proxies: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the port of a shell's terminals by its ports; one with a program of its user's own has none."""
+    ports = [int(p["port"]) for p in proxies]
+    found = ports[0] + PORTS_OF_A_KIND if ports else 0
+    return found if found in ports else None
+
+
+def terminal_token(config: Mapping[str, Any]) -> str | None:
+    """Return what opens the terminals of a shell, by its configuration with secrets; None where it cannot be read."""
+    token = (config.get("_environment") or {}).get("DET_TERMINAL_TOKEN")
+    return None if token in (None, HIDDEN) else str(token)
 
 
 def _module(name: str, config: TaskConfig) -> tuple[str, ...]:
@@ -122,7 +148,7 @@ def _key_pair() -> tuple[str, str]:
 
 
 def _ports(
-    config: TaskConfig, place: Place, *, tcp: bool = False, unauthenticated: bool = False
+    config: TaskConfig, place: ProgramContext, *, tcp: bool = False, unauthenticated: bool = False
 ) -> list[dict[str, Any]]:
     """Return the program's own port, and those that the user's programs serve."""
     own = {"port": place.port, "tcp": tcp, "unauthenticated": unauthenticated, "id": place.task_id}

@@ -7,11 +7,11 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.roles import Right
-from det_controlplane.db import proxies
+from det_controlplane.db import logs, proxies
 from det_controlplane.db.proxies import ProxiedTask
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, Unreachable
-from det_controlplane.services.identity import authentication, route_rights
+from det_controlplane.services.identity import authentication, route_rights, task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.tasks import access
 
@@ -54,7 +54,7 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
     others = (carriers.allocation, *carriers.cookies)
     signed_in, decisive = by_bearer or _found(ctx, task_id, others) or (None, "")
     to_keep = ""
-    if task is not None:
+    if task is not None and not (proxied and proxied["tcp"]):
         _refuse_page_of_another(ctx, task, carriers)
     if proxied is None or not _is_open(task, proxied):
         user = signed_in
@@ -72,7 +72,7 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
     assert task is not None
     _refuse_session_in_address(ctx, carriers, task_id)
     if task.container_id is None or task.agent_id is None:
-        raise Unreachable(f"task {task_id} does not run yet: see 'det why {task_id}'")
+        raise Unreachable(f"task {task_id} does not run yet: see 'det why task {task_id}'")
     if task.state is not ContainerState.RUNNING:
         raise Unreachable(f"task {task_id} does not run: its container is {_shown(task.state)}")
     return Target(
@@ -108,6 +108,13 @@ def is_still_open(ctx: Context, service: str, carriers: Carriers, session_id: in
 def any_wanted(ctx: Context) -> bool:
     """Return whether a task with ports runs, or waits to: a relay is needed."""
     return proxies.any_wanted(ctx.db)
+
+
+def tell(ctx: Context, task_ids: Iterable[str], line: str) -> None:
+    """Add a line to the logs of some tasks."""
+    with ctx.db.begin() as tx:
+        for task_id in task_ids:
+            logs.add_line(tx, task_id, line, ctx.now())
 
 
 def touch(ctx: Context, task_ids: Sequence[str]) -> None:
@@ -197,7 +204,7 @@ def _require(ctx: Context, user: User, task: ProxiedTask) -> None:
     if user.task_id == task.task_id:
         return
     if user.narrow:
-        raise Forbidden(f"the token of task {user.task_id} is only good for the task itself")
+        raise task_rights.only_for_itself(user)
     of_trial = task.kind == "TRIAL"
     right = Right.VIEW_EXPERIMENT_ARTIFACTS if of_trial else Right.VIEW_NSC
     route_rights.require_things(ctx, user, right, "task", [task.task_id])

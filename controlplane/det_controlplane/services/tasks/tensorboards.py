@@ -21,7 +21,7 @@ from det_controlplane.services.identity.route_rights import require_things
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.tasks import programs
 from det_controlplane.services.tasks.launching import Build
-from det_controlplane.services.tasks.programs import Place, Program
+from det_controlplane.services.tasks.programs import Program, ProgramContext
 
 MOST_SOURCES = 1000
 _MOUNT = "/run/determined/storages"
@@ -29,8 +29,8 @@ _SECRET_KEYS = ("access_key", "secret_key", "connection_string", "credential")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a TensorBoard is to show."""
+class TensorBoardRequest:
+    """The experiments and trials that a TensorBoard should show."""
 
     experiment_ids: Sequence[int] = ()
     trial_ids: Sequence[int] = ()
@@ -38,7 +38,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class TensorBoardSources:
     """Experiments that a TensorBoard shows, the newest first, and what their owner asked for."""
 
     experiments: Sequence[DrawnExperiment]
@@ -51,7 +51,7 @@ class Drawing:
         return {"image": environment["image"]} if environment.get("image") else {}
 
 
-def find(ctx: Context, user: User, wanted: Wanted) -> Drawing:
+def find(ctx: Context, user: User, wanted: TensorBoardRequest) -> TensorBoardSources:
     """Return what is to be shown; raises where something is not there, or is not for this user."""
     experiment_ids = list(dict.fromkeys(wanted.experiment_ids))
     trial_ids = list(dict.fromkeys(wanted.trial_ids))
@@ -69,7 +69,7 @@ def find(ctx: Context, user: User, wanted: Wanted) -> Drawing:
     require_things(ctx, user, right, "trial", trial_ids)
     found = rows.drawn(ctx.db, experiment_ids, trial_ids)
     _refuse_missing(experiment_ids, trial_ids, found)
-    return Drawing(found, {"experiment_ids": experiment_ids, "trial_ids": trial_ids})
+    return TensorBoardSources(found, {"experiment_ids": experiment_ids, "trial_ids": trial_ids})
 
 
 def _refuse_missing(
@@ -83,7 +83,7 @@ def _refuse_missing(
         raise Missing(f"{', '.join(lost)} not found")
 
 
-def building(ctx: Context, user: User, drawing: Drawing) -> Build:
+def building(ctx: Context, user: User, drawing: TensorBoardSources) -> Build:
     """Return what makes the program: sources by storage, and the mounts that show them."""
     places: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
     sources = []
@@ -98,7 +98,7 @@ def building(ctx: Context, user: User, drawing: Drawing) -> Build:
         places[key] = (seen, own)
     mounted = [mount for _, own in places.values() for mount in own]
 
-    def build(config: TaskConfig, place: Place) -> Program:
+    def build(config: TaskConfig, place: ProgramContext) -> Program:
         program = programs.of_tensorboard(config, place, sources, drawing.reads)
         return program.seeing(_once(mounted))
 

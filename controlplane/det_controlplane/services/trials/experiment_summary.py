@@ -1,4 +1,4 @@
-"""What validations mean for their trials and their experiment, for one report and for many that share a commit."""
+"""Compute best value, progress and summary after validations, for one report and for many that share a commit."""
 
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core.metrics import MetricsReport

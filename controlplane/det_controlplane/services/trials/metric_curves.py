@@ -1,4 +1,4 @@
-"""Looking at what experiments measured: names of metrics, steps, values at a step, how the best one improved."""
+"""Read curves of metrics: their names, steps, values at a step, and how the best one improved."""
 
 import json
 from collections.abc import Sequence
@@ -37,9 +37,11 @@ def snapshot(
     return metric_curves.snapshot(ctx.db, experiment_id, group, name, at, margin)
 
 
-def compared(ctx: Context, trial_ids: Sequence[int], window: Window) -> list[dict[str, Any]]:
-    """Return each trial with its curves."""
-    found = metric_curves.curves(ctx.db, trial_ids, window)
+def compared(
+    ctx: Context, trial_ids: Sequence[int], windows: Sequence[Window]
+) -> list[dict[str, Any]]:
+    """Return each trial with the curves of all windows."""
+    found = [c for window in windows for c in metric_curves.curves(ctx.db, trial_ids, window)]
     return [
         {
             "trial": json.loads(listing.trial(ctx, trial_id)),

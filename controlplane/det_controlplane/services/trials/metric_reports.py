@@ -31,8 +31,23 @@ def take(ctx: Context, report: MetricsReport) -> None:
         if not validations.take(ctx, experiment_id, report):
             with live.opened(ctx, experiment_id) as experiment:
                 _report_validation(experiment, report)
-    elif not shared_commits.take(ctx, report):
+    elif not all(shared_commits.store(ctx, [report])):
         _report_alone(ctx, report)
+
+
+def take_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
+    """Store reports that can share transactions; False, with nothing changed, for each that `take` must see."""
+    usual = [report for report in reports if _is_usual(report)]
+    stored = dict(zip(map(id, usual), shared_commits.store(ctx, usual), strict=True))
+    return [stored.get(id(report), False) for report in reports]
+
+
+def _is_usual(report: MetricsReport) -> bool:
+    try:
+        _refuse_unfit(report)
+    except Invalid:
+        return False
+    return report.group != VALIDATION
 
 
 def _refuse_unfit(report: MetricsReport) -> None:

@@ -8,7 +8,7 @@ from det_controlplane.core.filters import Filter
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import table_pages, trials
-from det_controlplane.db.table_pages import Place, RunRow
+from det_controlplane.db.table_pages import RunRow, TableScope
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Refused, WrongState
 from det_controlplane.services.experiments import actions, editing, moving
@@ -23,7 +23,7 @@ class Selection:
 
     ids: Sequence[int]
     filter: Filter
-    place: Place
+    place: TableScope
 
 
 def apply(ctx: Context, caller: User, selection: Selection, action: Action) -> list[dict[str, Any]]:

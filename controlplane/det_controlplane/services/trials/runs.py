@@ -1,4 +1,4 @@
-"""What a running trial tells besides metrics and checkpoints."""
+"""Take what a running trial reports besides metrics and checkpoints: progress, early exits, source, metadata."""
 
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from det_controlplane.core import search
 from det_controlplane.db import runs, trials
 from det_controlplane.db.engine import Violated
-from det_controlplane.db.runs import Asked
+from det_controlplane.db.runs import TrialOrders
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
@@ -95,7 +95,7 @@ def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operat
     return Operation(int(length), done, undecided)
 
 
-def _is_undecided(asked: Asked) -> bool:
+def _is_undecided(asked: TrialOrders) -> bool:
     """Return whether the container is worth keeping: an answer is likely, and nobody else waits for its slots."""
     waits = asked.parked and asked.state == "ACTIVE" and not asked.stop_requested
     return waits and not asked.slots_wanted and asked.searcher.get("name") == "custom"

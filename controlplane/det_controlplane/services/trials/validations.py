@@ -26,7 +26,7 @@ Report = Ticket[MetricsReport, bool]
 
 
 def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
-    """False, with nothing changed, when anything about the report asks for more than the usual."""
+    """Store a usual report, together with others that wait; False, with nothing changed, for any other report."""
     if report.total_batches is None or report.batch_metrics is not None:
         return False
     store = partial(_store_together, ctx, experiment_id)
@@ -54,7 +54,7 @@ def _store_together(ctx: Context, experiment_id: int, tickets: Sequence[Report])
 def _parted(
     found: tuple[ExperimentRow, dict[int, ReportingTrial]] | None, tickets: Sequence[Report]
 ) -> tuple[list[Report], list[Report]]:
-    """Which reports are usual: nothing to merge, nothing of an earlier run to roll back, a searcher that listens."""
+    """Divide reports into usual ones and others, which need a merge, roll an earlier run back, or have no searcher."""
     usual: list[Report] = []
     others: list[Report] = []
     for ticket in tickets:
@@ -73,7 +73,7 @@ def _is_usual(row: ExperimentRow, trial: ReportingTrial, report: MetricsReport) 
 
 
 class _Decisions:
-    """What the search says to reports, in their order."""
+    """Folds reports into the search in their order, and collects its decisions."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Decisions:
         self._update.look_at_progress()
 
     def store(self) -> list[Report]:
-        """Those that were written."""
+        """Store the reports and what the search decided; return those that were written."""
         experiment, journal = self._experiment, self._experiment.journal
         tx, row = experiment.tx, experiment.row
         nothing_follows = len(self._new) == 1 and not self._actions and not journal.snapshot_due

@@ -1,4 +1,4 @@
-"""What a trial did, step by step."""
+"""List the workloads of a trial, step by step."""
 
 from collections.abc import Iterator
 

@@ -1,16 +1,24 @@
 """Create, change and try webhooks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import BoundedSemaphore
 from typing import Any
-from urllib.parse import urlsplit
 
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
-from det_controlplane.core.secrets import HIDDEN
-from det_controlplane.core.webhooks import NewWebhook, name_problems, problems_of, url_problems
+from det_controlplane.core.webhooks import (
+    NewWebhook,
+    Trigger,
+    WebhookMode,
+    name_problems,
+    problems_of,
+    shown_address,
+    trigger_problems,
+    url_problems,
+)
 from det_controlplane.core.webhooks import test_event as event_of_test
-from det_controlplane.db import webhooks
+from det_controlplane.db import webhooks, workspaces
 from det_controlplane.db.engine import Tx, Violated
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.audit import recording
@@ -19,7 +27,7 @@ from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.identity.route_rights import require_in
-from det_controlplane.services.webhooks import delivery
+from det_controlplane.services.webhooks import addresses, delivery
 
 _TESTS = BoundedSemaphore(2)
 
@@ -27,44 +35,70 @@ _TESTS = BoundedSemaphore(2)
 def listed(ctx: Context, caller: User, within: Sequence[int] | None) -> list[dict[str, Any]]:
     """Return the webhooks of some workspaces; None: all, and those of the whole cluster."""
     with ctx.db.autocommit() as tx:
-        return [_as_seen_by(caller, webhook) for webhook in webhooks.listed(tx, within)]
+        found, owners = webhooks.listed(tx, within), workspaces.owners(tx)
+    return [addresses.as_seen_by(ctx, caller, webhook, owners) for webhook in found]
 
 
 def get(ctx: Context, caller: User, webhook_id: int) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
         require_in(caller, Right.EDIT_WEBHOOKS, _workspace_of(tx, webhook_id))
-        return _as_seen_by(caller, _shown(tx, webhook_id))
+        return _as_seen_by(ctx, tx, caller, webhook_id)
+
+
+def deliveries(ctx: Context, caller: User, webhook_id: int) -> list[dict[str, Any]]:
+    """Return the last tries to deliver its messages; why one failed may tell where they go."""
+    with ctx.db.autocommit() as tx:
+        _check_right(caller, _workspace_of(tx, webhook_id))
+        return webhooks.deliveries(tx, webhook_id)
 
 
 def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
     _check_right(caller, new.workspace_id)
     _refuse(problems_of(new))
     _refuse(delivery.target_problems(ctx, new.url))
+    address = addresses.seal(ctx, new.url)
+    stored = replace(new, url=address.shown)
     try:
         with ctx.db.begin() as tx:
-            webhook_id = webhooks.create(tx, new, ctx.now())
+            webhook_id = webhooks.create(tx, stored, address.sealed, ctx.now())
             recording.concerns(f"webhook {webhook_id}")
-            return _shown(tx, webhook_id)
+            return {**_shown(tx, webhook_id), "url": new.url}
     except Violated as e:
         raise Missing(f"workspace {new.workspace_id} not found") from e
 
 
 def edit(
-    ctx: Context, caller: User, webhook_id: int, *, url: str | None = None, name: str | None = None
+    ctx: Context,
+    caller: User,
+    webhook_id: int,
+    *,
+    url: str | None = None,
+    name: str | None = None,
+    triggers: Sequence[Trigger] | None = None,
 ) -> dict[str, Any]:
+    """Change what is given; `triggers` take the place of all that it has."""
     with ctx.db.autocommit() as tx:
         _check_right(caller, _workspace_of(tx, webhook_id))
-    if url is not None:
+        earlier = _shown(tx, webhook_id)
+    columns: dict[str, str] = {}
+    if url is not None and url != shown_address(earlier["url"]):
         _refuse(url_problems(url))
         _refuse(delivery.target_problems(ctx, url))
+        address = addresses.seal(ctx, url)
+        columns |= {"url": address.shown, "sealed": address.sealed}
     if name is not None:
         _refuse(name_problems(name))
-    given = {"url": url, "name": name and name.strip()}
-    columns = {field: value for field, value in given.items() if value is not None}
+        columns["name"] = name.strip()
+    if triggers is not None:
+        mode = WebhookMode(earlier["mode"].removeprefix("WEBHOOK_MODE_"))
+        _refuse(trigger_problems(triggers, mode))
     with ctx.db.begin() as tx:
         if columns:
             webhooks.change(tx, webhook_id, **columns)
-        return _shown(tx, webhook_id)
+        if triggers is not None:
+            webhooks.replace_triggers(tx, webhook_id, triggers)
+        changed = _as_seen_by(ctx, tx, caller, webhook_id)
+    return {**changed, "url": url} if "url" in columns else changed
 
 
 def delete(ctx: Context, caller: User, webhook_id: int) -> None:
@@ -92,16 +126,16 @@ def test(ctx: Context, caller: User, webhook_id: int) -> None:
         _TESTS.release()
 
 
-def _as_seen_by(caller: User, webhook: dict[str, Any]) -> dict[str, Any]:
-    """Keep the path of a cluster's webhook from those who cannot manage it: it is often a secret."""
-    if webhook["workspaceId"] or (caller.admin and caller.allocation_id is None):
-        return webhook
-    parts = urlsplit(webhook["url"])
-    hidden = {"url": f"{parts.scheme}://{parts.hostname}/{HIDDEN}", "lastFailure": None}
-    return {**webhook, **hidden}
+def _as_seen_by(ctx: Context, tx: Tx, caller: User, webhook_id: int) -> dict[str, Any]:
+    found = _stored(tx, webhook_id)
+    return addresses.as_seen_by(ctx, caller, found, workspaces.owners(tx))
 
 
 def _shown(tx: Tx, webhook_id: int) -> dict[str, Any]:
+    return {k: v for k, v in _stored(tx, webhook_id).items() if k != "sealed"}
+
+
+def _stored(tx: Tx, webhook_id: int) -> dict[str, Any]:
     found = webhooks.one(tx, webhook_id)
     if found is None:
         raise _missing(webhook_id)

@@ -2,15 +2,18 @@
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from det_controlplane.core.problems import Problem
 from det_controlplane.core.webhooks import message
 from det_controlplane.db import outbox, webhooks
 from det_controlplane.db.outbox import Effect
-from det_controlplane.db.webhooks import Target
+from det_controlplane.db.webhooks import Target, Tried
+from det_controlplane.ports.cipher import CannotOpen
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.context import Context
+from det_controlplane.services.webhooks import addresses
 
 log = logging.getLogger("det.webhooks")
 
@@ -35,7 +38,7 @@ def run(ctx: Context) -> float | None:
 
 
 def send_now(ctx: Context, target: Target, payload: dict[str, Any]) -> None:
-    """Raises Unsent."""
+    """Send a message in this thread. Raises Unsent."""
     settings = ctx.config.webhooks
     sent = message(
         target.type,
@@ -44,7 +47,11 @@ def send_now(ctx: Context, target: Target, payload: dict[str, Any]) -> None:
         signing_key=settings.signing_key,
         now_s=int(ctx.now().timestamp()),
     )
-    ctx.courier.post(target.url, sent.body, sent.headers)
+    try:
+        url = addresses.opened(ctx, target.url, target.sealed)
+    except CannotOpen as e:
+        raise Unsent(f"its address cannot be read: {e}") from e
+    ctx.courier.post(url, sent.body, sent.headers)
 
 
 def target_problems(ctx: Context, url: str) -> list[Problem]:
@@ -72,17 +79,30 @@ def _send(ctx: Context, effect: Effect) -> bool:
             "webhook %d (%s): a message was not taken at try %d, %s: %s",
             webhook_id, target.name, effect.attempts, then, e,
         )  # fmt: skip
-        _note_failure(ctx, webhook_id, f"try {effect.attempts}, {then}: {e}")
+        tried = _tried(ctx, effect, str(e), again_at=None if lost else effect.again_at)
+        _note_failure(ctx, webhook_id, tried, f"try {effect.attempts}, {then}: {e}")
         return lost
     except Exception:
         log.exception("webhook %d (%s) failed at try %d", webhook_id, target.name, effect.attempts)
-        _note_failure(ctx, webhook_id, f"try {effect.attempts}: see the log of the cluster")
-        return effect.attempts >= MOST_ATTEMPTS
+        lost = effect.attempts >= MOST_ATTEMPTS
+        why = "see the log of the cluster"
+        tried = _tried(ctx, effect, why, again_at=None if lost else effect.again_at)
+        _note_failure(ctx, webhook_id, tried, f"try {effect.attempts}: {why}")
+        return lost
     with ctx.db.begin() as tx:
-        webhooks.note_arrival(tx, webhook_id, ctx.now())
+        webhooks.note_arrival(tx, webhook_id, _tried(ctx, effect))
     return True
 
 
-def _note_failure(ctx: Context, webhook_id: int, why: str) -> None:
+def _tried(
+    ctx: Context, effect: Effect, failure: str | None = None, *, again_at: datetime | None = None
+) -> Tried:
+    event, about = effect.payload["event"], effect.payload.get("experiment") or {}
+    return Tried(
+        ctx.now(), event["event_id"], event["event_type"], about.get("id"), effect.attempts, failure, again_at
+    )  # fmt: skip
+
+
+def _note_failure(ctx: Context, webhook_id: int, tried: Tried, why: str) -> None:
     with ctx.db.begin() as tx:
-        webhooks.note_failure(tx, webhook_id, ctx.now(), why)
+        webhooks.note_failure(tx, webhook_id, tried, why)

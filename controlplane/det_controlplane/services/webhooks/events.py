@@ -1,19 +1,25 @@
-"""What webhooks tell: the end of experiments, lines of logs, and alerts of training code."""
+"""Tell webhooks of the end of experiments, lines of logs, alerts of training code, and budgets that are spent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
+from det_controlplane.core.budget import Budget, BudgetScope, BudgetState, is_spent, sentence_of
 from det_controlplane.core.patterns import matches
-from det_controlplane.core.webhooks import TriggerType
+from det_controlplane.core.webhooks import BUDGETS, TriggerType
 from det_controlplane.db import experiments, webhooks
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.webhooks import Listening
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.logs.searching import LogSearch
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
+
+_NUMBERED = (BudgetScope.EXPERIMENT, BudgetScope.WORKSPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +32,23 @@ class Heard:
     agent_id: str | None
 
 
-def heard(ctx: Context, task_id: str, lines: Sequence[Mapping[str, Any]]) -> list[Heard]:
+def heard(
+    ctx: Context, task_id: str, lines: Sequence[Mapping[str, Any]], searching: LogSearch
+) -> list[Heard]:
     """Return the first line, with its agent, for each trigger; outside of transactions, as it may take a while."""
     with ctx.db.autocommit() as tx:
         waiting = webhooks.listening(tx, task_id)
     found = []
     for trigger in waiting:
-        hit = next((line for line in lines if matches(trigger.regex, line["log"])), None)
+        named = f"webhook trigger {trigger.trigger_id}"
+        hit = searching.first(task_id, trigger.regex, named, lines, partial(_has, trigger.regex))
         if hit is not None:
             found.append(Heard(trigger, task_id, hit["log"], hit["agent_id"]))
     return found
+
+
+def _has(pattern: str, line: Mapping[str, Any]) -> bool:
+    return matches(pattern, line["log"])
 
 
 def tell_line(tx: Tx, line: Heard, now: datetime) -> int:
@@ -66,3 +79,31 @@ def alert(
         )
     if told:
         ctx.waker.wake(WEBHOOKS_TOPIC)
+
+
+def tell_budget(
+    tx: Tx, budget: Budget, state: BudgetState, spent_usd: Decimal, now: datetime
+) -> int:
+    """Tell the webhooks of an experiment or a workspace, and those of the cluster, of a limit that was reached."""
+    said = sentence_of(budget, state)
+    of = int(budget.scope_id) if budget.scope in _NUMBERED else None
+    data = {
+        "custom_data": {
+            "title": said[0].upper() + said[1:],
+            "description": f"${spent_usd:.2f} of ${budget.limit_usd:.2f} are spent; raise it with `det budget set`.",
+            "level": "ERROR" if is_spent(state) else "WARNING",
+        },
+        "budget": {
+            "id": budget.id, "scope": budget.scope.value, "scope_name": budget.scope_name, "state": state.value,
+            "period": budget.period.value, "limit_usd": float(budget.limit_usd), "spent_usd": float(round(spent_usd, 6)),
+        },
+    }  # fmt: skip
+    return webhooks.promise(
+        tx,
+        TriggerType.CUSTOM,
+        of if budget.scope is BudgetScope.EXPERIMENT else None,
+        now,
+        workspace_id=of if budget.scope is BudgetScope.WORKSPACE else None,
+        subject=BUDGETS,
+        data=data,
+    )

@@ -235,7 +235,7 @@ class FakeAgent:
         return self._stall, self._vanish, self._restart, self._lose_network, self._get_notice
 
     def _get_notice(self) -> None:
-        """Hear that the machine is to go away soon."""
+        """Receive the notice that the machine goes away soon."""
         self._leaving = True
         self.poll_soon()
         self.world.timeline.after(self.rng.uniform(5, 60), self._vanish)

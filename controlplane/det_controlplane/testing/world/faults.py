@@ -90,7 +90,7 @@ class WatchedDatabase(Database):
     """A database of which every statement is a point where the world may interrupt."""
 
     def __init__(self, url: str, points: Points) -> None:
-        super().__init__(url, pool_size=2)
+        super().__init__(url, pool_size=26)
         self.points = points
         event.listen(self.engine, "before_execute", self._before)
         event.listen(self.engine, "after_cursor_execute", self._after)

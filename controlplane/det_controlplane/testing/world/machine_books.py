@@ -99,7 +99,7 @@ class Books:
                 raise Violation(f"instance {row.id} is {row.state}, and no machine is left")
 
     def _check_money(self, tx: Tx, rows: Collection[Any], now: datetime) -> None:
-        """Work and idleness add up to intervals times prices, in whatever order it is added."""
+        """Check that the cost of work and idleness is that of the intervals, whatever the order of addition."""
         span = Span(datetime(2000, 1, 1, tzinfo=timezone.utc), now, now)
         pools = costs.by_pool(tx, span)
         intervals = Decimal(0)

@@ -20,6 +20,7 @@ class MachineUser(FakeUser):
     def __init__(self, world: Stage, number: int, pools: tuple[str, ...]) -> None:
         super().__init__(world, number)
         self._pools = pools
+        self.is_done = False  # and leaves nothing paused behind
 
     def calm_down(self) -> None:
         return None  # its script sees it
@@ -31,8 +32,18 @@ class MachineUser(FakeUser):
             if not self._world.calm:
                 yield from self._rng.choices(*self._acts())[0]()
         yield Sleep(60.0)  # what was sent twice has arrived
+        yield from self._see_work_go_on()
+        return None
+
+    def _see_work_go_on(self) -> Script:
+        """Activate what is paused, once nobody bounds it any more: a budget would pause it again."""
+        while (
+            not (reply := (yield Call("GET", _MONEY, token=USER_TOKEN))).ok or reply.body["budgets"]
+        ):
+            yield Sleep(5.0)
         for id in self._mine:
             yield from self._see_it_go_on(id)
+        self.is_done = True
         return None
 
     def _acts(self) -> tuple[list[Callable[[], Script]], list[int]]:

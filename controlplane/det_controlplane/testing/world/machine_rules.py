@@ -15,6 +15,10 @@ MACHINE_RULES: dict[str, str] = {
             AND c.machine_type IN ('', i.machine_type) AND c.capacity IN ('', i.capacity::text)
             AND c.pool IN ('', i.pool)
         WHERE i.state = 'REQUESTED' AND c.refused_at < i.requested_at AND c.until > i.requested_at""",
+    "a gang is spread over clouds or regions": """
+        SELECT c.allocation_id || ': ' || string_agg(DISTINCT i.provider || ' ' || i.region, ', ')
+        FROM containers c JOIN instances i ON i.agent_id = c.agent_id WHERE c.state <> 'TERMINATED'
+        GROUP BY c.allocation_id, c.epoch HAVING count(DISTINCT (i.provider, i.region)) > 1""",
     "an instance is over and its agent is not given up": """
         SELECT i.id || ' is ' || i.state || ', agent ' || g.id || ' ' || g.state FROM instances i
         JOIN agents g ON g.id = i.agent_id WHERE i.state IN ('GONE', 'FAILED') AND g.state <> 'LOST'""",

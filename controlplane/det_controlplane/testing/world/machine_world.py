@@ -8,6 +8,8 @@ from uuid import UUID
 from sqlalchemy import text
 
 from det_controlplane.core.config import ClusterConfig
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Scope
 from det_controlplane.ports.compute import LaunchRequest, Unreachable
 from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine
 from det_controlplane.testing.fakeidentity import FakeIdentityVerifier
@@ -30,15 +32,17 @@ _ENDS = text("SELECT id, state::text AS state FROM experiments")
 
 
 class Weather:
-    """Clouds that cannot be reached for a while, now and then."""
+    """Clouds that cannot be reached for a while now and then, or miss a permission or a setting."""
 
     def __init__(self, world: "MachineWorld") -> None:
         self._world = world
         self._rng = world.stream("weather")
+        self._refusing = world.stream("refusals")
 
     def begin(self) -> None:
         self._world.timeline.after(self._rng.expovariate(1 / 240), self._break_off)
         self._world.timeline.after(self._rng.uniform(0, 400), self._leave_a_stray)
+        self._world.timeline.after(self._refusing.expovariate(1 / 240), self._refuse)
 
     def calm_down(self) -> None:
         return None
@@ -53,6 +57,19 @@ class Weather:
         request = LaunchRequest(cluster_id, pool.pool_name, id, 1, pool.offers[:1], {}, "")
         with suppress(Unreachable):
             cloud.launch(request)
+
+    def _refuse(self) -> None:
+        """Refuse one type everywhere, or all of a cloud, until an operator has mended it."""
+        if self._world.calm:
+            return
+        rng = self._refusing
+        offer = rng.choice(rng.choice(self._world.config.resource_pools).offers)
+        kind = rng.choice((RefusalKind.DENIED, RefusalKind.INVALID))
+        machine_type = offer.machine_type if kind is RefusalKind.INVALID else ""
+        cloud = self._world.clouds[offer.provider]
+        cloud.refuse(Scope(offer.provider, machine_type=machine_type), kind)
+        self._world.timeline.after(rng.uniform(20, 90), cloud.allow)
+        self._world.timeline.after(rng.expovariate(1 / 240), self._refuse)
 
     def _break_off(self) -> None:
         if self._world.calm:
@@ -106,8 +123,8 @@ class MachineWorld(World):
             self._hosts, self.timeline, self.clouds.values(),
             {pool.pool_name: pool.limits.max_instances for pool in config.resource_pools},
         )  # fmt: skip
-        users = [MachineUser(self, n, pools) for n in range(self._rng.randint(1, 3))]
-        self.actors += [*users, Operator(self, pools), Weather(self), self.renting]
+        self.users = [MachineUser(self, n, pools) for n in range(self._rng.randint(1, 3))]
+        self.actors += [*self.users, Operator(self, pools), Weather(self), self.renting]
 
     def _make_markets(self, config: ClusterConfig) -> dict[str, FakeMarket]:
         rng = self.stream("markets")
@@ -163,11 +180,12 @@ class MachineWorld(World):
     def _calm_down(self) -> None:
         for cloud in self.clouds.values():
             cloud.faults, cloud.most_machines, cloud.connected = CloudFaults(), None, True
+            cloud.allow()
         self._configure(_nothing_kept(self.config))
         super()._calm_down()
 
     def _is_over(self) -> bool:
-        """Work has ended, and its machines soon after it."""
+        """Return whether work has ended, its machines soon after it, and no user has any of it go on."""
         if not super()._is_over():
             self._demand_ended_s = None
             return False
@@ -182,7 +200,8 @@ class MachineWorld(World):
             raise Violation(
                 f"{names} still alive {late_s:.0f} s after they were idle for long enough"
             )
-        return not alive and late_s > _LEFT_BEHIND_S
+        users_are_done = all(user.is_done for user in self.users)
+        return users_are_done and not alive and late_s > _LEFT_BEHIND_S
 
     def _check_end(self) -> None:
         super()._check_end()

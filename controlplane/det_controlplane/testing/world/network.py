@@ -15,8 +15,10 @@ class Network:
         self._rng = rng
 
     def send(self, call: Call, answered: Answered, judge: Judge | None = None) -> None:
-        """`answered` hears exactly once: the answer, or SILENCE. `judge` sees every answer that was given,
-        at the moment it is given, whether or not it arrives."""
+        """Send a request.
+
+        `answered` hears exactly once: the answer, or SILENCE. `judge` sees every answer that was given, at the moment
+        it is given, whether or not it arrives."""
         rates, world = self._world.rates, self._world
         waiting = _Once(answered)
         if self._rng.random() < rates.request_lost:

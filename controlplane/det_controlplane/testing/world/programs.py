@@ -82,7 +82,7 @@ class TrialProgram:
         return reply.body["rendezvousInfo"]["rank"] if reply.ok else None
 
     def _follow(self) -> Script:
-        """Ranks above 0 end as their chief does."""
+        """Wait for the chief's exit, and exit alike: the script of ranks above 0."""
         while self._run.chief_exit is None:
             yield Sleep(2.0)
         return self._run.chief_exit

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from det_controlplane.core.provision.prices import Wanted
+from det_controlplane.core.provision.prices import WantedType
 from det_controlplane.ports.compute import (
     CloudMachine,
     LaunchOutcome,
@@ -14,7 +14,7 @@ from det_controlplane.ports.compute import (
     Place,
     Refusal,
 )
-from det_controlplane.ports.market import Told
+from det_controlplane.ports.market import MarketAnswer
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud
 from det_controlplane.testing.fakemarket import FakeMarket
@@ -62,7 +62,7 @@ class WatchedMarket:
         self._market = market
         self._points = points
 
-    def read(self, place: Place, wanted: Sequence[Wanted]) -> Told:
+    def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
         self._points.passed(between_transactions=True)
         told = self._market.read(place, wanted)
         self._points.passed(between_transactions=True)

@@ -37,7 +37,7 @@ class Service(Protocol):
         ...
 
     def lost(self) -> None:
-        """Hear that the process died, or could not work."""
+        """Handle that the process died, or could not work."""
         ...
 
 

@@ -44,7 +44,7 @@ class TaskUser:
         return None
 
     def _last_wishes(self) -> Script:
-        """Most of what was paused goes on."""
+        """Unpause most of what was paused."""
         yield Sleep(30.0)
         for task_id in self._generic:
             if self._rng.random() < 0.7:
@@ -61,7 +61,7 @@ class TaskUser:
         return None
 
     def _tree(self) -> Script:
-        """A task of its own, or the child of another."""
+        """Submit a generic task: one by itself, or the child of another."""
         own = {"entrypoint": ["true"], "preemption_timeout": self._rng.choice((5, 30))}
         config = {**own, **self._config()}
         body: dict[str, Any] = {"config": json.dumps(config), "noPause": self._rng.random() < 0.2}
@@ -136,7 +136,7 @@ class TaskUser:
 
 
 def _may_refuse(reply: Reply) -> bool:
-    """Parents that ended or pause take no more children; agents that have not joined do not count."""
+    """Return whether a refusal is right: a parent ended or pauses, or no agent that has joined has the slots."""
     told = str(reply.body)
     return "no more children" in told or "unpause it first" in told or "slots" in told
 

@@ -1,4 +1,4 @@
-"""List, pause and end the tasks of a user who is deactivated; services/experiments/work_of_users.py does experiments."""
+"""List, pause and end the tasks of a user who is deactivated; services/experiments/user_work.py does experiments."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Handing out a trial's next workload."""
+"""Hand out a trial's next workload: train, validate, checkpoint or stop."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from det_controlplane.core import workloads
 from det_controlplane.core.search import length_of
 from det_controlplane.core.workloads import Progress, Workload
 from det_controlplane.db import runs
-from det_controlplane.db.runs import Work
+from det_controlplane.db.runs import WorkloadBasis
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
@@ -32,7 +32,7 @@ def next_of(ctx: Context, trial_id: int, steps: int) -> Workload:
     return workloads.next_workload(plan, progress)
 
 
-def _length(row: Work) -> Any:
+def _length(row: WorkloadBasis) -> Any:
     """Return the length of the searcher's current operation, else the whole length."""
     searcher: dict[str, Any] = row.config.get("searcher") or {}
     whole = searcher.get("max_length")

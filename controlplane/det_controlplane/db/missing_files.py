@@ -1,4 +1,4 @@
-"""Which checkpoints were looked for in their storage, and how often in a row nothing was there."""
+"""Checkpoints that were looked for in their storage, and how often in a row no file was there."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Tasks that are not trials: checkpoint collection, commands, notebooks, shells, TensorBoards, generic tasks."""
+"""Start tasks that are not trials, and act on the ends of their allocations (core/lifecycle/task.py, generic.py)."""
 
 from typing import Any
 from uuid import UUID

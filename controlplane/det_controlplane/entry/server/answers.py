@@ -1,4 +1,4 @@
-"""What every host does alike with an answer: headers, compression, failed streams."""
+"""Turn answers of the app into what goes over the wire: headers, compression, failed streams. Every host uses it."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ _ALWAYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class WireAnswer:
     """An answer as it goes over the wire."""
 
     status: int
@@ -27,7 +27,7 @@ class Carried:
     body: bytes
 
 
-def carried(request: Request, response: Response) -> Carried:
+def wire_answer(request: Request, response: Response) -> WireAnswer:
     headers = {**_ALWAYS, "content-type": response.media_type}
     headers.update((name.lower(), value) for name, value in response.headers.items())
     body = response.body
@@ -37,7 +37,7 @@ def carried(request: Request, response: Response) -> Carried:
         headers["vary"] = "Accept-Encoding"
     if response.status != HTTPStatus.NO_CONTENT:
         headers["content-length"] = str(len(body))
-    return Carried(response.status, headers, b"" if request.method == "HEAD" else body)
+    return WireAnswer(response.status, headers, b"" if request.method == "HEAD" else body)
 
 
 def stream_headers(stream: Stream) -> dict[str, str]:
@@ -45,8 +45,8 @@ def stream_headers(stream: Stream) -> dict[str, str]:
     return {**_ALWAYS, "content-type": stream.media_type, "x-accel-buffering": "no", **own}
 
 
-def fetched(app: App, request: Request, stream: Stream, cursor: object) -> Batch:
-    """The next lines; a failure becomes the error line that ends the stream, for its status is sent."""
+def next_batch(app: App, request: Request, stream: Stream, cursor: object) -> Batch:
+    """Fetch the next lines of a stream; a failure becomes its last line, as its status is sent already."""
     try:
         return stream.fetch(cursor)
     except Exception as e:

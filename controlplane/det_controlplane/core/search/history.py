@@ -1,0 +1,165 @@
+"""Keep what a halving search decides of each trial at its rungs, while its events are folded once more."""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+# What failed counts as this or more, and is no number to show.
+_NO_NUMBER = sys.float_info.max
+
+
+class Outcome(Enum):
+    WENT_ON = "WENT_ON"
+    STOPPED = "STOPPED"
+    WAITS = "WAITS"  # promotion form: for others to come to its rung
+    PASSED_OVER = "PASSED_OVER"  # promotion form: nobody else can come, and others were promoted
+    FINISHED = "FINISHED"  # at the last rung, after the whole training
+
+
+_STOPS = (Outcome.STOPPED, Outcome.PASSED_OVER)
+
+
+@dataclass(frozen=True, slots=True)
+class RungCut:
+    """Hold how many of a rung's trials go on from it, and the worst loss among those that do."""
+
+    best: int
+    among: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    rung: int
+    loss: float
+    outcome: Outcome
+    cut: RungCut
+
+
+@dataclass(slots=True)
+class RungHistory:
+    length: int
+    arrived: int = 0
+    went_on: int = 0
+    stopped: int = 0
+    worst_on: float = -math.inf  # the worst loss that went on
+
+
+@dataclass(slots=True)
+class History:
+    """Hold the rungs of one bracket, and what was decided at them."""
+
+    rungs: list[RungHistory]
+    trials: dict[str, list[Judgement]] = field(default_factory=dict)
+
+    def created(self, request_id: str) -> None:
+        self.trials[request_id] = []
+
+    def arrived(
+        self, request_id: str, rung: int, loss: float, outcome: Outcome, cut: RungCut
+    ) -> None:
+        self.trials[request_id].append(Judgement(rung, loss, outcome, cut))
+        self.rungs[rung].arrived += 1
+        self._count(self.trials[request_id][-1])
+
+    def settled(self, request_id: str, outcome: Outcome) -> None:
+        """Note what became of a trial that waited: it is judged among all that came to its rung."""
+        waited = self.trials[request_id].pop()
+        rung = self.rungs[waited.rung]
+        worst = max(rung.worst_on, waited.loss) if outcome is Outcome.WENT_ON else rung.worst_on
+        best = rung.went_on + (outcome is Outcome.WENT_ON)
+        decided = replace(waited, outcome=outcome, cut=RungCut(best, rung.arrived, worst))
+        self.trials[request_id].append(decided)
+        self._count(decided)
+
+    def lost(self, rung: int) -> None:
+        """Count a trial that failed on its way to a rung: it is the worst there."""
+        self.rungs[rung].arrived += 1
+        self.rungs[rung].stopped += 1
+
+    def forgotten(self, request_id: str) -> None:
+        """Take a trial out whose hyperparameters were invalid."""
+        for judgement in self.trials[request_id]:
+            rung = self.rungs[judgement.rung]
+            rung.arrived -= 1
+            rung.went_on -= judgement.outcome is Outcome.WENT_ON
+            rung.stopped -= judgement.outcome in _STOPS
+        self.trials[request_id] = []
+
+    def _count(self, judgement: Judgement) -> None:
+        rung = self.rungs[judgement.rung]
+        if judgement.outcome is Outcome.WENT_ON:
+            rung.went_on += 1
+            rung.worst_on = max(rung.worst_on, judgement.loss)
+        elif judgement.outcome in _STOPS:
+            rung.stopped += 1
+
+
+class NoHistory(History):
+    """Keep nothing: a search that only decides pays a call for each judgement, not its memory."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def created(self, request_id: str) -> None: ...
+
+    def arrived(
+        self, request_id: str, rung: int, loss: float, outcome: Outcome, cut: RungCut
+    ) -> None: ...
+
+    def settled(self, request_id: str, outcome: Outcome) -> None: ...
+
+    def lost(self, rung: int) -> None: ...
+
+    def forgotten(self, request_id: str) -> None: ...
+
+
+NO_HISTORY = NoHistory()
+
+
+def beginning(lengths: Sequence[int]) -> History:
+    return History([RungHistory(length) for length in lengths])
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementWording:
+    """Puts the judgements of one bracket into sentences."""
+
+    method: str
+    metric: str
+    smaller_is_better: bool
+    unit: str
+    lengths: Sequence[int]
+
+    def value(self, loss: float) -> float | None:
+        """Return a loss as the metric was reported; None where it was not a number."""
+        if abs(loss) >= _NO_NUMBER:
+            return None
+        return loss if self.smaller_is_better else -loss
+
+    def sentence(self, judgement: Judgement) -> str:
+        """Tell what was decided of a trial last, as it goes on after "Trial 7"."""
+        value, cut, at = self._shown(judgement.loss), judgement.cut, judgement.rung
+        length = f"{self.lengths[at]} {self.unit}"
+        place = f"rung {at + 1} of {len(self.lengths)} ({length})"
+        stopped, share = f"was stopped by {self.method} at {place}", f"{cut.best} of {cut.among}"
+        match judgement.outcome:
+            case Outcome.FINISHED:
+                return f"trained to the end of {length}, with {self.metric} {value} there"
+            case Outcome.WAITS:
+                waits = f"waits at {place} with {self.metric} {value}, without slots,"
+                return f"{waits} until it is promoted or no other trial can come there"
+            case Outcome.WENT_ON:
+                return f"went on from {place}: {value} was among the best {share}"
+            case Outcome.PASSED_OVER:
+                promoted = f"{share} were promoted"
+                return f"{stopped}: {promoted}, and {value} was never the best that waited"
+            case Outcome.STOPPED:
+                off = f"cut-off {self._shown(cut.loss)}"
+                return f"{stopped}: {value} was not among the best {share} ({off})"
+
+    def _shown(self, loss: float) -> str:
+        value = self.value(loss)
+        return "no number" if value is None else f"{value:.4g}"

@@ -1,0 +1,111 @@
+"""Ends a relay whose program or settings were replaced: what runs its machine starts it again, with the newer ones."""
+
+import hashlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from det_controlplane.services.context import Context
+from det_controlplane.services.tasks import proxying
+
+LOOKS_EVERY_S = 120.0
+# How long open connections keep an older relay. Their tasks' logs tell of it.
+NOTICE_S = 600.0
+RENEWED = 75  # the status with which it ends: not that of an end for good
+_ASK_S = 60.0
+
+log = logging.getLogger("det.relay")
+
+
+def deployed(function: str) -> str:
+    """Return what tells the deployed program and settings from others; empty while they are being replaced."""
+    asked = ["aws", "lambda", "get-function", "--function-name", function, "--output", "json"]
+    told = subprocess.run(asked, check=True, capture_output=True, timeout=_ASK_S).stdout
+    configuration: dict[str, Any] = json.loads(told)["Configuration"]
+    if configuration.get("LastUpdateStatus", "Successful") != "Successful":
+        return ""
+    return version_of(configuration)
+
+
+def version_of(configuration: Mapping[str, Any]) -> str:
+    settings = (configuration.get("Environment") or {}).get("Variables") or {}
+    content = [configuration.get("CodeSha256"), configuration.get("Runtime"), settings]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+class Renewal:
+    """Looks for a newer version now and then, and lets open connections go first, for a while."""
+
+    def __init__(
+        self, ctx: Context, look: Callable[[], str], end: Callable[[], None], own: str = ""
+    ) -> None:
+        """Know the own version, or take the first that is found for it: machines from before do not tell theirs."""
+        self._ctx, self._look, self._end = ctx, look, end
+        self._own, self._deadline = own, 0.0
+        self.ended = False
+
+    def step(self) -> None:
+        """Look once; ends the process when there is a newer version and no connection keeps it."""
+        if not self._deadline:
+            found = self._look()
+            self._own = self._own or found
+            if not found or found == self._own:
+                return
+        open_to = sorted(self._ctx.open_traffic())
+        if open_to and not self._deadline:
+            self._deadline = time.monotonic() + NOTICE_S
+            log.info("a newer version waits for connections to %s", ", ".join(open_to))
+            proxying.tell(self._ctx, open_to, _NOTICE)
+        elif not open_to or time.monotonic() >= self._deadline:
+            log.info("this relay ends for a newer version, with %d tasks connected", len(open_to))
+            self.ended = True
+            self._end()
+
+
+_NOTICE = (
+    f"The cluster was brought up to date: connections to this task end in {NOTICE_S / 60:.0f} minutes."
+    " Open them again then; what runs in the task goes on."
+)
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def ending_when_replaced(
+    ctx: Context, look: Callable[[], str], renewed: Callable[[], None], own: str
+) -> Iterator[None]:
+    """End this process once a newer version is deployed; `renewed` is called before."""
+    over = threading.Event()
+
+    def end() -> None:
+        renewed()
+        _end()
+
+    renewal = Renewal(ctx, look, end, own)
+    watching = threading.Thread(target=_watch, args=(renewal, over), name="renewal")
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
+
+
+def _watch(renewal: Renewal, over: threading.Event) -> None:
+    while not renewal.ended:
+        try:
+            renewal.step()
+        except Exception as e:
+            # The machine runs on with what it has, and asks again.
+            log.warning("whether a newer version is deployed is not known: %s", e)
+        if over.wait(LOOKS_EVERY_S):
+            return

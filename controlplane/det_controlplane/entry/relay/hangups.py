@@ -1,0 +1,61 @@
+"""End requests whose clients went away while their tasks take nothing: a server that stopped reading is not told."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from det_controlplane.entry.relay.http import ClientGone
+
+# Under this name the server's extensions have the client.
+EXTENSION = "det.client"
+LOOKS_EVERY_S = 1.0
+# How long a task may take nothing of what a client that is gone has sent: it may only be slow.
+GRACE_S = 3.0
+
+
+class Client(Protocol):
+    """The other end of a connection, also while nothing is read from it."""
+
+    def is_gone(self) -> bool: ...
+
+    def poke(self) -> None:
+        """Send what does no harm: a client that is gone, though not all it sent is read, shows itself by it."""
+
+    def drop(self) -> None:
+        """Give the connection up."""
+
+
+async def until_left(scope: Any, sent: Callable[[], int], work: Coroutine[Any, Any, None]) -> None:
+    """Do the work of a request; `sent` tells how much its task has taken. Raises ClientGone."""
+    client: Client | None = scope.get("extensions", {}).get(EXTENSION)
+    if client is None:
+        return await work
+    working = asyncio.ensure_future(work)
+    watching = asyncio.create_task(_left(client, sent))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            client.drop()
+            raise ClientGone
+        await working
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _left(client: Client, sent: Callable[[], int]) -> None:
+    """Wait until the client is gone and the task has taken nothing for a while."""
+    taken, idle_s = sent(), 0.0
+    while True:
+        await asyncio.sleep(LOOKS_EVERY_S)
+        now = sent()
+        if now != taken:
+            taken, idle_s = now, 0.0
+            continue
+        idle_s += LOOKS_EVERY_S
+        if idle_s >= GRACE_S:
+            if client.is_gone():
+                return
+            client.poke()
+            idle_s = 0.0

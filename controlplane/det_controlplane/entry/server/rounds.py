@@ -1,0 +1,96 @@
+"""Requests that come while a thread answers others like them: one thread answers them all, in the next round.
+
+A thread for each would be woken several times a request, only to wait for the others in turn."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Request
+from det_controlplane.api.router import Route
+from det_controlplane.entry.server.answers import WireAnswer, wire_answer
+
+log = logging.getLogger("det.api")
+
+_MOST = 32
+_PATIENCE_S = 0.1  # with a round: what comes later does not wait for it
+
+InThread = Callable[..., Awaitable[Any]]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    request: Request
+    answer: "asyncio.Future[WireAnswer | None]"
+
+
+@dataclass(slots=True)
+class _Queue:
+    waiting: list[_Waiting] = field(default_factory=list)
+    rounds: list[Sequence[_Waiting]] = field(default_factory=list)  # those that are waited for
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether to begin: a second round while the first waits for the disk, if it has as many requests."""
+        if not self.rounds:
+            return bool(self.waiting)
+        return len(self.rounds) == 1 and len(self.waiting) >= len(self.rounds[0])
+
+
+class Rounds:
+    """Gathers requests by their route. Lives on one event loop."""
+
+    def __init__(self, app: App, in_thread: InThread) -> None:
+        self._app, self._in_thread = app, in_thread
+        self._queues: defaultdict[Route, _Queue] = defaultdict(_Queue)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(self, route: Route, request: Request) -> WireAnswer | None:
+        """Return the answer; None: the request must be handled alone."""
+        own = _Waiting(request, asyncio.get_running_loop().create_future())
+        queue = self._queues[route]
+        queue.waiting.append(own)
+        self._begin(route, queue)
+        return await own.answer
+
+    def _begin(self, route: Route, queue: _Queue) -> None:
+        while queue.is_ready:
+            taken = queue.waiting[:_MOST]
+            del queue.waiting[:_MOST]
+            queue.rounds.append(taken)
+            task = asyncio.create_task(self._round(route, queue, taken))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _round(self, route: Route, queue: _Queue, taken: Sequence[_Waiting]) -> None:
+        answers: Sequence[WireAnswer | None] = [None] * len(taken)
+        requests = [each.request for each in taken]
+        try:
+            work = asyncio.ensure_future(self._in_thread(self._answers, route, requests))
+            await asyncio.wait({work}, timeout=_PATIENCE_S)
+            self._end(route, queue, taken)
+            answers = await work
+        finally:
+            for each, answer in zip(taken, answers, strict=True):
+                if not each.answer.done():
+                    each.answer.set_result(answer)
+
+    def _end(self, route: Route, queue: _Queue, taken: Sequence[_Waiting]) -> None:
+        queue.rounds.remove(taken)
+        self._begin(route, queue)
+
+    def _answers(self, route: Route, requests: Sequence[Request]) -> list[WireAnswer | None]:
+        """Answer a round in a worker thread, as the log that it may write to is kept in the database."""
+        try:
+            answers = self._app.handle_together(route, requests)
+            return [
+                None if answer is None else wire_answer(request, answer)
+                for request, answer in zip(requests, answers, strict=True)
+            ]
+        except Exception:  # each is told by itself what is wrong
+            log.exception("%d requests that were answered together failed", len(requests))
+            return [None] * len(requests)

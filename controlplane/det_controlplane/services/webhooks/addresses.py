@@ -1,0 +1,68 @@
+"""Addresses of webhooks: what makes them secret is stored encrypted, and shown to those who may set them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.roles import OPEN, Right
+from det_controlplane.core.secrets import HIDDEN
+from det_controlplane.core.webhooks import shown_address
+from det_controlplane.ports.cipher import CannotOpen
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity.principal import User
+
+
+@dataclass(frozen=True, slots=True)
+class SealedAddress:
+    """An address as it is stored; `sealed` is empty where `shown` is all of it."""
+
+    shown: str
+    sealed: str = ""
+
+
+def seal(ctx: Context, url: str) -> SealedAddress:
+    shown = shown_address(url)
+    if shown == url:
+        return SealedAddress(url)
+    if ctx.cipher is None:
+        message = "has a secret, and this cluster has no key to keep it with: set DET_SECRETS_KEY"
+        raise InvalidConfig([Problem("url", message)], what="webhook")
+    return SealedAddress(shown, ctx.cipher.seal(url.encode()))
+
+
+def opened(ctx: Context, url: str, sealed: str | None) -> str:
+    """Return the whole address; raises CannotOpen.
+
+    A version that does not seal stores it in `url`, beside what was sealed before or nothing: that is the newer one."""
+    if not sealed or HIDDEN not in url:
+        return url
+    if ctx.cipher is None:
+        raise CannotOpen("DET_SECRETS_KEY is not set")
+    return ctx.cipher.open(sealed).decode()
+
+
+def as_seen_by(
+    ctx: Context, caller: User, webhook: dict[str, Any], owners: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return a webhook with its address, or with the host alone; `owners` are those of workspaces."""
+    shown = {name: value for name, value in webhook.items() if name != "sealed"}
+    if not _may_set(caller, webhook["workspaceId"], owners):
+        failure = shown["lastFailure"] if shown["workspaceId"] else None
+        return {**shown, "url": shown_address(shown["url"]), "lastFailure": failure}
+    try:
+        return {**shown, "url": opened(ctx, webhook["url"], webhook["sealed"])}
+    except CannotOpen:
+        return shown
+
+
+def _may_set(caller: User, workspace_id: int, owners: Mapping[int, int]) -> bool:
+    """Return whether the caller may read a webhook's address.
+
+    Without roles all may change webhooks, but not read them.
+    """
+    if caller.allocation_id is not None or not workspace_id:
+        return caller.admin and caller.allocation_id is None
+    if caller.grants is OPEN:
+        return caller.admin or owners.get(workspace_id) == caller.id
+    return caller.grants.has(Right.EDIT_WEBHOOKS, workspace_id)
