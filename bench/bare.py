@@ -1,7 +1,8 @@
 """The least that a list of 100 costs: a bare ASGI app that passes on the JSON PostgreSQL makes of 100 short rows.
 
-No users, no rights, no routes, no pages. Where it costs more or less than elsewhere, so does everything: ratios to
-it hold on slow machines too. Run by uvicorn as the API is: `uvicorn bench.bare:app`, with `BARE_DATABASE` set.
+What is posted it reads and forgets. No users, no rights, no routes, no pages. Where it costs more or less than
+elsewhere, so does everything: ratios to it hold on slow machines too. Run by uvicorn as the API is:
+`uvicorn bench.bare:app`, with `BARE_DATABASE` set.
 """
 
 import contextlib
@@ -35,19 +36,32 @@ connections: list[pg8000.native.Connection] = []
 
 
 async def app(
-    scope: dict[str, Any], receive: object, send: Callable[[dict[str, Any]], Awaitable[None]]
+    scope: dict[str, Any],
+    receive: Callable[[], Awaitable[dict[str, Any]]],
+    send: Callable[[dict[str, Any]], Awaitable[None]],
 ) -> None:
     if scope["type"] != "http":
         return
-    if not connections:
-        connections.append(connect(os.environ["BARE_DATABASE"]))
-    body = connections[0].run(LISTING)[0][0].encode()
+    body = await forgotten(receive) if scope["method"] == "POST" else listed()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
     ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def forgotten(receive: Callable[[], Awaitable[dict[str, Any]]]) -> bytes:
+    while (await receive()).get("more_body"):
+        pass
+    return b"{}"
+
+
+def listed() -> bytes:
+    if not connections:
+        connections.append(connect(os.environ["BARE_DATABASE"]))
+    found: str = connections[0].run(LISTING)[0][0]
+    return found.encode()
 
 
 def connect(url: str) -> pg8000.native.Connection:
@@ -84,7 +98,7 @@ def serving(database: str) -> Iterator["Bare"]:
 
 class Bare:
     def __init__(self, pid: int, port: int) -> None:
-        self.pid = pid
+        self.pid, self.port = pid, port
         _wait_for(port)
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
 

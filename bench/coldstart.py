@@ -1,4 +1,6 @@
-"""From process start to the first HTTP answer of the packaged zip: `python -m bench.coldstart`."""
+"""From process start to the first answer of the packaged zip, an experiment to a user: `python -m bench.coldstart`.
+
+CPU time counts, of which Lambda gives a function its share."""
 
 import json
 import os
@@ -9,6 +11,7 @@ from pathlib import Path
 from det_controlplane.db.migrate import migrate
 from det_controlplane.entry.aws import packaging
 
+from tests.support.lambda_calls import create_experiment, sign_in
 from tests.support.lambda_events import Http, answered, http_api_event
 from tests.support.lambda_runtime import LambdaRuntime
 from tests.support.postgres import throwaway_server
@@ -16,9 +19,17 @@ from tests.support.postgres import throwaway_server
 STARTS = 9
 
 
-def start_cpu_ms(task: Path, environment: dict[str, str]) -> float:
+def experiment(task: Path, environment: dict[str, str]) -> Http:
+    """Make an experiment; return the request for it."""
+    with LambdaRuntime(task, "app.app", environment) as api:
+        token = sign_in(api)
+        path = f"/api/v1/experiments/{create_experiment(api, token)}"
+    return Http("GET", path, headers=(("Authorization", f"Bearer {token}"),))
+
+
+def start_cpu_ms(task: Path, environment: dict[str, str], asked: Http) -> float:
     with LambdaRuntime(task, "app.app", environment) as runtime:
-        status, _, _ = answered(runtime.invoke(http_api_event(Http("GET", "/info"))))
+        status, _, _ = answered(runtime.invoke(http_api_event(asked)))
         assert status == 200
         assert runtime.process is not None
         runtime.process.kill()
@@ -39,11 +50,14 @@ def main() -> None:
                 "DET_DB_URL": url,
                 "DET_OBJECTS": str(folder / "objects"),
                 "DET_OBJECTS_SECRET": "secret",
+                "DET_INITIAL_USER_PASSWORD": "Password1",
+                "DET_CLUSTER_CONFIG": '{"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}',
             }
-            best = min(start_cpu_ms(folder / "task", environment) for _ in range(STARTS))
+            asked = experiment(folder / "task", environment)
+            best = min(start_cpu_ms(folder / "task", environment, asked) for _ in range(STARTS))
         size = made.stat().st_size / 1024**2
     line = {"name": "lambda_cold_start_cpu", "value": round(best, 1), "unit": "ms"}
-    print(json.dumps({**line, "floor": 450, "better": "lower", "peer": 1290}), flush=True)
+    print(json.dumps({**line, "floor": 500, "better": "lower", "peer": 1290}), flush=True)
     line = {"name": "lambda_zip_size", "value": round(size, 1), "unit": "MiB"}
     print(json.dumps({**line, "floor": 50, "better": "lower", "peer": None}), flush=True)
 

@@ -35,10 +35,20 @@ IDLE_POLLS, STEADY_POLLS, EARLIER_POLLS = 360, 360, 1800
 LOG_BATCHES = 120
 # Assumed of a trial: metrics once a minute, a line of its log every ten seconds, each of which was sent on its own before.
 REPORTS, EARLIER_LOG_BATCHES = 60, 360
-# Assumed of the functions: how long a request and a look of the schedule are billed, and what the database needs.
-REQUEST_S, TICK_S_HOUR, PROVISION_S_HOUR = 0.04, 720.0, 300.0
-BUSY_ACU = 1.0
-LOG_GB_HOUR = 0.01
+# bench/warm_requests.py holds a request to so much processor of a function and of its database, and a tick of a function.
+FUNCTION_CPU_S, DATABASE_CPU_S, TICK_CPU_S = 0.0015, 0.001, 0.02
+# tests/api/test_work_of_schedules.py counts passes of the schedules in an hour, their waits, and ways to the database.
+TICK_PASSES, TICK_WAITS_S, PROVISION_PASSES = 120, 60.0, 60
+REQUEST_TRIPS, TICK_TRIPS, PROVISION_TRIPS = 3.2, 28, 17
+# What a function with 1024 MB has of a processor; assumed of a way to the database, and of a cloud that lists machines.
+PROCESSOR, TRIP_S, LISTING_S = 1024 / 1769, 0.0016, 1.0
+REQUEST_S = round(FUNCTION_CPU_S / PROCESSOR + REQUEST_TRIPS * TRIP_S, 3)
+TICK_S_HOUR = TICK_WAITS_S + TICK_PASSES * (TICK_CPU_S / PROCESSOR + TICK_TRIPS * TRIP_S)
+PROVISION_S_HOUR = PROVISION_PASSES * (LISTING_S + PROVISION_TRIPS * TRIP_S)
+# Assumed of the database: the least that an Aurora has which is awake.
+BUSY_ACU = 0.5
+# Lines of the functions themselves. Those of the platform are switched off: three a request, of some 400 bytes together.
+LOG_GB_HOUR, PLATFORM_LOG_GB = 0.001, 400e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,8 @@ class Stack:
 
 def stack() -> Stack:
     controlplane = _text("modules/aws/controlplane/main.tf")
-    memories = [int(found) for found in re.findall(r"memory_size\s*=\s*(\d+)", controlplane)]
+    sizes = _match(r"memory_mb\s*=\s*merge\({(.*?)}", controlplane)
+    memories = {name: int(mb) for name, mb in re.findall(r"(\w+)\s*=\s*(\d+)", sizes)}
     return Stack(
         aws=AwsStack(
             database=_default("aws/variables.tf", "database"),
@@ -74,8 +85,8 @@ def stack() -> Stack:
             - 1,  # all but the API
             secrets=len(_names("gcp/main.tf", r"module \"secrets\".*?values\s*=")),
         ),
-        memory_gb=memories[1] / 1024,
-        api_memory_gb=memories[0] / 1024,
+        memory_gb=memories["tick"] / 1024,
+        api_memory_gb=memories["api"] / 1024,
         pause_after_s=int(_default("aws/variables.tf", "database_pause_after_s")),
     )
 
@@ -116,7 +127,8 @@ def busy_aws(
     requests: float,
     memory_gb: float,
     turn_memory_gb: float,
-    database_usd_hour: float,
+    database: Mapping[str, float],
+    logs_gb: float = LOG_GB_HOUR,
 ) -> dict[str, float]:
     """Return the parts of an hour with so many agents at work."""
     each = REQUEST_S * memory_gb * price("lambda_gb_s") + price("lambda_request")
@@ -124,8 +136,16 @@ def busy_aws(
     return {
         f"{agents * requests:,.0f} requests": agents * requests * each,
         "tick and provision": turns_s * turn_memory_gb * price("lambda_gb_s"),
-        "database": database_usd_hour,
-        "logs": LOG_GB_HOUR * (price("logs_gb") + price("logs_gb_month")),
+        **database,
+        "logs": logs_gb * (price("logs_gb") + price("logs_gb_month")),
+    }
+
+
+def aurora(requests: float) -> dict[str, float]:
+    """Return what Aurora costs in an hour with so many requests: each writes something."""
+    return {
+        f"database, {BUSY_ACU:g} ACU": BUSY_ACU * price("aurora_acu_h"),
+        "its writes": requests * price("aurora_io"),
     }
 
 
@@ -185,8 +205,7 @@ def _idle(s: Stack) -> Iterator[str]:
 def _hundred(s: Stack) -> Iterator[str]:
     gpu = float(machine_type("aws", "g4dn.xlarge").price("us-east-1", Capacity.ON_DEMAND))
     bill, requests = GPUS * gpu, STEADY_POLLS + REPORTS + LOG_BATCHES
-    aurora = BUSY_ACU * price("aurora_acu_h")
-    parts = busy_aws(GPUS, requests, s.api_memory_gb, s.memory_gb, aurora)
+    parts = busy_aws(GPUS, requests, s.api_memory_gb, s.memory_gb, aurora(GPUS * requests))
     share = sum(parts.values()) / bill
     verdict = "met" if share <= SHARE_LIMIT else "**missed**"
     yield f"## An hour with {GPUS} T4 GPUs at work"
@@ -196,33 +215,42 @@ def _hundred(s: Stack) -> Iterator[str]:
     yield from _table("an hour", parts, 4)
     yield f"An agent whose work runs steadily polls {STEADY_POLLS} times an hour, an idle one {IDLE_POLLS} times (counted; it was {EARLIER_POLLS} while agents with work polled every two seconds)."
     yield f"Lines of its trial are sent {LOG_BATCHES} times an hour, at once while somebody follows them (a line every ten seconds was {EARLIER_LOG_BATCHES} requests, one every second {3600:,})."
-    yield f"Assumed are {REPORTS} reports of its trial, {REQUEST_S * 1000:.0f} ms billed a request, {TICK_S_HOUR + PROVISION_S_HOUR:.0f} seconds of `tick` and `provision`"
-    yield f"an hour, {BUSY_ACU:g} ACU and {LOG_GB_HOUR:g} GB of logs."
+    yield f"A request is held to {FUNCTION_CPU_S * 1000:g} ms of a processor in the function, which has {PROCESSOR:.2f} of one, and to {DATABASE_CPU_S * 1000:g} ms in the database (`bench/warm_requests.py`; 0.95 and 0.27 were measured);"
+    yield f"with {REQUEST_TRIPS:g} ways to the database (counted; assumed to take {TRIP_S * 1000:g} ms each) {REQUEST_S * 1000:.0f} ms are billed. {GPUS} agents so need {GPUS * requests / 3600 * DATABASE_CPU_S:.1%} of a processor of the database: {BUSY_ACU:g} ACU, the least that an Aurora has which is awake, are assumed to do."
+    yield f"`tick` looks {TICK_PASSES} times an hour and waits for {TICK_WAITS_S:.0f} s, `provision` lists the machines {PROVISION_PASSES} times (counted, `tests/api/test_work_of_schedules.py`): {TICK_S_HOUR + PROVISION_S_HOUR:.0f} seconds of both with {LISTING_S:g} s for each list."
+    yield f"Assumed are also {REPORTS} reports of its trial an hour, a write for each request, and {LOG_GB_HOUR * 1000:g} MB of logs: what Lambda writes of its own about each request is switched off."
     yield ""
     yield from _remedies(s, bill)
 
 
 def _remedies(s: Stack, bill: float) -> Iterator[str]:
     """Tell what brings the share down, one change after the other."""
-    aurora, rds = BUSY_ACU * price("aurora_acu_h"), price("db.t4g.small")
+    rds = {"database": price(s.aws.database_instance_class)}
+    awake = sum(aurora(0).values())
+    kept = aws_idle(replace(s.aws, database="rds")).usd - aws_idle(s.aws).usd
     now = STEADY_POLLS + REPORTS + LOG_BATCHES
+    told = "and Lambda's own lines about each request, as before"
+    each = GPUS * PLATFORM_LOG_GB
+    many = EARLIER_POLLS + REPORTS + EARLIER_LOG_BATCHES
+    some = STEADY_POLLS + REPORTS + EARLIER_LOG_BATCHES
     steps = (
-        ("agents with work polling every two seconds, and sending each line of a log, as before", EARLIER_POLLS + REPORTS + EARLIER_LOG_BATCHES, s.api_memory_gb, aurora),
-        ("sending each line of a log, as before", STEADY_POLLS + REPORTS + EARLIER_LOG_BATCHES, s.api_memory_gb, aurora),
-        ("as it is", now, s.api_memory_gb, aurora),
-        ("and `database = \"rds\"` with db.t4g.small: no pause, about $23 a month", now, s.api_memory_gb, rds),
-        ("and 512 MB for the functions", now, 0.5, rds),
+        (f"agents with work polling every two seconds, sending each line of a log, {told}", many, aurora(GPUS * many), many * each),
+        (f"sending each line of a log, {told}", some, aurora(GPUS * some), some * each),
+        (told.removeprefix("and "), now, aurora(GPUS * now), now * each),
+        ("as it is", now, aurora(GPUS * now), 0.0),
+        (f"and `database = \"rds\"` with {s.aws.database_instance_class}: no pause, ${kept:.0f} a month more while idle", now, rds, 0.0),
     )  # fmt: skip
     yield "| what it would be with | $ an hour | of the bill |"
     yield "|---|---|---|"
-    for name, requests, memory_gb, database in steps:
-        usd = sum(
-            busy_aws(GPUS, requests, memory_gb, min(memory_gb, s.memory_gb), database).values()
+    for name, requests, database, more_gb in steps:
+        parts = busy_aws(
+            GPUS, requests, s.api_memory_gb, s.memory_gb, database, LOG_GB_HOUR + more_gb
         )
+        usd = sum(parts.values())
         yield f"| {name} | {usd:.3f} | {usd / bill:.2%} |"
     yield ""
-    yield "The database is the largest part; an RDS instance is cheaper for a cluster that is never idle, and Aurora for one that often is. Smaller"
-    yield "functions are not done: they have less of a processor, and answer later."
+    yield f"The database is the largest part. An RDS instance meets the aim, and is cheaper for a cluster that works more than {kept / awake:.0f} hours a month; Aurora is for one that often"
+    yield "pauses, and the default ([decision](adr/0033-aurora-by-default.md)). Smaller functions are not done: they have less of a processor, and answer later."
     yield ""
 
 
@@ -259,8 +287,8 @@ def _month(found: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
 def _control_plane(outcome: Outcome, s: Stack) -> float:
     requests = STEADY_POLLS + REPORTS + LOG_BATCHES
     agents = outcome.machine_hours / outcome.active_hours
-    aurora = BUSY_ACU * price("aurora_acu_h")
-    hour = sum(busy_aws(agents, requests, s.api_memory_gb, s.memory_gb, aurora).values())
+    database = aurora(agents * requests)
+    hour = sum(busy_aws(agents, requests, s.api_memory_gb, s.memory_gb, database).values())
     return outcome.active_hours * hour + aws_idle(s.aws).usd
 
 

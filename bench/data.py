@@ -69,8 +69,8 @@ class Senders:
 
 
 @contextmanager
-def senders(cluster: Cluster) -> Iterator[Senders]:
-    command = [sys.executable, "-m", "bench.senders", str(cluster.port), cluster.token]
+def senders(port: int, token: str) -> Iterator[Senders]:
+    command = [sys.executable, "-m", "bench.senders", str(port), token]
     root = Path(__file__).parents[1]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
@@ -85,8 +85,10 @@ class Copied:
 
     def __init__(self, url: str) -> None:
         self._connection = bare.connect(url)
-        self._connection.run("CREATE TABLE bare_rows (subject text, n bigint, value text)")
-        self._connection.run("CREATE INDEX ON bare_rows (subject, n)")
+        self._connection.run(
+            "CREATE TABLE IF NOT EXISTS bare_rows (subject text, n bigint, value text)"
+        )
+        self._connection.run("CREATE INDEX IF NOT EXISTS bare_index ON bare_rows (subject, n)")
 
     def rows_a_second(self, value: str, batches: int, size: int = 1000) -> float:
         """Return the rate at which rows with this value are taken."""
@@ -153,6 +155,16 @@ def measure_reports(cluster: Cluster, sender: Senders) -> None:
     figure("data_reports_at_2000_p99", told["p99_ms"], "ms", 20, better="lower", peer=132)
 
 
+def measure_ceilings(cluster: Cluster) -> None:
+    """Measure what bounds reports whatever the API does: the sender with an app that forgets them, and the disk."""
+    asked = Round(METRICS, [str(n) for n in range(8)], 500, 10, 1)
+    database = cluster.database_url()
+    with bare.serving(database) as app, senders(app.port, "") as sender:
+        rates = [500 * 8 / sender.send(asked)["wall_s"] for _ in range(3)]
+    figure("data_reports_forgotten", max(rates), "1/s", None)
+    figure("data_commits_of_a_row", Copied(database).rows_a_second("x", 300, size=1), "1/s", None)
+
+
 def measure_curve(cluster: Cluster) -> None:
     """Measure a curve of 1,000 points out of a million."""
     trial_id = trials_of(cluster)[0]["id"]
@@ -207,9 +219,10 @@ def measure_follow(cluster: Cluster) -> None:
 def main() -> None:
     with running() as cluster:
         cluster.sign_in()
-        with senders(cluster) as sender:
+        with senders(cluster.port, cluster.token) as sender:
             measure_intake(cluster, sender)
             measure_reports(cluster, sender)
+        measure_ceilings(cluster)
         measure_curve(cluster)
         measure_follow(cluster)
 

@@ -29,9 +29,9 @@ FILL = text(f"""
 """)
 
 
-def fill(cluster: Cluster, task_id: str) -> None:
+def fill(cluster: Cluster, task_id: str, lines: int = LINES) -> None:
     database = Database(cluster.database_url())
-    for first in range(1, LINES, PART):
+    for first in range(1, lines, PART):
         with database.begin() as tx:
             tx.execute(FILL, {"task": task_id, "first": first, "last": first + PART - 1})
     # As autovacuum does while a log grows: without, plans are made for a table of a few lines.
@@ -85,11 +85,11 @@ def main() -> None:
             "first_page": ("limit=1000", 1000, 100),
             "last_page": ("limit=1000&orderBy=ORDER_BY_DESC", 1000, 100),
             "page_of_a_rank": ("limit=1000&rankIds=3", 1000, 200),
-            "page_by_time": (f"limit=1000&{middle}", 1000, None),
+            "page_by_time": (f"limit=1000&{middle}", 1000, 500),
             "last_page_before_a_time": (
                 f"limit=1000&orderBy=ORDER_BY_DESC&timestampBefore={middle[15:]}",
                 1000,
-                None,
+                500,
             ),
             "search_of_text": ("limit=1&searchText=out%20of%20memory", 1, None),
             "search_of_pattern": ("limit=1&searchText=CUDA.*memory&enableRegex=true", 1, None),

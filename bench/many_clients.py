@@ -71,15 +71,17 @@ def main() -> None:
         cluster.sign_in()
         begin = threading.Barrier(CLIENTS)
         clients = [Client(cluster, begin) for _ in range(CLIENTS)]
-        began = time.perf_counter()
+        before, began = cluster.servers_cpu_ms(), time.perf_counter()
         for client in clients:
             client.start()
         for client in clients:
             client.join()
         wall_s = time.perf_counter() - began
+        cpu_ms = (cluster.servers_cpu_ms() - before) / CLIENTS
     failed = [client.wrong for client in clients if client.wrong]
     figure("many_clients_failed", len(failed), f"of {CLIENTS}", 0, better="lower")
     figure("many_clients_all_done", wall_s, "s", None, better="lower")
+    figure("many_clients_servers_cpu", cpu_ms, "ms a client", None, better="lower")
     for what in ("create", "list", "follow"):
         took = sorted(t for client in clients for t in client.took_s[what])
         for name, share in (("p50", 0.5), ("p99", 0.99)):

@@ -24,7 +24,7 @@ from det_controlplane.core.provision.model import (
     ProvisionSnapshot,
 )
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
-from det_controlplane.core.provision.prices import Known, Quote, current, wanted_of
+from det_controlplane.core.provision.prices import MarketKnowledge, Quote, current, wanted_of
 from det_controlplane.ports.compute import CloudMachine, LaunchRequest, Place
 from det_controlplane.testing.fakecloud import CloudFaults, FakeCloud, RentedMachine
 from det_controlplane.testing.fakemarket import FakeMarket
@@ -139,7 +139,7 @@ class Month:
         self._market = FakeMarket("aws", now=lambda: self.now, seed=seed, drift=DRIFT)
         self._market.follow([o for o in self._listed if o.capacity is Capacity.SPOT])
         self._pool = Pool(sections=(Section("aws", {}, (REGION,)),))
-        self._known, self._read_at = Known(), -PRICES_S
+        self._known, self._read_at = MarketKnowledge(), -PRICES_S
         self._limits = Limits(max_instances=60, max_idle_s=600, preemption=False)
         self._next_decision = 0.0
 
@@ -263,7 +263,9 @@ class Month:
         if self.now - self._read_at >= PRICES_S:
             wanted = sorted({wanted_of(o, self._pool.sections) for o in self._listed})
             told = self._market.read(Place(REGION, {}), wanted)
-            self._known = Known({p.scope: Quote(p.usd_hour, self.now) for p in told.prices})
+            self._known = MarketKnowledge(
+                {p.scope: Quote(p.usd_hour, self.now) for p in told.prices}
+            )
             self._read_at = self.now
         return current(self._listed, self._pool.sections, self._known)
 

@@ -30,7 +30,7 @@ _WHOLE_CLUSTER: dict[str, Any] = {
     "resource_pools": [
         {
             "pool_name": "default",
-            "provider": {"type": "aws", "region": "us-east-1"},
+            "offers": [{"type": "aws", "region": "us-east-1"}],
             "task_container_defaults": {},
         }
     ],

@@ -1,5 +1,6 @@
 """Fixtures that every area may use."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -28,6 +29,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="session")
+def machines_may_boot() -> None:
+    """Machines of the box can boot here, or the test is skipped. A new machine first gets what they need."""
+    from tests.support.cloudbox.box import require_machines
+
+    require_machines()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the thousands of collected tests out of each later garbage collection, half of whose time they took."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,15 @@ IMPURE_STANDARD = frozenset(
     {"socket", "subprocess", "secrets", "threading", "asyncio", "os", "time"}
 )
 
+# What a docstring begins with that leaves open what its function does.
+NO_VERBS = frozenset((
+    "a", "also", "an", "at", "after", "as", "by", "because", "before", "each", "every", "everybody", "everything",
+    "for", "how", "if", "in", "is", "it", "its", "long", "more", "most", "no", "nobody", "none", "nothing", "of",
+    "often", "older", "on", "once", "one", "only", "our", "ours", "somebody", "such", "than", "that", "the", "their",
+    "there", "these", "they", "this", "those", "true", "false", "until", "what", "when", "where", "whether", "which",
+    "who", "whose", "why", "with", "without",
+))  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Module:
@@ -125,7 +134,12 @@ def modules() -> list[Module]:
     return found
 
 
-def imports(module: Module) -> Iterator[Import]:
+@functools.cache
+def imports(module: Module) -> tuple[Import, ...]:
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[Import]:
     typing_only = {
         id(inner)
         for node in ast.walk(module.tree)
@@ -330,16 +344,42 @@ def test_files_stay_small() -> None:
     assert {path: n for path, n in lengths.items() if n > MAX_FILE_LINES} == {}
 
 
+def _functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
 def test_functions_stay_small() -> None:
     wrong = []
     for m in (m for m in modules() if is_written_by_hand(m.path)):
-        for node in ast.walk(m.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
-                if length > MAX_FUNCTION_LINES:
-                    where = f"{m.path.relative_to(ROOT)}:{node.lineno}"
-                    wrong.append(f"{where} {node.name} has {length} lines")
+        for node in _functions(m):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MAX_FUNCTION_LINES:
+                where = f"{m.path.relative_to(ROOT)}:{node.lineno}"
+                wrong.append(f"{where} {node.name} has {length} lines")
     assert wrong == []
+
+
+def _begins_with_a_verb(docstring: str) -> bool:
+    first = docstring.split(maxsplit=1)[0].strip(",.:;")
+    return first[:1].isupper() and first.lower() not in NO_VERBS
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    told = [(m, node, ast.get_docstring(node)) for m in modules() for node in _functions(m)]
+    wrong = [
+        f"{m.path.relative_to(ROOT)}:{node.lineno} {node.name}: {text.splitlines()[0]}"
+        for m, node, text in told
+        if text and not _begins_with_a_verb(text)
+    ]
+    assert wrong == []
+
+
+def test_docstrings_without_a_verb_are_recognised() -> None:
+    assert _begins_with_a_verb("Return the best trial.")
+    for riddle in ("The best.", "None without a token.", "Who asks becomes known.", "`x`: a y."):
+        assert not _begins_with_a_verb(riddle), riddle
 
 
 def test_the_walls_are_noticed_when_broken() -> None:

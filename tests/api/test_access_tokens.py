@@ -71,3 +71,29 @@ def test_an_access_token_makes_no_other_and_changes_no_password(api: Api, user: 
     ]
     assert [told.status for told in refused] == [403, 403, 403]
     assert "sign in" in refused[0].error
+
+
+def test_an_access_token_keeps_its_user_from_nothing(api: Api, admin: Caller, user: Caller) -> None:
+    """Its user could not sign in, or not for long enough to revoke it."""
+    program = api.with_token(user.post("/api/v1/tokens", {})["token"])
+    path = f"/api/v1/users/{id_of(user)}"
+    session = user.get(f"{path}/sessions")["sessions"][0]["id"]
+    user.post("/api/v1/tokens", {})
+    other = max(token["id"] for token in user.get("/api/v1/tokens")["tokenInfo"])
+    refused = [
+        program.ask("DELETE", f"{path}/sessions"),
+        program.ask("DELETE", f"{path}/sessions/{session}"),
+        program.ask("PATCH", path, {"endTokens": True}),
+        program.ask("PATCH", path, {"username": "somebody"}),
+        program.ask("PATCH", f"/api/v1/tokens/{other}", {"setRevoked": True}),
+    ]
+    assert [told.status for told in refused] == [403] * 5
+    assert "sign in" in refused[0].error
+    assert user.get("/api/v1/me")["user"]["username"] == "determined"
+    program.done("PATCH", path, {"displayName": "D."})
+    of_admin = api.with_token(admin.post("/api/v1/tokens", {})["token"])
+    own = f"/api/v1/users/{id_of(admin)}"
+    for change in ({"active": False}, {"remote": True}):
+        assert of_admin.ask("PATCH", own, change).status == 403
+    of_admin.done("DELETE", f"{path}/sessions")
+    assert user.ask("GET", "/api/v1/me").status == 401

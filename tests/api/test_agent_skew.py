@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from det_controlplane.core.agent_protocol import PollAnswer
+from det_controlplane.core.agent_protocol import JoinAnswer, PollAnswer
 
 from tests.support.api import Api, Caller, create
+from tests.support.played_agent import task_of
 
 INCARNATION = "00000000-0000-0000-0000-000000000001"
 # What an agent of 0.1.0 sends. It is no copy of what today's sends: do not bring it up to date.
@@ -64,3 +65,58 @@ def test_an_agent_of_another_minor_version_runs_a_container_to_its_end(
 def test_an_agent_passes_over_what_a_later_control_plane_tells() -> None:
     answer = PollAnswer.from_json({"containers": [], "next_poll_s": 5.0, "seq": 1, **LATER})
     assert answer.next_poll_s == 5.0
+
+
+# What a control plane of 0.1.0 answers. It is no copy of what today's answers: do not bring it up to date.
+JOINED_0_1_0: dict[str, Any] = {
+    "agent_token": "t",
+    "cluster_id": "c",
+    "master_id": "c",
+    "lease_s": 60,
+}
+SPEC_0_1_0: dict[str, Any] = {
+    "container_id": "c1", "allocation_id": "1.0", "task_id": "1", "epoch": 3, "command": ["true"], "session_token": "s",
+    "env": {"A": "b"}, "files": [{"path": "run.sh", "content_b64": ""}], "slot_ids": [0],
+}  # fmt: skip
+TOLD_0_1_0: dict[str, Any] = {
+    "containers": [{"id": "c1", "epoch": 3, "desired": "running", "spec": SPEC_0_1_0}],
+    "forget": [], "version": "0.38.1", "next_poll_s": 2.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_an_agent_of_today_reads_what_another_minor_version_answers(is_later: bool) -> None:
+    more = LATER if is_later else {}
+    joined = JoinAnswer.from_json({**JOINED_0_1_0, **more})
+    assert (joined.agent_token, joined.may_wait_s) == ("t", 0.0)
+    (first,) = TOLD_0_1_0["containers"]
+    told = PollAnswer.from_json(
+        {**TOLD_0_1_0, "containers": [{**first, "spec": {**SPEC_0_1_0, **more}, **more}], **more}
+    )
+    (directive,) = told.containers
+    assert (told.draining, told.relay, directive.preempt) == (False, "", False)
+    assert directive.spec is not None
+    assert (directive.spec.command, directive.spec.files[0].path) == (("true",), "run.sh")
+    assert directive.spec.user.uid == 0, "what the answer leaves out has a default"
+
+
+def test_lines_of_a_task_that_another_minor_version_sends_are_kept(api: Api, user: Caller) -> None:
+    task, experiment_id = task_of(api, user)
+    trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
+    line = {"taskId": trial["taskId"], "log": "a line\n", "level": "LOG_LEVEL_INFO", **LATER}
+    task.post("/task-logs", [line])
+    said = user.lines(f"/api/v1/trials/{trial['id']}/logs")
+    assert any("a line" in each["message"] for each in said)
+
+
+def test_metrics_that_another_minor_version_reports_are_kept(api: Api, user: Caller) -> None:
+    task, experiment_id = task_of(api, user)
+    trial = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]["id"]
+    report = {"trialId": trial, "trialRunId": 1, "stepsCompleted": 1}
+    metrics = {"avgMetrics": {"loss": 0.5}}
+    task.post(
+        f"/api/v1/trials/{trial}/metrics",
+        {"metrics": {**report, "metrics": metrics, **LATER}, "group": "validation", **LATER},
+    )
+    shown = user.get(f"/api/v1/trials/{trial}")["trial"]
+    assert shown["bestValidation"]["metrics"]["avgMetrics"] == {"loss": 0.5}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
+from sqlalchemy import text
 
 from tests.support.api import POOLS, Api, Caller, Told, config_of, create
 
@@ -133,3 +134,16 @@ def test_a_cluster_may_list_what_is_mounted(api: Api, admin: Caller, user: Calle
     own = {"checkpoint_storage": {"type": "shared_fs", "host_path": "/elsewhere"}}
     request = {"config": config_of(**own), "activate": False}
     assert user.ask("POST", "/api/v1/experiments", request).status == 400
+
+
+@pytest.mark.parametrize("word", ["null", "Null", "NULL"])
+def test_a_label_that_reads_like_nothing_is_a_label(api: Api, user: Caller, word: str) -> None:
+    """The driver wrote it bare into arrays, as which PostgreSQL takes it for NULL."""
+    path = f"/api/v1/experiments/{create(user)}"
+    assert user.done("PUT", f"{path}/labels/{word}")["labels"] == [word]
+    assert user.done("PUT", f"{path}/labels/other")["labels"] == sorted([word, "other"])
+    (found,) = user.get("/api/v1/experiments", labels=word)["experiments"]
+    assert sorted(found["labels"]) == sorted([word, "other"])
+    with api.ctx.db.begin() as tx:  # as earlier versions stored it
+        tx.execute(text("UPDATE experiments SET labels = ARRAY[NULL, 'kept']"))
+    assert user.done("DELETE", f"{path}/labels/other")["labels"] == ["kept"]

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from det_controlplane.api.http import MAX_BODY
+from det_controlplane.api.http import FORM_BODY, MAX_BODY
 
 from tests.support.api import (
     BOOTSTRAP,
@@ -189,6 +189,18 @@ def test_a_small_body_that_unpacks_to_a_large_one_is_refused(reader: Caller) -> 
     told = reader.ask("POST", E, packed, headers={"content-encoding": "gzip"})
     assert told.status == 413
     assert "130 MiB" in told.error
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_body_that_is_larger_than_its_route_takes_is_refused(
+    reader: Caller, packed: bool
+) -> None:
+    body = b'{"config": "%s"}' % (b"x" * FORM_BODY)
+    headers = {"content-encoding": "gzip"} if packed else {}
+    sent = gzip.compress(body) if packed else body
+    told = reader.ask("POST", "/api/v1/templates/large", sent, headers=headers)
+    assert told.status == 413
+    assert "more than 1 MiB" in told.error or "larger than 1 MiB" in told.error
 
 
 @pytest.mark.parametrize("body", [b'{"config": "\xed\xa0\x80"}', b"[" * 100_000])

@@ -1,6 +1,8 @@
 """What operators set and read: message, configuration, log, usage, and what is not there yet."""
 
+import asyncio
 import logging
+import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -91,6 +93,29 @@ def test_the_last_lines_of_the_log_are_asked_for(api: Api, admin: Caller) -> Non
     assert [x["logEntry"]["message"] for x in sent] == ["line 3", "line 4"]
 
 
+def test_what_an_event_loop_logs_is_stored_beside_the_loop(api: Api, admin: Caller) -> None:
+    """The database answers only once the loop has gone on."""
+    went_on, stored = threading.Event(), threading.Event()
+
+    class Slow(StoredLog):
+        def _store(self, record: logging.LogRecord) -> None:
+            if went_on.wait(20):
+                super()._store(record)
+                stored.set()
+
+    handler = Slow(api.ctx.db)
+
+    async def serve() -> None:
+        handler.emit(logging.LogRecord("det.relay", logging.ERROR, "", 0, "lost", (), None))
+        assert not stored.is_set()
+        went_on.set()
+
+    asyncio.run(serve())
+    assert stored.wait(20)
+    (entry,) = admin.lines("/api/v1/master/logs")
+    assert entry["logEntry"]["message"] == "lost"
+
+
 def test_usage_is_reported_for_spans_that_make_sense(user: Caller) -> None:
     span = {"timestampAfter": ["2026-01-02T00:00:00Z"], "timestampBefore": ["2026-01-01T00:00:00Z"]}
     assert user.ask("GET", "/resources/allocation/raw", query=span).status == 400
@@ -113,6 +138,7 @@ def test_the_description_has_every_route(api: Api) -> None:
 
 def test_operations_have_names_of_their_own() -> None:
     described = openapi.description(routes.every())
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            assert operation["operationId"], (method, path)
+    operations = [o for methods in described["paths"].values() for o in methods.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert "get_experiments_experimentId" in names

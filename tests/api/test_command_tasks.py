@@ -192,6 +192,11 @@ def test_a_refusal_calls_the_task_by_its_kind(user: Caller, agent: PlayedAgent) 
     told = user.ask("POST", C, {"config": config})
     assert told.status == 400
     assert told.error.startswith("invalid command configuration: resources.slots: asks for 99")
+    nowhere = {"entrypoint": ["true"], "resources": {"resource_pool": "nowhere"}}
+    told = user.ask("POST", C, {"config": nowhere})
+    assert told.error.startswith(
+        "invalid command configuration: resources.resource_pool: 'nowhere'"
+    )
 
 
 def test_config_policies_bound_slots_and_priorities(user: Caller, admin: Caller) -> None:

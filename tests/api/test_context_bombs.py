@@ -1,20 +1,11 @@
 """An uploaded archive that unpacks to gigabytes is refused before an experiment is made of it."""
 
-import hashlib
-from typing import Any
-
 from det_controlplane.api.http import Request, Response
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, config_of, create
+from tests.support.uploads import uploaded
 from tests.unit.test_context_bombs import zeros
-
-
-def uploaded(api: Api, user: Caller, content: bytes) -> str:
-    digest = hashlib.sha256(content).hexdigest()
-    begun: dict[str, Any] = user.post("/api/v1/contexts", {"size": len(content), "sha256": digest})
-    api.ctx.objects.put(f"contexts/{begun['contextId']}.tar.gz", content)
-    return str(begun["contextId"])
 
 
 def test_a_bomb_makes_no_experiment(api: Api, user: Caller) -> None:

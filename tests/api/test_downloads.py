@@ -1,6 +1,7 @@
 """Checkpoints as archives: what is in them, and what must never be."""
 
 import io
+import socket
 import tarfile
 import zipfile
 from pathlib import Path
@@ -149,6 +150,26 @@ def test_a_storage_that_is_not_read_here_says_what_to_do(user: Caller) -> None:
     told = user.ask("GET", f"/checkpoints/{uuid}")
     assert told.status == 400
     assert "--mode direct" in told.error
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"access_key": "a", "secret_key": "b"}], ids=["no keys", "keys"]
+)
+def test_the_api_asks_no_server_that_a_user_names(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch, keys: dict[str, str]
+) -> None:
+    """Not with its own credentials, and not with the user's: such a server may answer drop by drop, or without end."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "of the API")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
+        storage = {"type": "s3", "bucket": "b", "endpoint_url": endpoint, **keys}
+        uuid = report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
+        told = user.ask("GET", f"/checkpoints/{uuid}")
+        assert (told.status, "use --mode direct" in told.error) == (400, True)
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_no_whole_archive(

@@ -89,6 +89,25 @@ def test_what_continuing_cannot_change_is_refused(
     assert sentence in told.error
 
 
+def test_a_continuation_is_checked_and_leaves_no_trace(user: Caller, admin: Caller) -> None:
+    experiment_id = create_ended(user)
+    before = user.get(f"/api/v1/experiments/{experiment_id}")
+    asked = {"id": experiment_id, "overrideConfig": "max_restarts: 3", "validateOnly": True}
+    user.post("/api/v1/experiments/continue", asked)
+    told = user.ask(
+        "POST", "/api/v1/experiments/continue", {**asked, "overrideConfig": "max_restarts: x"}
+    )
+    assert (told.status, "max_restarts" in told.error) == (400, True)
+    assert user.get(f"/api/v1/experiments/{experiment_id}") == before
+
+    def recorded() -> int:
+        return sum("continue" in r["action"] for r in admin.get("/api/v1/audit")["entries"])
+
+    assert recorded() == 0
+    user.post("/api/v1/experiments/continue", {**asked, "validateOnly": False})
+    assert recorded() == 1
+
+
 def test_only_ended_experiments_of_simple_searches_are_continued(user: Caller) -> None:
     running = {"id": create(user)}
     assert "PAUSED" in user.ask("POST", "/api/v1/experiments/continue", running).error

@@ -1,6 +1,7 @@
 """Generic tasks: trees of programs that are paused, continued and killed together."""
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -46,6 +47,16 @@ def context_of(api: Api, task_id: str) -> Any:
     with api.ctx.db.begin() as tx:
         found = text("SELECT context_id FROM tasks WHERE id = :id")
         return tx.execute(found, {"id": task_id}).scalar_one()
+
+
+def test_a_preview_makes_no_task(user: Caller) -> None:
+    body = {"config": CONFIG, "contextDirectory": [], "configText": "resources: {priority: 9}"}
+    told = user.post(f"{V}/generic-tasks", {**body, "preview": True})
+    resources = told["config"]["resources"]
+    assert (resources["slots"], resources["priority"]) == (0, 9)
+    assert user.get(f"{V}/generic-tasks")["tasks"] == []
+    refused = user.ask("POST", f"{V}/generic-tasks", {**body, "config": "", "preview": True})
+    assert (refused.status, "entrypoint" in refused.error) == (400, True)
 
 
 def test_a_task_runs_its_entrypoint_to_its_end(api: Api, user: Caller, agent: PlayedAgent) -> None:
@@ -151,8 +162,8 @@ def test_a_child_that_is_created_meanwhile_goes_the_way_of_its_tree(
     root = create(user)
     look, late = generic_tasks.tree_below, list[str]()
 
-    def overtaken(tx: Tx, id: str) -> list[str]:
-        found = look(tx, id)
+    def overtaken(tx: Tx, id: str, within: Sequence[int] | None = None) -> list[str]:
+        found = look(tx, id, within)
         if len(late) < 2:
             late.append(create(user, parentId=[root, *late][-1]))
         return found
@@ -200,9 +211,9 @@ def test_a_running_task_makes_children_by_its_own_token(
 @pytest.mark.parametrize(
     ("body", "status", "sentence"),
     [
-        ({"config": "entrypoint: []"}, 400, "entrypoint"),
+        ({"config": "entrypoint: []"}, 400, "invalid task configuration: entrypoint"),
         ({"config": "colour: 1"}, 400, "colour"),
-        ({"config": ": ["}, 400, "YAML"),
+        ({"config": ": ["}, 400, "invalid task configuration: not valid YAML"),
         ({"config": CONFIG, "parentId": "none"}, 404, "none"),
         ({"config": CONFIG, "forkedFrom": "none"}, 404, "none"),
         ({"config": CONFIG, "projectId": 99}, 404, "project 99"),

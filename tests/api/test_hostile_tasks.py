@@ -1,6 +1,5 @@
 """Commands and their like reach no more than their user may: no other's tasks, code, secrets, money or machine."""
 
-import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from tests.support.fake_cluster import archive
 from tests.support.house import House
 from tests.support.planted import MARK, SECRET_CONFIG
 from tests.support.played_agent import PlayedAgent, task_of
+from tests.support.uploads import uploaded
 
 C = "/api/v1/commands"
 CONFIG = {"entrypoint": ["true"]}
@@ -71,14 +71,6 @@ def test_a_narrow_token_of_a_command_launches_nothing(api: Api, user: Caller) ->
     task = api.with_token(order["spec"]["session_token"])
     assert task.ask("POST", C, {"config": CONFIG}).status == 403
     assert task.ask("GET", "/api/v1/experiments").status == 403
-
-
-def uploaded(api: Api, owner: Caller, content: bytes) -> str:
-    digest = hashlib.sha256(content).hexdigest()
-    body = {"size": len(content), "sha256": digest}
-    context = str(owner.post("/api/v1/contexts", body)["contextId"])
-    api.ctx.objects.put(f"contexts/{context}.tar.gz", content)
-    return context
 
 
 def test_code_that_another_user_uploaded_is_not_there(

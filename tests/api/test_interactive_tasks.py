@@ -1,12 +1,13 @@
-"""Notebooks, shells and TensorBoards, with an agent that the test plays."""
+"""Notebooks and shells, with an agent that the test plays."""
 
 import base64
-import json
+import hmac
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from det_controlplane.adapters.aes_cipher import AesCipher
 from det_controlplane.db import interactive
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.errors import NotSignedIn
@@ -14,7 +15,8 @@ from det_controlplane.services.tasks import access, proxying
 from det_controlplane.services.tasks.proxying import Carriers
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, trial_of
+from tests.support.api import Api, Caller, create
+from tests.support.interactive import launch, somebody_else, start
 from tests.support.played_agent import PlayedAgent
 
 V = "/api/v1"
@@ -25,26 +27,6 @@ def agent(api: Api) -> PlayedAgent:
     played = PlayedAgent(api, "a1")
     played.join()
     return played
-
-
-def launch(caller: Caller, kind: str, **body: Any) -> dict[str, Any]:
-    made: dict[str, Any] = caller.post(f"{V}/{kind}s", {"config": {}, **body})
-    return made
-
-
-def start(api: Api, agent: PlayedAgent) -> dict[str, Any]:
-    """Let the only queued task run; return what its container is told."""
-    api.tick()
-    (order,) = agent.poll()
-    agent.poll()
-    spec: dict[str, Any] = order["spec"]
-    return spec
-
-
-def somebody_else(api: Api, admin: Caller) -> Caller:
-    user = {"username": "grace", "active": True}
-    admin.post(f"{V}/users", {"user": user, "password": "Aa345678", "isHashed": False})
-    return api.signed_in("grace", "Aa345678")
 
 
 def later(api: Api, **span: float) -> None:
@@ -70,7 +52,7 @@ def test_what_nobody_could_reach_is_not_started(api: Api, user: Caller, kind: st
     assert (told.status, "carries no traffic to tasks" in told.error) == (400, True)
     assert user.get(f"{V}/{kind}s")[f"{kind}s"] == []
     preview = user.ask("POST", f"{V}/{kind}s", {**body, "preview": True})
-    assert preview.status == (200 if kind == "notebook" else 400)
+    assert preview.status == 200
 
 
 def test_a_notebook_serves_on_a_port_of_its_own_under_its_address(
@@ -131,13 +113,46 @@ def test_a_shell_that_serves_tells_as_whom_to_log_in(
 
 def test_only_the_right_token_opens_a_task(api: Api, user: Caller) -> None:
     id = launch(user, "notebook")["notebook"]["id"]
-    with api.ctx.db.begin() as tx:
-        key = tx.execute(text("SELECT access_key FROM tasks WHERE id = :id"), {"id": id}).scalar()
-    token = access.token_of(api.ctx, id, key)
+    address = user.get(f"{V}/notebooks/{id}")["notebook"]["serviceAddress"]
+    token, key = address.partition("?token=")[2], access_key(api, id)
     assert access.opens(api.ctx, id, key, token)
     assert not access.opens(api.ctx, id, key, token[:-1])
-    assert not access.opens(api.ctx, "another", key, token)
-    assert not access.opens(api.ctx, id, None, access.token_of(api.ctx, id, None))
+    assert not access.opens(api.ctx, id, key, "é")
+    assert not access.opens(api.ctx, id, key, key), "readers of the database have that"
+    for no_key in (None, ""):
+        assert not access.opens(api.ctx, id, no_key, token)
+
+
+def access_key(api: Api, task_id: str) -> str:
+    with api.ctx.db.begin() as tx:
+        found = text("SELECT access_key FROM tasks WHERE id = :id")
+        return str(tx.execute(found, {"id": task_id}).scalar())
+
+
+def made_of(key: str, task_id: str) -> str:
+    """Return the token that a task had before tokens were random."""
+    digest = hmac.digest(key.encode(), f"access to task {task_id}".encode(), "sha256")
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def test_a_reader_of_the_database_cannot_make_the_token_of_a_task(api: Api, user: Caller) -> None:
+    """The stacks of clouds have no bootstrap token, of which tokens were made together with the row."""
+    api.ctx.bootstrap_token = ""
+    id = launch(user, "notebook")["notebook"]["id"]
+    key = access_key(api, id)
+    assert not access.opens(api.ctx, id, key, made_of(key, id))
+    earlier = "the key of an earlier row"
+    assert not access.opens(api.ctx, id, earlier, made_of(earlier, id))
+    api.ctx.bootstrap_token = "known to agents only"
+    assert access.opens(api.ctx, id, earlier, made_of(f"known to agents only{earlier}", id))
+    assert access.told(api.ctx, id, {}, earlier) == made_of(f"known to agents only{earlier}", id)
+
+
+def test_a_token_whose_key_is_lost_is_told_to_nobody(api: Api, user: Caller) -> None:
+    id = launch(user, "notebook")["notebook"]["id"]
+    api.ctx.cipher = AesCipher(["another key of the tests"])
+    shown = user.get(f"{V}/notebooks/{id}")["notebook"]
+    assert shown["serviceAddress"] == f"/proxy/{id}/"
 
 
 def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
@@ -174,11 +189,32 @@ def test_the_address_of_a_deactivated_user_s_task_opens_nothing(
         proxying.target(api.ctx, id, carriers)
 
 
-def test_a_preview_makes_nothing(user: Caller) -> None:
-    told = launch(user, "notebook", preview=True, config={"resources": {"slots": 2}})
+@pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
+def test_a_preview_makes_nothing(user: Caller, kind: str) -> None:
+    entrypoint = {"entrypoint": ["true"]} if kind == "command" else {}
+    told = launch(user, kind, preview=True, config={**entrypoint, "resources": {"slots": 2}})
     assert told["config"]["resources"]["slots"] == 2
-    assert told["notebook"]["id"] == ""
-    assert user.get(f"{V}/notebooks")["notebooks"] == []
+    assert told[kind]["id"] == ""
+    assert user.get(f"{V}/{kind}s")[f"{kind}s"] == []
+
+
+def test_a_preview_of_a_tensorboard_says_what_is_not_there(user: Caller) -> None:
+    made = create(user, environment={"image": "own"})
+    told = launch(user, "tensorboard", preview=True, experimentIds=[made])
+    assert told["config"]["environment"]["image"]["cuda"] == "own"
+    lost = user.ask("POST", f"{V}/tensorboards", {"preview": True, "experimentIds": [made, 9999]})
+    assert (lost.status, "experiment 9999" in lost.error) == (404, True)
+    assert user.get(f"{V}/tensorboards")["tensorboards"] == []
+
+
+def test_what_is_written_as_text_lies_on_top_of_the_rest(user: Caller) -> None:
+    config = {"description": "mine", "resources": {"slots": 1, "priority": 7}}
+    told = launch(user, "notebook", config=config, configText="resources:\n  slots: 2\n")
+    assert told["config"]["description"] == "mine"
+    resources = told["config"]["resources"]
+    assert (resources["slots"], resources["priority"]) == (2, 7)
+    wrong = user.ask("POST", f"{V}/notebooks", {"configText": "resources: [\n"})
+    assert (wrong.status, "line 2" in wrong.error) == (400, True)
 
 
 def test_a_shell_lets_in_only_the_key_that_its_owner_has(
@@ -186,7 +222,8 @@ def test_a_shell_lets_in_only_the_key_that_its_owner_has(
 ) -> None:
     shell = launch(user, "shell")["shell"]
     spec = start(api, agent)
-    (proxy,) = proxies(api, shell["id"])
+    proxy, terminals = proxies(api, shell["id"])
+    assert (terminals["tcp"], terminals["unauthenticated"]) == (True, False)
     assert (proxy["tcp"], proxy["unauthenticated"], proxy["id"]) == (True, True, shell["id"])
     assert 3200 <= proxy["port"] < 3500
     (file,) = spec["files"]
@@ -194,6 +231,85 @@ def test_a_shell_lets_in_only_the_key_that_its_owner_has(
     with api.ctx.db.begin() as tx:
         stored = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
     assert "PRIVATE KEY" not in stored
+
+
+def test_terminals_of_a_shell_are_for_its_owner_and_administrators(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent
+) -> None:
+    other = somebody_else(api, admin)
+    id = launch(user, "shell")["shell"]["id"]
+    env = start(api, agent)["env"]
+    told = {"address": f"/proxy/{id}:{env['TERMINAL_PORT']}/", "token": env["DET_TERMINAL_TOKEN"]}
+    path = f"{V}/shells/{id}/terminal"
+    assert user.get(path) == admin.get(path) == told
+    with api.ctx.db.begin() as tx:
+        stored = tx.execute(text("SELECT config::text FROM tasks")).scalar_one()
+    assert told["token"] not in stored
+    refused = other.ask("GET", path)
+    assert (refused.status, told["token"] in refused.error) == (403, False)
+    stranger = Carriers(in_address="made up")
+    with pytest.raises(NotSignedIn):
+        proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", stranger)
+    # No page is shown at such a port, so nothing there could act with an administrator's session.
+    viewer = Carriers(cookies=(admin.token,))
+    assert proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", viewer).tcp
+    user.post(f"{V}/shells/{id}/kill")
+    agent.poll("terminated", exit_code=137)
+    ended = user.ask("GET", path)
+    assert (ended.status, "has ended" in ended.error) == (400, True)
+
+
+def test_opening_a_terminal_of_another_user_s_shell_is_recorded(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent
+) -> None:
+    id = launch(user, "shell")["shell"]["id"]
+    start(api, agent)
+    path = f"{V}/shells/{id}/terminal"
+    user.get(path)
+    assert opened(admin, "shell.terminal") == []
+    token = admin.get(path)["token"]
+    (row,) = opened(admin, "shell.terminal")
+    assert (row["username"], row["object"]) == ("admin", f"shell {id}")
+    assert token not in str(row)
+
+
+@pytest.mark.parametrize("kind", ["shell", "notebook"])
+def test_being_told_what_opens_a_task_of_another_user_is_recorded_once_an_hour(
+    api: Api, user: Caller, admin: Caller, kind: str
+) -> None:
+    """Administrators are; others are told nothing, and owners read what is theirs."""
+    id = launch(user, kind)[kind]["id"]
+    path, other = f"{V}/{kind}s/{id}", somebody_else(api, admin)
+    user.get(path)
+    other.get(path)
+    assert opened(admin, kind) == []
+    told = [admin.get(path)[kind] for _ in range(2)]
+    (row,) = opened(admin, kind)
+    assert (row["username"], row["object"]) == ("admin", f"{kind} {id}")
+    assert told[0].get("privateKey", told[0].get("serviceAddress")) not in str(row)
+    api.signed_in("admin").get(path)
+    assert len(opened(admin, kind)) == 2, "each sign-in has its own"
+    later(api, hours=2)
+    api.signed_in("admin").get(path)
+    assert len(opened(admin, kind)) == 3
+
+
+def test_whoever_steers_a_task_is_not_told_what_opens_it(user: Caller, admin: Caller) -> None:
+    shell = launch(user, "shell")["shell"]["id"]
+    for deed, body in (("set_priority", {"priority": 40}), ("kill", {})):
+        told = admin.post(f"{V}/shells/{shell}/{deed}", body)["shell"]
+        assert (told["id"], told["privateKey"]) == (shell, "")
+
+
+def opened(admin: Caller, what: str) -> list[dict[str, Any]]:
+    rows = admin.get(f"{V}/audit")["entries"]
+    return [row for row in rows if row["action"] == f"{what}.open"]
+
+
+def test_a_shell_with_a_program_of_its_own_has_no_terminal(user: Caller) -> None:
+    id = launch(user, "shell", config={"entrypoint": ["sleep", "1"]})["shell"]["id"]
+    told = user.ask("GET", f"{V}/shells/{id}/terminal")
+    assert (told.status, "det shell open" in told.error) == (400, True)
 
 
 def test_the_code_of_a_task_is_not_told_what_opens_other_tasks_of_its_owner(
@@ -323,113 +439,6 @@ def test_a_task_reports_idleness_only_of_itself(api: Api, user: Caller, agent: P
     assert task.ask("PUT", f"{V}/notebooks/{other}/report_idle", {"idle": True}).status == 200
     (mine,) = [n["id"] for n in user.get(f"{V}/notebooks")["notebooks"] if n["id"] != other]
     assert task.ask("PUT", f"{V}/notebooks/{mine}/report_idle", {"idle": False}).status == 403
-
-
-def test_a_tensorboard_reads_what_its_experiments_wrote(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
-    first, second = create(user), create(user, environment={"image": "newest"})
-    trial = trial_of(user, first)["id"]
-    body = {"experimentIds": [second], "trialIds": [trial], "config": {"tensorboard_args": ["--x"]}}
-    answer = launch(user, "tensorboard", **body)
-    shown = answer["tensorboard"]
-    assert (shown["experimentIds"], shown["trialIds"]) == ([second], [trial])
-    assert answer["config"]["resources"]["slots"] == 0
-    spec = start(api, agent)
-    assert spec["image"] == "newest"
-    (file,) = spec["files"]
-    work = json.loads(base64.b64decode(file["content_b64"]))
-    base = f"{api.ctx.cluster_id}/tensorboard/experiment"
-    assert [(s["name"], s["path"]) for s in work["sources"]] == [
-        (f"exp-{second}", f"{base}/{second}"),
-        (f"exp-{first}/trial-{trial}", f"{base}/{first}/trial/{trial}"),
-    ]
-    assert work["args"] == ["--x"]
-    assert work["sources"][0]["storage"]["container_path"] == str(api.checkpoints)
-    assert 2600 <= int(spec["env"]["TENSORBOARD_PORT"]) < 2900
-
-
-def test_a_tensorboard_sees_a_shared_directory_read_only(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
-    storage = {"type": "shared_fs", "host_path": "/data/all", "storage_path": "mine"}
-    api.ctx.config = replace(api.ctx.config, checkpoint_storage=storage)
-    launch(user, "tensorboard", experimentIds=[create(user)])
-    spec = start(api, agent)
-    (mount,) = spec["mounts"]
-    assert (mount["host_path"], mount["read_only"]) == ("/data/all", True)
-    work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
-    seen = work["sources"][0]["storage"]
-    assert seen == {"type": "directory", "container_path": f"{mount['container_path']}/mine"}
-
-
-def test_credentials_of_one_user_are_not_lent_to_another(
-    api: Api, user: Caller, admin: Caller
-) -> None:
-    other = somebody_else(api, admin)
-    storage = {"type": "s3", "bucket": "b", "access_key": "k", "secret_key": "s"}
-    id = create(user, checkpoint_storage=storage)
-    told = other.ask("POST", f"{V}/tensorboards", {"config": {}, "experimentIds": [id]})
-    assert (told.status, "credentials of its owner" in told.error) == (403, True)
-    launch(user, "tensorboard", experimentIds=[id])
-    api.ctx.config = replace(api.ctx.config, checkpoint_storage=storage)
-    launch(other, "tensorboard", experimentIds=[id])
-
-
-def test_credentials_that_a_tensorboard_needs_reach_its_container_only(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
-    storage = {"type": "s3", "bucket": "b", "access_key": "key-1", "secret_key": "word-1"}
-    launch(user, "tensorboard", experimentIds=[create(user, checkpoint_storage=storage)])
-    spec = start(api, agent)
-    work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
-    assert work["sources"][0]["storage"]["secret_key"] == "word-1"
-    with api.ctx.db.begin() as tx:
-        stored = tx.execute(text("SELECT config::text FROM tasks WHERE kind = 'TENSORBOARD'"))
-        assert "word-1" not in stored.scalar_one()
-    id = spec["task_id"]
-    for path in (f"tasks/{id}", f"tensorboards/{id}", "tensorboards"):
-        assert "word-1" not in json.dumps(user.get(f"{V}/{path}"))
-        assert "_files" not in json.dumps(user.get(f"{V}/{path}"))
-
-
-def test_a_tensorboard_waits_for_metrics_and_then_runs(
-    api: Api, user: Caller, agent: PlayedAgent
-) -> None:
-    id = launch(user, "tensorboard", experimentIds=[create(user)])["tensorboard"]["id"]
-    spec = start(api, agent)
-    task = api.with_token(spec["session_token"])
-
-    def state() -> str:
-        return str(user.get(f"{V}/tensorboards/{id}")["tensorboard"]["state"])
-
-    task.post(f"{V}/allocations/{spec['allocation_id']}/waiting")
-    assert state() == "STATE_WAITING"
-    task.post(f"{V}/allocations/{spec['allocation_id']}/ready")
-    assert state() == "STATE_RUNNING"
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "sentence"),
-    [
-        ({}, 400, "at least one experiment or trial"),
-        ({"experimentIds": [99]}, 404, "experiment 99"),
-        ({"trialIds": [98]}, 404, "trial 98"),
-        ({"experimentIds": ["x"]}, 400, "must be an integer"),
-        ({"experimentIds": list(range(2000))}, 400, "1000"),
-    ],
-)
-def test_a_tensorboard_of_nothing_is_refused(
-    user: Caller, body: Any, status: int, sentence: str
-) -> None:
-    told = user.ask("POST", f"{V}/tensorboards", {"config": {}, **body})
-    assert (told.status, sentence in told.error) == (status, True), told.body
-
-
-def test_a_tensorboard_takes_experiments_by_filters(user: Caller) -> None:
-    wanted, _ = create(user, labels=["a"]), create(user)
-    made = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
-    assert made["experimentIds"] == [wanted]
 
 
 def test_lost_machines_bring_notebooks_back_elsewhere(

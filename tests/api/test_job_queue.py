@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.services.tasks import auxiliary
+from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import change
 from sqlalchemy import text
 
@@ -43,6 +43,23 @@ def test_a_queued_experiment_says_how_many_jobs_are_ahead(user: Caller) -> None:
     second = activated(user)
     summary = user.get(f"/api/v1/experiments/{second}")["jobSummary"]
     assert summary == {"state": "STATE_QUEUED", "jobsAhead": 1}
+
+
+def test_the_queue_tells_why_each_job_waits_and_counts_jobs(api: Api, user: Caller) -> None:
+    experiment_id = create(
+        user, activate=True, searcher={"name": "random", "metric": "loss", "max_trials": 2}
+    )
+    launched = {"config": {"entrypoint": ["true"], "resources": {"slots": 1}}}
+    user.post("/api/v1/commands", launched)
+    api.tick()
+    jobs = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="default")["jobs"]]
+    trial, command = sorted(jobs, key=lambda j: j["type"] != "TYPE_EXPERIMENT")
+    assert trial["entityId"] == str(experiment_id)
+    assert trial["why"].startswith("trial ")
+    assert "no agent" in trial["why"]
+    assert command["why"].startswith("needs 1 slot")
+    pools = {p["name"]: p for p in user.get("/api/v1/resource-pools")["resourcePools"]}
+    assert pools["default"]["stats"] == {"queuedCount": 2, "scheduledCount": 0}, "jobs, not trials"
 
 
 def test_a_queued_experiment_says_when_it_may_start(api: Api, user: Caller) -> None:
@@ -132,7 +149,7 @@ def test_a_task_that_no_agent_can_hold_is_refused(api: Api, slots: int, fits: bo
     with change(api.ctx) as changed:
         outcome = nullcontext() if fits else pytest.raises(InvalidConfig, match="runs on one agent")
         with outcome:
-            auxiliary.launch(
+            lifecycle.launch(
                 api.ctx, changed, kind="CHECKPOINT_GC", name="a task", config={}, pool="default",
                 slots=slots, user_id=1, workspace_id=1,
             )  # fmt: skip
@@ -145,3 +162,64 @@ def test_what_the_pools_scheduler_does_not_know_is_refused_with_the_reason(user:
     assert "fair_share" in told.error
     body = {"updates": [{"jobId": "no-such-job", "priority": 3}]}
     assert "no-such-job not found" in user.ask("POST", QUEUES, body).error
+
+
+LIMIT = "constraints: {priority_limit: 30}"
+
+
+def refused(user: Caller, job: str, **change: Any) -> str:
+    told = user.ask("POST", QUEUES, {"updates": [{"jobId": job, **change}]})
+    assert told.status == 400
+    return told.error
+
+
+def test_the_queue_puts_no_experiment_before_the_limit_of_an_administrator(
+    admin: Caller, user: Caller
+) -> None:
+    urgent, job = activated(user), job_of(user, activated(user))
+    update(user, urgent, priority=5)
+    admin.done("PUT", "/api/v1/config-policies/workspaces/1/experiment", {"configPolicies": LIMIT})
+    for wanted in (
+        {"priority": 29},
+        {"aheadOf": job_of(user, urgent)},
+        {"behindOf": job_of(user, urgent)},
+    ):
+        assert "more urgent than the limit" in refused(user, job, **wanted)
+    user.post(QUEUES, {"updates": [{"jobId": job, "priority": 30}]})
+
+
+def test_the_queue_puts_no_command_before_the_limit_of_an_administrator(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    admin.done("PUT", "/api/v1/config-policies/global/tasks", {"configPolicies": LIMIT})
+    PlayedAgent(api, "a1").join()
+    command = user.post("/api/v1/commands", {"config": {"entrypoint": ["true"]}})["command"]
+    assert "more urgent than the limit" in refused(user, command["jobId"], priority=29)
+    user.post(QUEUES, {"updates": [{"jobId": command["jobId"], "priority": 30}]})
+
+
+def test_what_an_administrator_sets_of_the_resources_stays(admin: Caller, user: Caller) -> None:
+    experiment_id = activated(user)
+    policy = "invariant_config: {resources: {priority: 50, resource_pool: default}}"
+    path = "/api/v1/config-policies/workspaces/1/experiment"
+    admin.done("PUT", path, {"configPolicies": policy})
+    job = job_of(user, experiment_id)
+    assert "is set to 50 by your administrator" in refused(user, job, priority=60)
+    assert "is set to default" in refused(user, job, resourcePool="reserved")
+    edit = {"resources": {"priority": 60}}
+    assert user.ask("PATCH", f"/api/v1/experiments/{experiment_id}", edit).status == 400
+    update(user, experiment_id, priority=50)
+
+
+def test_a_job_moves_to_no_pool_that_is_reserved_for_other_workspaces(
+    admin: Caller, user: Caller
+) -> None:
+    theirs = admin.post("/api/v1/workspaces", {"name": "theirs"})["workspace"]["id"]
+    bindings = "/api/v1/resource-pools/reserved/workspace-bindings"
+    admin.done("POST", bindings, {"workspaceIds": [theirs]})
+    experiment_id = activated(user)
+    job = job_of(user, experiment_id)
+    assert "reserved for other workspaces" in refused(user, job, resourcePool="reserved")
+    assert queued(user) == [experiment_id]
+    admin.done("POST", bindings, {"workspaceIds": [1]})
+    update(user, experiment_id, resourcePool="reserved")

@@ -52,6 +52,24 @@ def test_a_revoked_token_is_good_for_nobody(api: Api, admin: Caller) -> None:
     assert join(api, made["token"], "b").status == 401
 
 
+def test_the_deployment_s_own_token_is_counted_and_can_be_revoked_and_replaced(
+    api: Api, admin: Caller
+) -> None:
+    own = api.ctx.bootstrap_token
+    assert [join(api, own, name).status for name in ("a", "b", "b")] == [200, 200, 200]
+    (shown,) = admin.get("/api/v1/agent-tokens")["agentTokens"]
+    assert (shown["uses"], shown["description"]) == (
+        2,
+        "the deployment's own (DET_BOOTSTRAP_TOKEN)",
+    )
+    assert "expiresAt" not in shown or shown["expiresAt"] is None
+    admin.done("DELETE", f"/api/v1/agent-tokens/{shown['id']}")
+    assert [join(api, own, name).status for name in ("a", "c")] == [401, 401]
+    api.ctx.bootstrap_token = "another token of the deployment"
+    assert join(api, api.ctx.bootstrap_token, "c").status == 200
+    assert join(api, own, "d").status == 401
+
+
 def test_only_administrators_have_to_do_with_the_tokens(user: Caller) -> None:
     assert user.ask("POST", "/api/v1/agent-tokens", {}).status == 403
     assert user.ask("GET", "/api/v1/agent-tokens").status == 403

@@ -9,8 +9,8 @@ import pytest
 from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db import cooldowns, interruptions
-from det_controlplane.db.engine import Database
+from det_controlplane.db import cooldowns, interruptions, machines
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.testing.fakecloud import CloudFaults
 
 from tests.support.api import Api, Caller, Told, config_of, create
@@ -67,6 +67,17 @@ def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Ca
     assert told.body == b"pydantic==2.13.0\n"
 
 
+def test_machines_pull_the_images_of_their_section(cluster: Rented, user: Caller) -> None:
+    ctx = cluster.api.ctx
+    (pool,) = ctx.config.resource_pools
+    section = replace(pool.sections[0], settings={"pull_images": ["team/a:1", "team/b"]})
+    ctx.config = replace(ctx.config, resource_pools=(replace(pool, sections=(section,)),))
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    assert "    images team/a:1 team/b < /dev/null" in machine.request.user_data
+
+
 def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     _, agent = cluster.employ()
@@ -85,6 +96,22 @@ def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Calle
     assert cluster.instances() == []
     (ended,) = cluster.instances(all="true")
     assert (ended["state"], ended["costUsd"] > 0) == ("GONE", True)
+
+
+def test_machines_that_ended_before_a_time_are_left_out(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    cluster.cloud.reclaim(cluster.cloud.alive()[0].cloud_id)
+    cluster.pass_time(minutes=1)
+    cluster.settle()
+    (live,) = cluster.instances()
+    (ended,) = (i for i in cluster.instances(all="true") if i["endedAt"])
+    since = cluster.instances(endedAfter=ended["endedAt"])
+    assert {i["id"] for i in since} == {live["id"], ended["id"]}
+    (later,) = cluster.instances(endedAfter="2026-02-01T00:00:00Z")
+    assert later["id"] == live["id"]
+    refused = user.ask("GET", "/api/v1/instances", query={"endedAfter": "yesterday"})
+    assert refused.status == 400
 
 
 def test_the_row_is_there_before_the_cloud_is_asked(cluster: Rented, user: Caller) -> None:
@@ -244,7 +271,9 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     assert dead not in cluster.cloud.alive()
     ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
     assert "did not join" in ended["reason"]
-    assert ended["console"].endswith("failed at line 12 with status 7")
+    assert "console" not in ended
+    described = user.get(f"/api/v1/instances/{ended['id']}")["instance"]
+    assert described["console"].endswith("failed at line 12 with status 7")
     assert (
         "its start ended at: installing docker, and it said: E: no such package"
         f" (`det instance describe {ended['id']}`)"
@@ -284,6 +313,23 @@ def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
     assert "its start ended at: installing docker" in said
     first = cluster.instances(all="true")[0]
     assert first["reason"] == "it ended before its agent joined: it switched itself off"
+
+
+def test_a_hold_that_comes_while_machines_are_looked_at_is_obeyed(
+    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a third machine that did not join, and its pool's hold, are told in one transaction."""
+    create(user, activate=True)
+    looked = machines.of_pool
+
+    def held_meanwhile(tx: Tx, pool: str) -> object:
+        with cluster.api.ctx.db.begin() as other:
+            machines.hold(other, pool, "its machines do not join", cluster.api.ctx.now())
+        return looked(tx, pool)
+
+    monkeypatch.setattr(machines, "of_pool", held_meanwhile)
+    cluster.settle(1)
+    assert cluster.cloud.rented == []
 
 
 def test_machines_that_are_taken_back_while_they_boot_do_not_hold_their_pool(

@@ -106,6 +106,16 @@ def test_curves_of_trials_are_compared_in_few_points(user: Caller) -> None:
     assert [m["group"] for m in everything] == ["training", "validation"]
 
 
+def test_metrics_of_two_groups_are_told_apart(user: Caller) -> None:
+    _, (_, trial_id) = measured(user)
+    for group in ("training", "validation"):
+        report_metrics(user, trial_id, group, 7, {"loss": 1.0, "accuracy": 0.5})
+    asked = {"metricIds": ["training.loss", "validation.accuracy"], "startBatches": 7}
+    (told,) = user.get("/api/v1/trials/time-series", trialIds=trial_id, **asked)["trials"]
+    points = {curve["group"]: curve["data"][0]["values"] for curve in told["metrics"]}
+    assert points == {"training": {"loss": 1.0}, "validation": {"accuracy": 0.5}}
+
+
 @pytest.mark.parametrize("smaller", [True, False])
 def test_curves_of_the_best_trials_come_first(user: Caller, smaller: bool) -> None:
     experiment_id, (first, second) = measured(user, smaller)

@@ -1,13 +1,21 @@
 """Machines have a price: every second of it is somebody's work or idle, and budgets bound it."""
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from det_controlplane.core.webhooks import slack
 from det_controlplane.services.money import budgets
+from det_controlplane.services.webhooks import delivery
+from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, trial_of
+from tests.support.inbox import Inbox, make_webhook
 from tests.support.rented import MachineAgent, Rented
+
+ALERTS = {"triggerType": "TRIGGER_TYPE_CUSTOM"}
+BUDGETS = {**ALERTS, "condition": {"subject": "budget"}}
 
 
 @pytest.fixture
@@ -15,8 +23,8 @@ def api(cluster: Rented) -> Api:
     return cluster.api
 
 
-def at_work(cluster: Rented, user: Caller) -> tuple[int, MachineAgent]:
-    experiment_id = create(user, activate=True)
+def at_work(cluster: Rented, user: Caller, **config: Any) -> tuple[int, MachineAgent]:
+    experiment_id = create(user, activate=True, **config)
     _, agent = cluster.employ()
     (order,) = agent.running.values()
     user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
@@ -28,6 +36,11 @@ def pass_hours(cluster: Rented, agent: MachineAgent, minutes: int) -> None:
         cluster.pass_time(seconds=20)
         agent.poll()
     cluster.settle(2)
+
+
+def logs(cluster: Rented) -> list[str]:
+    with cluster.api.ctx.db.autocommit() as tx:
+        return list(tx.execute(text("SELECT log FROM task_logs ORDER BY id")).scalars())
 
 
 def cost(caller: Caller, experiment_id: int) -> float:
@@ -53,6 +66,17 @@ def test_an_experiment_costs_its_share_of_the_machine(cluster: Rented, user: Cal
     assert machine["agentId"] == agent.agent_id
     for name in ("machineType", "capacity", "provider", "priceUsdHour"):
         assert machine[name] == instance[name]
+
+
+def test_everybody_sees_what_their_own_work_cost(cluster: Rented, user: Caller) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    pass_hours(cluster, agent, 1)
+    (own,) = user.get("/api/v1/costs/me")["costs"]
+    assert own["username"] == "determined"
+    assert own["costUsd"] == cost(user, experiment_id)
+    assert cluster.api.signed_in("admin").get("/api/v1/costs/me")["costs"] == []
+    later = (cluster.api.ctx.now() + timedelta(hours=1)).isoformat()
+    assert user.get("/api/v1/costs/me", after=later)["costs"] == []
 
 
 def test_work_and_idleness_add_up_to_what_the_machines_cost(cluster: Rented, user: Caller) -> None:
@@ -101,6 +125,10 @@ def test_a_budget_warns_then_pauses_with_a_checkpoint_and_lets_nothing_start(
     budget(admin, "experiment", experiment_id, "0.10")
     pass_hours(cluster, agent, 13)
     assert state(admin) == "WARNED"
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert "($0.10) is nearly spent; raise it with `det budget set`" in reason["sentence"]
+    lines = [line for line in logs(cluster) if "is nearly spent" in line]
+    assert len(lines) == 1, "it is told once"
     assert (
         user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"] == "STATE_RUNNING"
     )
@@ -194,6 +222,77 @@ def test_a_budget_counts_the_work_of_deleted_experiments(
     cluster.delete(user, experiment_id, agent)
     assert user.get("/api/v1/budgets")["budgets"][0]["spentUsd"] >= spent  # of a pool, idle or not
     assert user.get("/api/v1/costs/users")["costs"][0]["costUsd"] == pytest.approx(0.4, abs=0.05)
+
+
+def hear(caller: Caller, name: str, **more: Any) -> None:
+    """Make a webhook that listens to budgets."""
+    make_webhook(caller, name=name, url=f"https://{name}.example", triggers=[BUDGETS], **more)
+
+
+def test_webhooks_hear_when_a_budget_is_nearly_spent_and_when_it_is(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    cluster.api.ctx.courier = inbox = Inbox()
+    hear(user, "workspace")
+    hear(admin, "cluster", workspaceId=0)
+    other = admin.post("/api/v1/workspaces", {"name": "other"})["workspace"]["id"]
+    hear(admin, "other", workspaceId=other)
+    hear(user, "chosen", mode="WEBHOOK_MODE_SPECIFIC")
+    make_webhook(user, name="alerts", mode="WEBHOOK_MODE_SPECIFIC", triggers=[ALERTS])
+    names = {"webhook_name": ["chosen", "alerts"]}
+    experiment_id, agent = at_work(cluster, user, integrations={"webhooks": names})
+    budget(admin, "experiment", experiment_id, "0.10")
+    budget(admin, "pool", "default", "1")
+    pass_hours(cluster, agent, 13)
+    pass_hours(cluster, agent, 3)
+    delivery.run(cluster.api.ctx)
+
+    told = sorted((post.url, post.event["event_data"]["budget"]["state"]) for post in inbox.posts)
+    hosts = ("chosen", "cluster", "workspace")
+    assert told == [
+        (f"https://{host}.example", told) for host in hosts for told in ("DRAINING", "WARNED")
+    ]
+    warned = next(e for e in inbox.events if e["event_data"]["budget"]["state"] == "WARNED")
+    assert (warned["event_type"], warned["condition"]) == ("CUSTOM", {"subject": "budget"})
+    assert warned["event_data"]["experiment"]["id"] == experiment_id
+    said = warned["event_data"]["custom_data"]
+    assert said["title"] == f"The budget of experiment {experiment_id} ($0.10) is nearly spent"
+    assert said["level"] == "WARNING"
+
+
+def test_the_budget_of_a_pool_is_told_to_the_whole_cluster_in_words_for_slack(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    cluster.api.ctx.courier = inbox = Inbox()
+    hear(user, "workspace")
+    hear(admin, "cluster", workspaceId=0, webhookType="WEBHOOK_TYPE_SLACK")
+    _, agent = at_work(cluster, user)
+    budget(admin, "pool", "default", "0.10")
+    pass_hours(cluster, agent, 13)
+    delivery.run(cluster.api.ctx)
+    (post,) = inbox.posts
+    assert post.event["text"].endswith("The budget of pool default ($0.10) is nearly spent")
+
+
+def test_the_name_in_a_budget_s_sentence_marks_nothing_up_in_slack() -> None:
+    data = {
+        "budget": {},
+        "custom_data": {"title": "Of <!channel>", "description": "", "level": "WARNING"},
+    }
+    said = slack({"event": {"event_data": data}}, "https://det.example")
+    assert said["text"].endswith("Of &lt;!channel&gt;")
+
+
+def test_alerts_of_training_code_are_no_budgets(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    cluster.api.ctx.courier = inbox = Inbox()
+    hear(user, "chosen", mode="WEBHOOK_MODE_SPECIFIC")
+    experiment_id = create(user, integrations={"webhooks": {"webhook_name": ["chosen"]}})
+    alert = {"experimentId": experiment_id, "data": {"title": "x", "level": "LOG_LEVEL_ERROR"}}
+    user.post("/api/v1/webhooks/custom", alert)
+    delivery.run(cluster.api.ctx)
+    assert inbox.posts == []
 
 
 def test_bad_budgets_are_refused_with_the_cause(user: Caller, admin: Caller) -> None:

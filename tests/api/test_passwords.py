@@ -1,6 +1,7 @@
 """Guessing passwords is slow, locks nobody else out, and tells no names; weak ones are refused where others listen."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -25,7 +26,7 @@ def sign_in(api: Api, username: str, password: str, address: str = "10.0.0.1") -
 
 @pytest.fixture
 def pass_time(api: Api) -> Callable[[float], None]:
-    start, passed = api.ctx.now(), [0.0]
+    start, passed = api.ctx.now().replace(minute=30), [0.0]
     api.ctx.now = lambda: start + timedelta(seconds=passed[0])
 
     def add(seconds: float) -> None:
@@ -70,6 +71,70 @@ def test_unknown_names_are_answered_like_known_ones(api: Api) -> None:
             told = [sign_in(api, name, "wrong") for _ in range(FREE + 2)]
         asked.append((told, made))
     assert asked[0] == asked[1]
+
+
+def test_an_unknown_name_costs_the_derivation_that_a_known_one_costs(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the time of the answer tells no names either."""
+    derive, costs = authentication._derive, []
+
+    def counted(client_hashed: str, salt: bytes) -> bytes:
+        costs.append((client_hashed, len(salt)))
+        return derive(client_hashed, salt)
+
+    monkeypatch.setattr(authentication, "_derive", counted)
+    for name in ("admin", "nobody-of-that-name"):
+        for password in ("wrong", ""):
+            assert sign_in(api, name, password) == 401
+    assert len(costs) == 4
+    assert costs[:2] == costs[2:]
+
+
+def test_an_address_that_guesses_at_many_names_waits(
+    api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also without passwords; others are not held up."""
+    patience = replace(authentication._PATIENCE_WITH_ADDRESS, free=4)
+    monkeypatch.setattr(authentication, "_PATIENCE_WITH_ADDRESS", patience)
+    guesses = [(f"name-{n}", "wrong" if n % 2 else "") for n in range(5)]
+    assert [sign_in(api, *guess) for guess in guesses] == [401] * 4 + [403]
+    assert sign_in(api, "admin", PASSWORD, "10.0.0.2") == 200
+    assert sign_in(api, "admin", PASSWORD) == 403
+    pass_time(patience.longest_s)
+    assert sign_in(api, "admin", PASSWORD) == 200
+    assert sign_in(api, "name-0", "wrong") == 403
+    pass_time(3600)
+    assert sign_in(api, "name-0", "wrong") == 401
+
+
+def test_an_account_of_its_own_does_not_help_an_address_to_guess(
+    api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A success counts as no guess, and takes none back."""
+    patience = replace(authentication._PATIENCE_WITH_ADDRESS, free=4)
+    monkeypatch.setattr(authentication, "_PATIENCE_WITH_ADDRESS", patience)
+    told = []
+    for n in range(5):
+        told.append(sign_in(api, f"name-{n}", "wrong"))
+        sign_in(api, "admin", PASSWORD)
+    assert told == [401] * 4 + [403]
+
+
+def test_a_stranger_behind_the_same_address_holds_up_nobody_who_was_there_before(
+    api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But one attempt that fails waits with the stranger's, as do those without a password."""
+    patience = replace(authentication._PATIENCE_WITH_ADDRESS, free=4)
+    monkeypatch.setattr(authentication, "_PATIENCE_WITH_ADDRESS", patience)
+    assert sign_in(api, "admin", PASSWORD) == 200
+    for n in range(9):
+        sign_in(api, f"name-{n}", "wrong")
+    assert [sign_in(api, "admin", PASSWORD) for _ in range(3)] == [200] * 3
+    assert sign_in(api, "admin", "") == 403
+    assert sign_in(api, "determined", PASSWORD) == 403
+    assert sign_in(api, "admin", "wrong") == 401
+    assert sign_in(api, "admin", PASSWORD) == 403
 
 
 def hashed(password: str) -> dict[str, object]:

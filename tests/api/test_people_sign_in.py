@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from det_controlplane.adapters import issuers
-from det_controlplane.adapters.issuer_answers import KeptIssuers
+from det_controlplane.adapters.issuer_answers import CachedIssuers
 from det_controlplane.adapters.issuer_tokens import IssuerTokens
 from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
 from det_controlplane.core.config.cluster import load_cluster
@@ -95,7 +95,7 @@ def encoded(digest: bytes) -> str:
 
 @pytest.fixture
 def door(api: Api, provider: SignInServer) -> Door:
-    api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), KeptIssuers(describe, post_form)
+    api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
     made = Door(api, provider)
     made.configure(auto_provision_users=True)
     return made
@@ -261,7 +261,7 @@ def test_keys_and_discovery_are_kept_and_a_new_key_is_fetched(
 ) -> None:
     clock = [0.0]
     api.ctx.tokens = IssuerTokens(fetch_keys, lambda: clock[0])
-    api.ctx.issuers = KeptIssuers(describe, post_form, lambda: clock[0])
+    api.ctx.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
     door = Door(api, provider)
     door.configure(auto_provision_users=True)
     for _ in range(3):
@@ -323,7 +323,7 @@ def test_a_stranger_who_tries_codes_of_devices_waits_and_the_provider_is_not_ask
         posted.append(url)
         return post_form(issuer, url, *form)
 
-    door.api.ctx.issuers = KeptIssuers(describe, post)
+    door.api.ctx.issuers = CachedIssuers(describe, post)
     tries = [door.ask("device/finish", deviceCode="x").status for _ in range(FREE + 3)]
     assert tries == [401] * FREE + [403] * 3
     assert len(posted) == FREE
@@ -342,7 +342,7 @@ def test_who_comes_when_too_many_ask_the_provider_is_told_at_once(door: Door) ->
 
 def test_a_provider_that_is_down_is_asked_again_after_seconds(door: Door) -> None:
     clock = [0.0]
-    door.api.ctx.issuers = KeptIssuers(describe, post_form, lambda: clock[0])
+    door.api.ctx.issuers = CachedIssuers(describe, post_form, lambda: clock[0])
     began = {"redirectUri": BACK, "codeChallenge": "c" * 43, "state": "s" * 43}
     door.provider.down = True
     assert [door.ask("begin", **began).status for _ in range(3)] == [504] * 3
@@ -361,7 +361,7 @@ def test_nobody_waits_while_an_issuer_is_asked_for_another() -> None:
             another.join(timeout=5)
         return {"issuer": issuer}
 
-    kept = KeptIssuers(slow, post_form)
+    kept = CachedIssuers(slow, post_form)
     kept.described("slow")
     assert inside == [{"issuer": "quick"}]
 

@@ -1,29 +1,10 @@
 """How often agents call where polls are not held: bench/cost.py computes with it."""
 
-from typing import Any
-
 from det_controlplane.api.http import Request, Stream
 
 from bench import cost
 from tests.support.api import create
-from tests.support.rented import MachineAgent, Rented
-
-
-def poll(agent: MachineAgent) -> dict[str, Any]:
-    """Poll with what runs."""
-    agent.seq += 1
-    reports = [
-        {"id": id, "epoch": order["epoch"], "state": "running"}
-        for id, order in agent.running.items()
-    ]
-    body = {
-        "incarnation": agent.incarnation,
-        "seq": agent.seq,
-        "containers": reports,
-        "signals": [],
-    }
-    answer: dict[str, Any] = agent.caller.post("/agents/v1/poll", body)
-    return answer
+from tests.support.rented import MachineAgent, Rented, poll
 
 
 def pause_s(agent: MachineAgent) -> float:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from det_controlplane.services.logs import retention
 
-from tests.support.api import Api, Caller, create, create_ended, trial_of
+from tests.support.api import PASSWORD, Api, Caller, create, create_ended, trial_of
 
 
 def write_log(user: Caller, experiment_id: int) -> str:
@@ -55,3 +55,30 @@ def test_the_end_of_an_experiment_cleans_up_once_a_day(api: Api, user: Caller) -
         create_ended(user)
         api.tick()
         assert (lines_of(user, task) > 0) is left
+
+
+@pytest.mark.parametrize("of", ["experiment", "trial", "many"])
+def test_only_the_owner_has_logs_deleted_sooner(api: Api, admin: Caller, of: str) -> None:
+    """Anybody who may edit has them kept longer."""
+    new = {"user": {"username": "other", "active": True}, "password": PASSWORD, "isHashed": False}
+    admin.post("/api/v1/users", new)
+    user, other = api.signed_in("determined"), api.signed_in("other")
+    experiment_id = create_ended(user)
+    path = {
+        "experiment": f"/api/v1/experiments/{experiment_id}/retain_logs",
+        "trial": f"/api/v1/trials/{trial_of(user, experiment_id)['id']}/retain_logs",
+        "many": "/api/v1/projects/1/experiments/retain_logs",
+    }[of]
+    many = {"experimentIds": [experiment_id], "projectId": 1} if of == "many" else {}
+
+    def set_by(caller: Caller, days: int) -> bool:
+        told = caller.ask("PUT", path, {"numDays": days, **many})
+        if of == "many":
+            return not told.json()["results"][0]["error"]
+        assert told.status in (200, 403)
+        return told.status == 200
+
+    assert not set_by(other, 1000), "the cluster keeps them for good"
+    assert set_by(user, 10)
+    assert [set_by(other, days) for days in (9, 0, 11, -1, 11)] == [False, False, True, True, False]
+    assert set_by(admin, 5)

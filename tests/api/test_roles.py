@@ -145,10 +145,13 @@ def test_actions_on_many_reach_only_where_the_caller_may(house: House) -> None:
     results = editor.post(every, {"filters": {"name": "counting"}})["results"]
     assert [r["id"] for r in results] == [red]
     assert editor.ask("POST", every, {"experimentIds": [red, blue]}).status == 403
+    named = (
+        '{"kind":"field","columnName":"experimentName","operator":"contains","value":"counting"}'
+    )
     chosen = {
-        "filter": '{"filterGroup":{"kind":"group","conjunction":"and","children":[]},"showArchived":false}'
+        "filter": f'{{"filterGroup":{{"kind":"group","conjunction":"and","children":[{named}]}}}}'
     }
-    runs = editor.post("/api/v1/runs/kill", {"projectId": 0, **chosen})["results"]
+    runs = editor.post("/api/v1/runs/kill", {"projectId": -1, **chosen})["results"]
     assert [r["id"] for r in runs] == [trial_of(editor, red)["id"]]
 
 

@@ -10,7 +10,7 @@ from det_controlplane.api import routes
 from det_controlplane.api.router import Access, Route
 from det_controlplane.core import permissions
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.permissions import Need, Of, TaskRule
+from det_controlplane.core.permissions import Need, NeedScope, TaskRule
 from det_controlplane.core.roles import CLUSTER, ROLES, Grants, Right, grants_of
 
 from tests.support.api import Api, Caller, config_of, report_checkpoint, trial_of
@@ -37,7 +37,7 @@ def test_every_route_has_a_rule(route: Route) -> None:
     assert rule is not None, "add it to core/permission_table.py"
     for need in rule.needs:
         known = {*permissions.KINDS, "{kind}"}
-        assert need.of is not Of.NAMED or need.kind in known
+        assert need.of is not NeedScope.NAMED or need.kind in known
         assert need.place != "path" or f"{{{need.names[0]}}}" in route.path
 
 
@@ -61,7 +61,8 @@ class Scene:
     there: Things
     callers: dict[str, Caller]
     agent: Caller
-    task: Caller
+    task: Caller  # of an administrator, in another workspace
+    foreign_task: Caller  # of an editor of that other workspace
 
     def grants(self, role: str) -> Grants:
         place = self.here.workspace if GIVEN[role] else CLUSTER
@@ -70,18 +71,27 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(shared_api: Api) -> Iterator[Scene]:
-    before = shared_api.ctx.config
-    shared_api.ctx.config = replace(before, authz=Authz.RBAC)
-    house = House(shared_api, shared_api.signed_in("admin"))
+    yield from scene_in(shared_api)
+
+
+@pytest.fixture
+def own_scene(api: Api) -> Iterator[Scene]:
+    """Return one for a test that changes what there is."""
+    yield from scene_in(api)
+
+
+def scene_in(api: Api) -> Iterator[Scene]:
+    before = api.ctx.config
+    api.ctx.config = replace(before, authz=Authz.RBAC)
+    house = House(api, api.signed_in("admin"))
     here = things(house, "red", house.red, house.red_project)
     there = things(house, "blue", house.blue, house.blue_project)
     callers = {
         role: house.person(f"a-{role}", role if role in ROLES else "", house.red if place else None)
         for role, place in GIVEN.items()
     }
-    agent, task = running(house)
-    yield Scene(house, here, there, callers, agent, task)
-    shared_api.ctx.config = before
+    yield Scene(house, here, there, callers, *running(house))
+    api.ctx.config = before
 
 
 def things(house: House, color: str, workspace: int, project: int) -> Things:
@@ -103,17 +113,20 @@ def things(house: House, color: str, workspace: int, project: int) -> Things:
     return Things(workspace, {name: str(value) for name, value in names.items()})
 
 
-def running(house: House) -> tuple[Caller, Caller]:
-    """Return the tokens of an agent, and of a task of another workspace that runs on it."""
+def running(house: House) -> tuple[Caller, Caller, Caller]:
+    """Return the tokens of an agent, and of two tasks of another workspace that run on it."""
     other = house.workspace("green")
     project = house.admin.post(f"/api/v1/workspaces/{other}/projects", {"name": "work"})["project"]
     body = {"config": config_of(), "activate": True, "projectId": project["id"]}
-    house.admin.post("/api/v1/experiments", body)
+    editor = house.person("a-green-editor", "Editor", other)
+    made = [owner.post("/api/v1/experiments", body) for owner in (house.admin, editor)]
+    tasks = [trial_of(house.admin, m["experiment"]["id"])["taskId"] for m in made]
     agent = PlayedAgent(house.api, "agent-of-rights")
     agent.join()
     house.api.tick()
-    (order,) = agent.poll()
-    return agent._caller, house.api.with_token(order["spec"]["session_token"])
+    tokens = {o["spec"]["task_id"]: o["spec"]["session_token"] for o in agent.poll()}
+    of_admin, of_editor = (house.api.with_token(tokens[task]) for task in tasks)
+    return agent._caller, of_admin, of_editor
 
 
 _ID_OF = {
@@ -134,7 +147,7 @@ def asked(route: Route, things: Things) -> tuple[str, dict[str, Any], dict[str, 
     body: dict[str, Any] = {}
     query: dict[str, list[str]] = {}
     for need in rule_of(route).needs:
-        if need.of is Of.NAMED and need.place != "path":
+        if need.of is NeedScope.NAMED and need.place != "path":
             value = things.names[_parameter(need.kind)]
             if need.place == "query":
                 query[need.names[0]] = [value]
@@ -166,11 +179,11 @@ def needed(scene: Scene, route: Route, role: str, place: Things) -> bool:
     grants = scene.grants(role)
 
     def given(need: Need) -> bool:
-        if need.of is Of.CLUSTER:
+        if need.of is NeedScope.CLUSTER:
             return grants.has(need.right)
-        if need.of is Of.SOMEWHERE:
+        if need.of is NeedScope.SOMEWHERE:
             return grants.somewhere(need.right)
-        return need.of is not Of.NAMED or grants.has(need.right, place.workspace)
+        return need.of is not NeedScope.NAMED or grants.has(need.right, place.workspace)
 
     return all(given(need) for need in rule_of(route).needs)
 
@@ -178,7 +191,8 @@ def needed(scene: Scene, route: Route, role: str, place: Things) -> bool:
 def is_dynamic(route: Route) -> bool:
     """Return whether what a route names is not among the things of the test."""
     kinds = {need.kind for need in rule_of(route).needs}
-    return bool(kinds & {"allocation", "experiment-external"}) or "{budgetId}" in route.path
+    of_a_person = "{budgetId}" in route.path or route.path.endswith("{userId}/sessions")
+    return bool(kinds & {"allocation", "experiment-external"}) or of_a_person
 
 
 @pytest.mark.parametrize("role", GIVEN)
@@ -209,7 +223,7 @@ def test_a_role_reads_what_it_gives(scene: Scene, role: str) -> None:
 def test_what_a_stranger_may_not_see_is_answered_as_if_it_were_not_there(scene: Scene) -> None:
     stranger = scene.callers["nothing"]
     for route in GUARDED:
-        named = [n for n in rule_of(route).needs if n.of is Of.NAMED and n.place == "path"]
+        named = [n for n in rule_of(route).needs if n.of is NeedScope.NAMED and n.place == "path"]
         if not named or is_dynamic(route) or named[0].kind in ("project-key", "{kind}"):
             continue
         path, body, query = asked(route, scene.here)
@@ -238,9 +252,75 @@ def test_tokens_of_agents_and_of_wrong_tasks_are_refused(scene: Scene) -> None:
         assert scene.agent.ask(route.method, path, body, query).status == 401, path
         told = scene.house.api.anonymous().ask(route.method, path, body, query)
         assert told.status == 401, path
-        if rule_of(route).task in reports and "{" in route.path and not is_dynamic(route):
+        rule = rule_of(route).task
+        names = "{" in route.path or rule is TaskRule.NEVER
+        if rule in reports and names and not is_dynamic(route):
             told = scene.task.ask(route.method, path, body, query)
             assert told.status == 403, f"{route.method} {path}: {told.status} {told.body!r}"
+
+
+def test_a_task_of_another_user_changes_nothing(own_scene: Scene) -> None:
+    """Ask each route with the token of a task whose owner has no role in the workspace that is named."""
+    refused = 0
+    for route in GUARDED:
+        named = [need for need in rule_of(route).needs if need.of is NeedScope.NAMED]
+        if route.method == "GET" or is_dynamic(route) or not named:
+            continue
+        path, body, query = asked(route, own_scene.here)
+        told = own_scene.foreign_task.ask(route.method, path, body, query)
+        assert told.status in (403, 404), f"{route.method} {path}: {told.status} {told.body!r}"
+        refused += 1
+    assert refused > 80
+
+
+@pytest.mark.parametrize("role", ["Editor", "WorkspaceAdmin"])
+def test_a_role_changes_what_it_gives(own_scene: Scene, role: str) -> None:
+    """But what only owners may do; administrators of the workspace may, too."""
+    allowed = 0
+    for route in GUARDED:
+        named = any(need.of is NeedScope.NAMED for need in rule_of(route).needs)
+        if route.method == "GET" or is_dynamic(route) or not named:
+            continue
+        if not needed(own_scene, route, role, own_scene.here):
+            continue
+        path, body, query = asked(route, own_scene.here)
+        told = own_scene.callers[role].ask(route.method, path, body, query)
+        if told.status == 403:
+            assert (role, "of another user" in told.error) == ("Editor", True), told.error
+        else:
+            allowed += 1
+    assert allowed > 50
+
+
+# Routes of which the use case itself decides, because a body says where: with the names of their place.
+_CREATED: dict[str, tuple[str, dict[str, Any]]] = {
+    "experiments": ("projectId", {"config": config_of()}),
+    "models": ("workspaceId", {"name": "made"}),
+    "templates/made": ("workspaceId", {"config": {}}),
+    "webhooks": ("workspaceId", {
+        "name": "w", "url": "https://example.com/hook", "webhookType": "WEBHOOK_TYPE_DEFAULT",
+        "mode": "WEBHOOK_MODE_WORKSPACE",
+        "triggers": [{"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "ERROR"}}],
+    }),
+    "commands": ("workspaceId", {"config": {"entrypoint": ["true"], "resources": {"slots": 0}}}),
+    "notebooks": ("workspaceId", {"config": {"resources": {"slots": 0}}}),
+    "shells": ("workspaceId", {"config": {"resources": {"slots": 0}}}),
+    "generic-tasks": ("projectId", {"config": "{entrypoint: [\"true\"], resources: {slots: 0}}"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", _CREATED)
+def test_things_are_made_where_a_role_allows_it(scene: Scene, path: str) -> None:
+    field, body = _CREATED[path]
+
+    def status_of(role: str, place: Things) -> int:
+        asked_in = {**body, field: int(place.names[field])}
+        return scene.callers[role].ask("POST", f"/api/v1/{path}", asked_in).status
+
+    assert status_of("Viewer", scene.here) == 403
+    assert status_of("Editor", scene.there) in (403, 404)
+    assert status_of("nothing", scene.here) in (403, 404)
+    assert status_of("Editor", scene.here) == 200
 
 
 def test_roles_are_ordered() -> None:

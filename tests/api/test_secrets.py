@@ -21,8 +21,10 @@ from tests.support.api import (
     config_of,
     create,
 )
-from tests.support.planted import MARK, SECRET_CONFIG, played_secrets
+from tests.support.fake_cluster import archive
+from tests.support.planted import ADDRESS_MARK, MARK, SECRET_CONFIG, played_secrets
 from tests.support.played_agent import PlayedAgent, task_of
+from tests.support.uploads import uploaded
 
 
 @pytest.fixture
@@ -61,6 +63,8 @@ def test_no_answer_of_any_route_has_a_secret(
         for name, caller in token_of.items():
             told = caller.ask("GET", path)
             assert MARK.encode() not in told.body, f"{name}: GET {path}"
+            is_address = ADDRESS_MARK.encode() in told.body
+            assert not is_address or (name, path.split("/")[3]) == ("admin", "webhooks"), path
             answered += told.status == 200
     assert answered > 100
 
@@ -87,6 +91,7 @@ def test_the_database_has_no_secret_in_the_clear(api: Api, planted: dict[str, st
             rows = tx.execute(text(f'SELECT CAST(t AS text) FROM "{table}" t')).scalars()
             content = "\n".join(rows)
             assert MARK not in content, table
+            assert ADDRESS_MARK not in content, table
             encoded = base64.b64encode(MARK.encode() * 3).decode()[:8]
             assert encoded not in content, table
 
@@ -185,6 +190,21 @@ def test_secrets_of_earlier_rows_are_sealed(api: Api, user: Caller) -> None:
     assert sealing.opened(api.ctx, stored.config, stored.sealed)["data"] == {"password": "planted"}
 
 
+def opened_by_address(user: Caller) -> list[tuple[str, dict[str, object]]]:
+    return [
+        ("notebook", {"config": {}}),
+        ("tensorboard", {"config": {}, "experimentIds": [create(user)]}),
+    ]
+
+
+def token_in_address_of(user: Caller, kind: str, body: dict[str, object]) -> str:
+    """Launch a task; return what opens it without a sign-in."""
+    made = user.post(f"/api/v1/{kind}s", body)[kind]
+    token = str(made["serviceAddress"].partition("?token=")[2])
+    assert len(token) > 30
+    return token
+
+
 def test_the_database_knows_tokens_and_passwords_by_their_hashes_only(
     api: Api, user: Caller
 ) -> None:
@@ -192,7 +212,8 @@ def test_the_database_knows_tokens_and_passwords_by_their_hashes_only(
     task, _ = task_of(api, user)
     agent = PlayedAgent(api, "agent-1")
     agent.join()
-    known = [user.token, access, task.token, agent.caller.token, PASSWORD]
+    opening = [token_in_address_of(user, kind, body) for kind, body in opened_by_address(user)]
+    known = [user.token, access, task.token, agent.caller.token, PASSWORD, *opening]
     with api.ctx.db.begin() as tx:
         tables = tx.execute(
             text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
@@ -203,12 +224,11 @@ def test_the_database_knows_tokens_and_passwords_by_their_hashes_only(
 
 
 def test_the_object_store_has_code_and_nothing_that_signs_in(api: Api, user: Caller) -> None:
-    source = base64.b64encode(b"print('code')").decode()
-    files = [{"path": "a.py", "type": 48, "content": source, "mtime": "0", "mode": 420}]
-    body = {"config": config_of(**SECRET_CONFIG), "modelDefinition": files, "activate": True}
-    user.post("/api/v1/experiments", body)
+    context = uploaded(api, user, archive({"a.py": b"print('code')"}))
+    user.post("/api/v1/experiments", {"config": config_of(**SECRET_CONFIG), "contextId": context})
     api.tick()
     kept = [p for p in api.checkpoints.parent.rglob("*") if p.is_file()]
+    assert [p.suffixes for p in kept] == [[".tar", ".gz"]]
     for path in kept:
         content = path.read_bytes()
         content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content

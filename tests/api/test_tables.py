@@ -330,3 +330,15 @@ def test_a_deleted_run_takes_its_experiment_along(api: Api, user: Caller) -> Non
     assert "kill it, or wait" in told[live]
     shown = user.get(f"/api/v1/experiments/{ended}")["experiment"]
     assert shown["state"] == "STATE_DELETING"
+
+
+def test_a_brief_search_tells_only_what_decides_about_actions(api: Api, user: Caller) -> None:
+    experiment_id = create_ended(user, name="brief")
+    found = user.post(EXPERIMENTS, {"brief": True, "filter": filter_of(), "limit": -1})
+    row = next(
+        r["experiment"] for r in found["experiments"] if r["experiment"]["id"] == experiment_id
+    )
+    whole = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    names = ("id", "name", "state", "archived", "unmanaged", "userId", "projectId", "workspaceId")
+    assert row == {name: whole[name] for name in names}
+    assert found["pagination"]["total"] == len(found["experiments"])

@@ -1,5 +1,13 @@
 """What the token of a task is good for: its owner's work, but not other tasks' reports, nor other users' things."""
 
+import json
+import re
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.router import Route
+
 from tests.support.api import (
     Api,
     Caller,
@@ -11,6 +19,7 @@ from tests.support.api import (
     report_metrics,
     trial_of,
 )
+from tests.support.inbox import Inbox, make_webhook
 from tests.support.played_agent import PlayedAgent, task_of
 
 
@@ -133,12 +142,70 @@ def test_only_administrators_take_agents_and_slots_out_of_service(
         assert admin.ask("POST", f"/api/v1/agents/agent-1/{path}", {}).status == 200
 
 
-def test_actions_on_many_experiments_need_a_project_or_ids(api: Api, user: Caller) -> None:
+_MANY = re.compile(r"/api/v1/(runs/(?!start)|projects/\{projectId\}/experiments/)\w+")
+BULK = [r for r in routes.every() if _MANY.fullmatch(r.path)]
+DOOMED = {"kind": "field", "columnName": "experimentName", "operator": "=", "value": "none"}
+
+
+@pytest.mark.parametrize("route", BULK, ids=lambda r: r.path)
+def test_actions_on_many_experiments_need_a_project_or_ids(shared_api: Api, route: Route) -> None:
+    """Or a filter over projects that are all asked for by -1."""
+    user, more = shared_api.signed_in("determined"), {"destinationProjectId": 1, "numDays": 3}
+    of_runs = "runs" in route.path
+
+    def status_of(project: str, chosen: dict[str, Any], *conditions: Any) -> int:
+        group = {"kind": "group", "conjunction": "and", "children": list(conditions)}
+        named = {"projectId": int(project), "sourceProjectId": int(project)}
+        body = (
+            {"filter": json.dumps({"filterGroup": group}), **named}
+            if of_runs
+            else {"filters": chosen}
+        )
+        path = route.path.replace("{projectId}", project)
+        return user.ask(route.method, path, {**more, **body}).status
+
+    refused = [
+        status_of("0", {}), status_of("-1", {}), status_of("0", {"name": "none"}, DOOMED),
+        status_of("00", {"name": "none"}, DOOMED),
+        status_of("-1", {"archived": True}, {"kind": "group", "conjunction": "or", "children": []}),
+    ]  # fmt: skip
+    assert refused == [400] * 5
+    assert status_of("-1", {"name": "none"}, DOOMED) == 200
+    assert status_of("1", {"name": "none"}, DOOMED) == 200
+
+
+def test_ids_name_experiments_of_any_project(user: Caller) -> None:
     running = create(user)
-    path = "/api/v1/projects/0/experiments/kill"
-    assert user.ask("POST", path, {"filters": {}}).status == 400
-    assert user.ask("POST", path, {"filters": {"name": "c"}}).status == 400
-    zeros = "/api/v1/projects/00/experiments/kill"
-    assert user.ask("POST", zeros, {"filters": {"name": "c"}}).status == 400
-    done = user.post(path, {"experimentIds": [running]})
+    done = user.post("/api/v1/projects/0/experiments/kill", {"experimentIds": [running]})
     assert done["results"] == [{"id": running, "error": ""}]
+    other = create(user)
+    run = trial_of(user, other)["id"]
+    assert user.post("/api/v1/runs/kill", {"runIds": [run]})["results"] == [
+        {"id": run, "error": ""}
+    ]
+
+
+def test_users_steer_everybody_s_experiments_and_delete_only_their_own(
+    admin: Caller, user: Caller
+) -> None:
+    other, ended = create(admin), create_ended(admin)
+    path = f"/api/v1/experiments/{other}"
+    user.done("PATCH", path, {"description": "of all"})
+    for deed in ("activate", "pause", "kill"):
+        user.post(f"{path}/{deed}")
+    user.post("/api/v1/experiments/continue", {"id": ended, "overrideConfig": "{}"})
+    told = user.ask("DELETE", path)
+    assert (told.status, "of another user" in told.error) == (403, True)
+    admin.done("DELETE", path)
+    user.done("DELETE", f"/api/v1/experiments/{create_ended(user)}")
+
+
+def test_templates_and_webhooks_have_no_owner(api: Api, admin: Caller, user: Caller) -> None:
+    api.ctx.courier = Inbox()
+    admin.post("/api/v1/templates/t", {"config": {}})
+    hook = f"/api/v1/webhooks/{make_webhook(admin)['id']}"
+    user.done("PATCH", "/api/v1/templates/t", {"config": {"max_restarts": 1}})
+    user.done("PATCH", hook, {"name": "renamed"})
+    for path in ("/api/v1/templates/t", hook):
+        user.done("DELETE", path)
+        assert admin.ask("GET", path).status == 404

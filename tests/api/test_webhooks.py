@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import Webhooks
 from det_controlplane.core.webhooks import signature
+from det_controlplane.db import webhooks
 from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.maintenance import earlier_secrets
 from det_controlplane.services.webhooks import delivery
+from sqlalchemy import text
 
 from tests.support.api import Api, Caller, config_of, create, trial_of
 from tests.support.inbox import COMPLETED, Inbox, W, end, make_webhook
@@ -89,6 +92,7 @@ def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Ca
         ({"triggers": [{**COMPLETED, "condition": {"state": "PAUSED"}}]}, "is none of COMPLETED, ERROR"),
         ({"triggers": [of_log("(")]}, "triggers[0].condition.regex: '(' is not a regular expression"),
         ({"triggers": [of_log("")]}, "give the regular expression"),
+        ({"triggers": [{**ALERTS, "condition": {"subject": "tea"}}]}, "subject: 'tea' is not 'budget'"),
         ({"triggers": [ALERTS]}, "a custom trigger needs a webhook of mode SPECIFIC"),
         ({"triggers": [{"triggerType": "TRIGGER_TYPE_METRIC_THRESHOLD_EXCEEDED"}]}, "triggerType must be one of"),
         ({"webhookType": "WEBHOOK_TYPE_PAGER"}, "webhookType must be one of WEBHOOK_TYPE_DEFAULT, WEBHOOK_TYPE_SLACK"),
@@ -130,6 +134,67 @@ def test_the_path_of_a_clusters_webhook_is_for_administrators(
     assert admin.get(W)["webhooks"] == [wide]
 
 
+SECRET = "https://hooks.example.com/T1/secret"
+_STORED = text("SELECT url, sealed FROM webhooks")
+
+
+def test_an_address_is_shown_to_whoever_set_it_and_to_owners(
+    api: Api, inbox: Inbox, user: Caller, admin: Caller
+) -> None:
+    """Others may send another one in its place, and what they were shown changes nothing."""
+    made = make_webhook(user, url=SECRET)
+    assert made["url"] == SECRET
+    (listed,) = user.get(W)["webhooks"]
+    assert listed["url"] == "https://hooks.example.com/********"
+    assert user.get(f"{W}/{made['id']}")["webhook"] == listed
+    assert [webhook["url"] for webhook in admin.get(W)["webhooks"]] == [SECRET]
+    user.done("PATCH", f"{W}/{made['id']}", {"url": listed["url"], "name": "renamed"})
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [SECRET]
+    masked = {"url": "https://elsewhere.org/********"}
+    assert "give the whole address" in refused(user, "PATCH", f"{W}/{made['id']}", masked, 400)
+    own = user.post("/api/v1/workspaces", {"name": "own"})["workspace"]["id"]
+    make_webhook(user, url=SECRET, workspaceId=own)
+    assert [
+        webhook["url"] for webhook in user.get(W)["webhooks"] if webhook["workspaceId"] == own
+    ] == [SECRET]
+
+
+def test_the_database_knows_no_address(api: Api, inbox: Inbox, user: Caller) -> None:
+    made = make_webhook(user, url=SECRET)
+    assert "T1/secret" not in str(api.ctx.db.read(_STORED))
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [SECRET]
+
+
+def test_an_address_of_an_earlier_version_stays_for_it_until_it_is_set_again(
+    api: Api, inbox: Inbox, user: Caller
+) -> None:
+    made = make_webhook(user, url="https://hooks.example.com/T0")
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE webhooks SET url = :url, sealed = NULL"), {"url": SECRET})
+    assert "secret" not in str(user.get(W))
+    earlier_secrets.seal(api.ctx)
+    assert api.ctx.db.read(_STORED)[0].url == SECRET
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [SECRET]
+    user.done("PATCH", f"{W}/{made['id']}", {"url": f"{SECRET}2"})
+    assert "T1/secret" not in str(api.ctx.db.read(_STORED))
+
+
+@pytest.mark.parametrize("repaired", [SECRET, "https://elsewhere.org"])
+def test_an_address_that_an_earlier_version_set_since_is_the_one_that_counts(
+    api: Api, inbox: Inbox, user: Caller, admin: Caller, repaired: str
+) -> None:
+    """After a rollback it found an address that it could not read, and its user gave the whole one."""
+    made = make_webhook(user, url="https://hooks.example.com/T0")
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE webhooks SET url = :url"), {"url": repaired})
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [repaired]
+    assert [webhook["url"] for webhook in admin.get(W)["webhooks"]] == [repaired]
+
+
 def test_why_a_cluster_s_webhook_failed_is_for_administrators(
     api: Api, inbox: Inbox, user: Caller, admin: Caller
 ) -> None:
@@ -149,6 +214,39 @@ def test_addresses_are_looked_at_for_those_who_may_change_them_only(
     body = {"url": "https://private.example.com"}
     assert "administrator" in refused(user, "PATCH", f"{W}/{wide['id']}", body, 403)
     assert "private network" in refused(admin, "PATCH", f"{W}/{wide['id']}", body, 400)
+
+
+def test_edited_triggers_take_the_place_of_the_earlier_and_those_that_stay_keep_their_ids(
+    webhook: Any, user: Caller, inbox: Inbox, api: Api
+) -> None:
+    """A task whose line was told is not told again: what has been sent is known by the trigger."""
+    made = webhook(triggers=[COMPLETED, of_log("oom"), of_log("nan")])
+    task_id = trial_of(user, create(user))["taskId"]
+    write(user, task_id, "oom")
+    changed = {"triggers": [of_log("oom"), of_log("inf")]}
+    edited = user.done("PATCH", f"{W}/{made['id']}", changed)["webhook"]
+    write(user, task_id, "oom", "nan", "inf")
+    delivery.run(api.ctx)
+    assert edited["triggers"][0] == made["triggers"][1]
+    assert edited["triggers"][1]["condition"] == {"regex": "inf"}
+    assert user.get(f"{W}/{made['id']}")["webhook"]["triggers"] == edited["triggers"]
+    assert sorted(event["condition"]["regex"] for event in inbox.events) == ["inf", "oom"]
+
+
+@pytest.mark.parametrize(
+    ("triggers", "said"),
+    [
+        ([], "triggers: give at least one"),
+        ([of_log("(")], "triggers[0].condition.regex"),
+        ([ALERTS], "a custom trigger needs a webhook of mode SPECIFIC"),
+        ([COMPLETED] * 51, "there may be 50 at most"),
+    ],
+)
+def test_bad_triggers_change_nothing(webhook: Any, user: Caller, triggers: Any, said: str) -> None:
+    made = webhook(url="https://example.com")
+    changes = {"triggers": triggers, "name": "other"}
+    assert said in refused(user, "PATCH", f"{W}/{made['id']}", changes, 400)
+    assert user.get(W)["webhooks"] == [made]
 
 
 def test_the_end_of_an_experiment_is_told_once(
@@ -292,6 +390,50 @@ def test_a_message_is_given_up(api: Api, webhook: Any, inbox: Inbox, user: Calle
     inbox.refusals.clear()
     assert delivery.run(api.ctx) is None
     assert inbox.posts == []
+
+
+def test_the_last_tries_of_each_webhook_are_kept(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.ctx.now = clock = Time()
+    made, other = webhook(), webhook(url="https://other.org")
+    inbox.refusals[made["url"]] = Unsent("example.com answered with status 503")
+    experiment = end(user)
+    due_s = delivery.run(api.ctx)
+    path = f"{W}/{made['id']}/deliveries"
+    (failed,) = user.get(path)["deliveries"]
+    told = {name: failed[name] for name in ("eventType", "experimentId", "attempt", "arrived")}
+    assert told == {
+        "eventType": "EXPERIMENT_STATE_CHANGE", "experimentId": experiment, "attempt": 1, "arrived": False,
+    }  # fmt: skip
+    assert failed["failure"] == "example.com answered with status 503"
+    assert failed["nextAt"] > failed["at"]
+    inbox.refusals[made["url"]] = Unsent("example.com answered with status 404", forever=True)
+    clock.now += timedelta(seconds=due_s or 0)
+    delivery.run(api.ctx)
+    given_up, _ = user.get(path)["deliveries"]
+    assert (given_up["eventId"], given_up["attempt"]) == (failed["eventId"], 2)
+    assert (given_up["arrived"], given_up["nextAt"]) == (False, None)
+    inbox.refusals.clear()
+    monkeypatch.setattr(webhooks, "MOST_DELIVERIES", 2)
+    end(user)
+    delivery.run(api.ctx)
+    arrived, before = user.get(path)["deliveries"]
+    assert (arrived["arrived"], arrived["failure"], arrived["nextAt"]) == (True, None, None)
+    assert before["id"] == given_up["id"], "the oldest goes"
+    assert len(user.get(f"{W}/{other['id']}/deliveries")["deliveries"]) == 2
+    assert user.ask("GET", f"{W}/999/deliveries").status == 404
+    user.done("DELETE", f"{W}/{made['id']}")
+    assert user.ask("GET", path).status == 404
+
+
+def test_tries_of_a_cluster_s_webhook_are_for_administrators(
+    inbox: Inbox, user: Caller, admin: Caller
+) -> None:
+    """Why one failed may tell the address, which is often a secret."""
+    path = f"{W}/{make_webhook(admin, workspaceId=0)['id']}/deliveries"
+    assert admin.get(path) == {"deliveries": []}
+    assert user.ask("GET", path).status == 403
 
 
 def test_one_that_does_not_answer_keeps_no_other_waiting(

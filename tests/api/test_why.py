@@ -53,7 +53,11 @@ def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE allocations SET state = 'TERMINATED', ended_at = now()"))
     assert told(user, "trial", trial_id) == [
-        ("ACTIVE", "holds no slots until the searcher tells it to train on")
+        (
+            "ACTIVE",
+            "waits at rung 1 of 2 (4 batches) with loss 0.5, without slots,"
+            " until it is promoted or no other trial can come there",
+        )
     ]
 
 

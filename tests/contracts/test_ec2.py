@@ -243,6 +243,12 @@ def test_exact_places_are_asked_for_one_after_the_other(ec2: OnEc2) -> None:
     assert tried[0][reservation] == "cr-1"
 
 
+def test_machines_are_put_into_the_placement_group_of_their_section(ec2: OnEc2) -> None:
+    launch(ec2, {"placement_group": "near"})
+    (sent,) = ec2.wire.sent("RunInstances")
+    assert sent["Placement.GroupName"] == "near"
+
+
 def test_several_interfaces_have_a_card_each(ec2: OnEc2) -> None:
     launch(ec2, {"efa_interfaces": 2, "network_interface": {"public_ip": False}})
     (sent,) = ec2.wire.sent("RunInstances")

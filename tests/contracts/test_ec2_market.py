@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 from det_controlplane.core.provision.offers import Capacity
-from det_controlplane.core.provision.prices import Wanted
+from det_controlplane.core.provision.prices import WantedType
 from det_controlplane.ports.compute import Place, Unreachable
 from det_provisioner_aws.prices import Ec2Market
 
@@ -101,7 +101,7 @@ def test_a_denied_or_silent_ec2_tells_nothing(
         market.slots(REGION, TYPES)
 
 
-WANTED = [Wanted(name) for name in TYPES]
+WANTED = [WantedType(name) for name in TYPES]
 
 
 def test_a_region_tells_types_zones_and_prices_in_one_answer(market: Ec2Market) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.provision.offers import Capacity, Scope
-from det_controlplane.core.provision.prices import Wanted
+from det_controlplane.core.provision.prices import WantedType
 from det_controlplane.ports.compute import Place, Unreachable
 from det_provisioner_gcp.api import GceApi
 from det_provisioner_gcp.prices import GceMarket
@@ -51,7 +51,7 @@ def sku(
 
 def priced(market: GceMarket, *names: str) -> dict[tuple[str, Capacity], Decimal]:
     """Return prices by type and capacity."""
-    told = market.read(Place(REGION, {}), [Wanted(name) for name in names])
+    told = market.read(Place(REGION, {}), [WantedType(name) for name in names])
     return {(p.scope.machine_type, Capacity(p.scope.capacity)): p.usd_hour for p in told.prices}
 
 
@@ -107,7 +107,7 @@ def test_types_with_cores_of_their_own_are_priced_by_them() -> None:
 def test_a_silent_cloud_is_unreachable(fake: FakeGce, market: GceMarket) -> None:
     fake.silent = True
     with pytest.raises(Unreachable):
-        market.read(Place(REGION, {}), [Wanted("g2-standard-8")])
+        market.read(Place(REGION, {}), [WantedType("g2-standard-8")])
 
 
 def test_a_region_tells_types_zones_and_whole_prices_in_one_answer(
@@ -119,9 +119,9 @@ def test_a_region_tells_types_zones_and_whole_prices_in_one_answer(
         sku("Nvidia Tesla T4 GPU running in Americas", "0.35"),
     ]
     wanted = [
-        Wanted("n1-standard-8", "nvidia-tesla-t4", 2),
-        Wanted("g2-standard-8"),
-        Wanted("x9-huge"),
+        WantedType("n1-standard-8", "nvidia-tesla-t4", 2),
+        WantedType("g2-standard-8"),
+        WantedType("x9-huge"),
     ]
     told = market.read(Place(REGION, {}), wanted)
     (price,) = told.prices
@@ -147,6 +147,6 @@ def test_where_the_price_list_is_denied_zones_are_told_all_the_same(fake: FakeGc
 
     with serving(fake) as address:
         market = GceMarket(GceApi(address, AnonymousCredentials()), "acme", denied)
-        told = market.read(Place(REGION, {}), [Wanted("g2-standard-8")])
+        told = market.read(Place(REGION, {}), [WantedType("g2-standard-8")])
     assert (told.prices, "403" in told.problem) == ((), True)
     assert told.types["g2-standard-8"].zones

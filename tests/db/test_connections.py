@@ -1,10 +1,12 @@
 """What a connection to PostgreSQL keeps, loses and never mixes up."""
 
+import logging
 import math
 import socket
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,7 +15,7 @@ from uuid import UUID
 
 import certifi
 import pytest
-from det_controlplane.db import driver
+from det_controlplane.db import driver, engine
 from det_controlplane.db.engine import (
     BadUrl,
     Database,
@@ -24,6 +26,7 @@ from det_controlplane.db.engine import (
     driver_url,
     pg8000_arguments,
 )
+from det_controlplane.services.logs.master_log import StoredLog
 from sqlalchemy import text
 
 NUMBERS = text("SELECT n FROM generate_series(1, cast(:most AS integer)) AS n")
@@ -32,6 +35,7 @@ INSERT = text("INSERT INTO pools (name) VALUES (:name)")
 NAMES = text("SELECT name FROM pools ORDER BY name")
 BACKEND = text("SELECT pg_backend_pid() AS pid")
 BACKENDS = text("SELECT pid FROM pg_stat_activity WHERE pid = ANY(cast(:pids AS integer[]))")
+LINES = text("SELECT message FROM master_logs")
 TERMINATE = text("SELECT pg_terminate_backend(cast(:pid AS integer))")
 
 
@@ -265,9 +269,77 @@ def test_what_cannot_be_sent_leaves_its_transaction_usable(database: Database) -
     assert names(database) == ["a"]
 
 
+def test_what_cannot_be_sent_first_leaves_no_transaction_behind(database: Database) -> None:
+    def try_it() -> None:
+        with database.begin() as tx:
+            used.append(tx.connection.driver_connection)
+            tx.execute(INSERT, {"name": "\ud800"})
+
+    used: list[Any] = []
+    with pytest.raises(UnicodeEncodeError):
+        try_it()
+    with database.autocommit() as connection:
+        assert connection.connection.driver_connection is used[0]
+        connection.execute(INSERT, {"name": "a"})
+    assert names(database) == ["a"]
+
+
+def test_a_transaction_begins_with_its_first_statement(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answered(connection: Any, context: Any) -> None:
+        asked.append(context.statement)
+        read(connection, context)
+
+    asked: list[str] = []
+    read = driver.PreparedConnection.handle_messages
+    with database.begin() as tx:
+        tx.execute(INSERT, {"name": "a"})
+    monkeypatch.setattr(driver.PreparedConnection, "handle_messages", answered)
+    with database.begin() as tx:
+        tx.execute(INSERT, {"name": "b"})
+        assert names(database) == ["a"]
+    assert [a for a in asked if a.upper().startswith(("BEGIN", "INSERT", "COMMIT"))] == [
+        "INSERT INTO pools (name) VALUES ($1)",
+        "commit",
+    ]
+
+
+def test_nothing_happens_without_a_transaction_where_none_could_begin(database: Database) -> None:
+    with database.autocommit() as connection:
+        driven: Any = connection.connection.driver_connection
+        name, _, _ = driven.prepare_statement("SELECT 1 / 0", ())
+        driven._begin = driven._bound(name, ()) + driver._EXECUTE
+    with pytest.raises(QueryFailed, match="division by zero"), database.begin() as tx:
+        tx.execute(INSERT, {"name": "a"})
+    assert names(database) == []
+
+
 def test_nobody_waits_for_a_lock_for_ever(database: Database) -> None:
     limits = text("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')")
     assert tuple(database.read(limits)[0]) == ("30s", "2min")
+
+
+def test_the_locks_of_a_process_that_vanished_in_the_middle_end(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen function closes nothing, and the network tells of no end."""
+    limit = "idle_in_transaction_session_timeout"
+    assert int(engine._LIMITS[limit]) <= 60_000
+    monkeypatch.setitem(engine._LIMITS, limit, "100")
+    vanished = Database(database_url)
+
+    def lock_and_vanish() -> None:
+        with vanished.begin() as tx:
+            tx.execute(INSERT, {"name": "a"})
+            with database.begin() as other:  # waits for the same name
+                other.execute(INSERT, {"name": "a"})
+            tx.execute(INSERT, {"name": "b"})
+
+    with pytest.raises(DatabaseDown):
+        lock_and_vanish()
+    vanished.dispose()
+    assert names(database) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -318,3 +390,65 @@ def test_authorities_that_everybody_trusts_prove_no_server_without_its_name() ->
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
 def test_this_machine_is_reached_in_plain_text(host: str) -> None:
     assert pg8000_arguments(driver_url(f"postgresql://u@{host}:5432/x"))["ssl_context"] is None
+
+
+def test_a_process_opens_no_more_connections_than_it_may(database_url: str) -> None:
+    bounded, seen = Database(database_url, pool_size=2), set[int]()
+    together = threading.Barrier(2, timeout=60)
+
+    def ask(_: int) -> None:
+        with bounded.begin() as tx:
+            seen.add(tx.execute(BACKEND).one().pid)
+            together.wait()
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(ask, range(6)))
+    bounded.dispose()
+    assert len(seen) == 2, "more connections than two were opened"
+
+
+def test_a_thread_never_waits_for_itself(database_url: str) -> None:
+    bounded = Database(database_url, pool_size=1)
+    with bounded.begin() as tx:
+        own = tx.execute(BACKEND).one().pid
+        assert bounded.read(BACKEND)[0].pid != own
+    bounded.dispose()
+
+
+def test_a_line_of_the_log_waits_until_its_thread_gave_its_connection_back(
+    database_url: str,
+) -> None:
+    bounded = Database(database_url, pool_size=1)
+    log = StoredLog(bounded)
+    line = logging.LogRecord("det", logging.ERROR, "", 0, "inside a transaction", (), None)
+    with suppress(Violated), bounded.begin() as tx:
+        log.emit(line)
+        tx.execute(INSERT, {"name": "default"})
+        tx.execute(INSERT, {"name": "default"})
+    assert bounded.read(LINES) == [("inside a transaction",)]
+    bounded.dispose()
+
+
+def test_a_line_that_waits_for_a_connection_keeps_no_thread_that_has_one_from_logging(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def acquire(timeout: float) -> bool:
+        waits.set()
+        return acquired(timeout=timeout)
+
+    def line(message: str) -> logging.LogRecord:
+        return logging.LogRecord("det", logging.ERROR, "", 0, message, (), None)
+
+    bounded, waits = Database(database_url, pool_size=1), threading.Event()
+    room, log = bounded._holders._room, StoredLog(bounded)
+    acquired = room.acquire
+    with ThreadPoolExecutor(1) as other:
+        with bounded.begin():
+            monkeypatch.setattr(room, "acquire", acquire)
+            waiting = other.submit(log.handle, line("of a thread that waits"))
+            assert waits.wait(60)
+            log.handle(line("of a thread that has one"))
+        waiting.result()
+    kept = {r.message for r in bounded.read(LINES)}
+    assert kept == {"of a thread that waits", "of a thread that has one"}
+    bounded.dispose()

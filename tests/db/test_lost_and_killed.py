@@ -10,7 +10,7 @@ from det_controlplane.db import allocations
 from det_controlplane.db.engine import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import stopping
-from det_controlplane.services.tasks import auxiliary, generic, interactive
+from det_controlplane.services.tasks import generic, interactive, lifecycle
 from det_controlplane.services.tasks.generic import NewGenericTask
 from det_controlplane.services.tasks.launching import Submission
 from det_controlplane.services.use_case import change
@@ -61,7 +61,7 @@ def lose_during(ctx: Context, task_id: str, act: Callable[[], object]) -> None:
             while not ctx.db.read(_WAITING):
                 assert not acted.done(), acted.result()
             stopping.end(loss, allocation, LOST)
-            auxiliary.allocation_ended(loss, allocation, LOST)
+            lifecycle.allocation_ended(loss, allocation, LOST)
         acted.result(60)
 
 
@@ -82,7 +82,7 @@ def test_a_loss_alone_is_followed_by_another_run(ctx: Context) -> None:
         allocation = allocations.lock(loss.tx, f"{id}.1")
         assert allocation is not None
         stopping.end(loss, allocation, LOST)
-        auxiliary.allocation_ended(loss, allocation, LOST)
+        lifecycle.allocation_ended(loss, allocation, LOST)
     assert live(ctx, id) == [f"{id}.2"]
 
 

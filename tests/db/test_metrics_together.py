@@ -1,9 +1,7 @@
-"""Small reports of metrics that come together share a transaction; each is answered for itself."""
+"""Small reports of metrics that come together share a statement; each is answered for itself."""
 
-import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,11 +10,9 @@ from det_controlplane.db import metrics as rows
 from det_controlplane.db.engine import Database, DatabaseDown, Tx, Unstorable
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
-from det_controlplane.services.gathering import Ticket
-from det_controlplane.services.trials import metric_reports, shared_commits
+from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
-from tests.support.gathered import all_at_once, gathering_at
 from tests.support.postgres import DatabaseServer
 from tests.support.searching import ASHA, SINGLE, context, running
 
@@ -42,16 +38,9 @@ def report(trial: int, steps: int = 1, run: int = 1, **values: Any) -> MetricsRe
 
 
 def sent_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
-    """Send reports that all wait for the first one's turn; return how each was answered."""
-    answers = [""] * len(reports)
-
-    def send(place: int) -> None:
-        answers[place] = sent(ctx, reports[place])
-
-    turn = threading.Lock()
-    ctx.reports = gathering_at(turn)
-    all_at_once(ctx.reports, 0, turn, [partial(send, n) for n in range(len(reports))])
-    return answers
+    """Send reports together, and those that cannot be stored so alone; return how each was answered."""
+    stored = metric_reports.take_together(ctx, reports)
+    return ["stored" if s else sent(ctx, one) for s, one in zip(stored, reports, strict=True)]
 
 
 def sent_one_by_one(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]:
@@ -61,7 +50,7 @@ def sent_one_by_one(ctx: Context, reports: Sequence[MetricsReport]) -> list[str]
 def sent(ctx: Context, one: MetricsReport) -> str:
     try:
         metric_reports.take(ctx, one)
-    except (Invalid, Missing, WrongState, Unstorable, DatabaseDown, Killed) as e:
+    except (Invalid, Missing, WrongState, Unstorable) as e:
         return type(e).__name__
     return "stored"
 
@@ -156,60 +145,83 @@ def test_a_malformed_report_fails_alone(
 def test_a_trial_that_is_locked_holds_up_no_report_of_others(database: Database) -> None:
     ctx = context(database)
     held, free = running(ctx, ASHA.format(trials=2)).trials
-    waits = threading.Thread(target=metric_reports.take, args=(ctx, report(held)))
     with database.begin() as tx:
         tx.execute(_HOLD, {"id": held})
-        waits.start()
-        metric_reports.take(ctx, report(free))
+        assert metric_reports.take_together(ctx, [report(held), report(free)]) == [False, True]
         assert [row.trial_id for row in database.read(_REPORTS)] == [free]
-    waits.join()
-    assert len(database.read(_REPORTS)) == 2
+    assert metric_reports.take_together(ctx, [report(held)]) == [True]
 
 
-def test_a_connection_that_ends_before_the_commit_leaves_nothing_of_any(
+def test_a_trial_that_changed_after_the_look_at_it_keeps_what_changed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    changed, left_alone = running(ctx, ASHA.format(trials=2)).trials
+    add_all = rows.add_all
+
+    def late(tx: Tx, new: Any) -> set[int]:
+        monkeypatch.setattr(rows, "add_all", add_all)
+        metric_reports.take(ctx, report(changed, loss=0.25))
+        return add_all(tx, new)
+
+    monkeypatch.setattr(rows, "add_all", late)
+    reports = [report(changed, steps=2, loss=0.75), report(left_alone)]
+    assert metric_reports.take_together(ctx, reports) == [False, True]
+    assert sent(ctx, reports[0]) == "stored"
+    summary = database.read(_TRIALS)[0].summary_metrics["avg_metrics"]["loss"]
+    assert (summary["count"], summary["sum"]) == (2, 1.0)
+
+
+def test_a_connection_that_ends_before_the_answer_leaves_nothing_of_any(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx = context(database)
     reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
-    added = rows.add_all
 
-    def cut(tx: Tx, new: Any) -> bool:
-        added(tx, new)
+    def cut(tx: Tx, new: Any) -> set[int]:
         tx.execute(_CUT)
         raise AssertionError("the connection did not end")
 
     with monkeypatch.context() as patched:
         patched.setattr(rows, "add_all", cut)
-        assert sent_together(ctx, reports) == ["DatabaseDown"] * 4
+        with pytest.raises(DatabaseDown):
+            metric_reports.take_together(ctx, reports)
     assert not database.read(_REPORTS)
     assert sent_together(ctx, reports) == ["stored"] * 4
     assert_each_once(database, 4)
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
-def test_a_thread_that_is_killed_around_the_commit_loses_and_doubles_nothing(
+def test_a_thread_that_is_killed_around_the_statement_loses_and_doubles_nothing(
     database: Database, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     ctx = context(database)
     reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
-    stored = shared_commits._store_together
-    killed: list[int] = []
+    add_all = rows.add_all
 
-    def die(ctx: Context, tickets: Sequence[Ticket[MetricsReport, bool]]) -> None:
-        if killed:
-            stored(ctx, tickets)
-            return
-        killed.append(len(tickets))
+    def die(tx: Tx, new: Any) -> set[int]:
         if committed:
-            stored(ctx, [Ticket(t.item) for t in tickets])
+            add_all(tx, new)
         raise Killed
 
-    monkeypatch.setattr(shared_commits, "_store_together", die)
-    assert sorted(sent_together(ctx, reports)) == ["Killed", "stored", "stored", "stored"]
-    assert killed == [4]
-    assert len(database.read(_REPORTS)) == (4 if committed else 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(rows, "add_all", die)
+        with pytest.raises(Killed):
+            metric_reports.take_together(ctx, reports)
+    assert len(database.read(_REPORTS)) == (4 if committed else 0)
     assert sent_together(ctx, reports) == ["stored"] * 4
     assert_each_once(database, 4)
+
+
+def test_more_reports_than_one_statement_takes_are_all_stored(database: Database) -> None:
+    ctx = context(database)
+    trial, other = running(ctx, ASHA.format(trials=2)).trials
+    count = rows.MOST_TOGETHER + 3
+    many = [report(trial, steps=n, loss=1.0) for n in range(1, count)]
+    assert metric_reports.take_together(ctx, [*many, report(other, loss=1.0)]) == [True] * count
+    found = database.read(_TRIALS)
+    assert [t.total_batches for t in found] == [count - 1, 1]
+    assert found[0].summary_metrics["avg_metrics"]["loss"]["sum"] == count - 1
 
 
 def assert_each_once(database: Database, count: int) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from det_controlplane.db import machines
 from det_controlplane.db.engine import Database
 from det_controlplane.services.machines import deciding
+from det_controlplane.services.maintenance import tick
 from det_controlplane.services.scheduling import schedule_pool
 
 from tests.support.api import create
@@ -30,3 +31,16 @@ def test_a_decision_waits_for_the_one_before_and_sees_what_it_stored(
         assert len(cluster.instances()) == 1
         deciding.run(ctx)
         assert len(cluster.instances()) == 1, "what was asked for counts as coming"
+
+
+def test_a_process_that_dies_between_its_pass_and_its_decision_leaves_that_to_the_next(
+    database: Database, tmp_path: Path
+) -> None:
+    """The pool is no longer marked then, and nothing else would decide until something happens to it."""
+    with rented_cluster(database, tmp_path) as cluster:
+        ctx = cluster.api.ctx
+        create(cluster.api.signed_in("determined"), activate=True)
+        assert tick.schedule_dirty_pools(ctx) == ["default"]
+        assert not cluster.instances()
+        tick.run(ctx)
+        assert len(cluster.instances()) == 1

@@ -1,13 +1,18 @@
 """What a trial's log says of its runs, in the words that scripts look for."""
 
+from collections import OrderedDict
+from itertools import count
+
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.patterns import PATTERN_S, PatternSearch
 from det_controlplane.db import logs
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Oversized
 from det_controlplane.services.experiments import actions, creation
-from det_controlplane.services.logs import task_logs
+from det_controlplane.services.logs import searching, task_logs
 from det_controlplane.services.maintenance import tick
 from sqlalchemy import text
 
@@ -184,3 +189,30 @@ def test_lines_of_many_tasks_stay_in_their_order_however_they_are_joined(ctx: Co
     assert [
         (r.task_id, r.log.endswith(line.after)) for r, line in zip(stored, lines, strict=True)
     ] == [(line.task_id, True) for line in lines]
+
+
+def test_a_pattern_that_takes_too_long_is_dropped_and_said_to_be(
+    ctx: Context, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line of this clock costs so much that a pattern sees two of them."""
+    ticks = count(step=PATTERN_S / 2.5)
+    monkeypatch.setattr(
+        searching, "PatternSearch", lambda clock, longest_s: PatternSearch(lambda: next(ticks))
+    )
+    monkeypatch.setattr(searching, "_dropped", OrderedDict())
+    task_id = ctx.db.read(_TASK)[0].id
+    lines = [{"task_id": task_id, "log": "all is well", "agent_id": agent.id}] * 5
+    task_logs.store(ctx, lines)
+    told_of = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "takes too long" in line]
+    assert ["hopeless" in line for line in told_of].count(True) == 1
+    write(ctx, "out of luck", agent.id)
+    task_logs.store(ctx, lines)
+    again = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "takes too long" in line]
+    assert again == told_of
+    assert not any("will not retry" in line for line in told(ctx))
+
+
+def test_a_post_has_no_more_lines_than_can_be_searched(ctx: Context, agent: Agent) -> None:
+    lines = [{"task_id": "t", "log": ""}] * (task_logs.MOST_LINES + 1)
+    with pytest.raises(Oversized, match="at most 20000"):
+        task_logs.store(ctx, lines)

@@ -107,18 +107,27 @@ def small() -> Iterator[str]:
 def test_two_hundred_sandboxes_share_a_small_database(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each holds one connection while it answers, and waits while there is none."""
+    """Each keeps its connection when it has answered, but the last ones; it waits while there is none."""
     monkeypatch.setattr(patient_connection, "PAUSE_S", 0.2)
 
-    def answer(_: int) -> int:
-        sandbox = Database(small, pool_size=1, pausing=Pausing(wake_s=240))
-        try:
-            return int(sandbox.read(text("SELECT count(pg_sleep(0.2))"))[0][0])
-        finally:
-            sandbox.dispose()
+    def sandbox() -> Database:
+        return Database(small, pool_size=1, pausing=Pausing(idle_s=600, wake_s=240))
 
-    with ThreadPoolExecutor(SANDBOXES) as threads:
-        assert list(threads.map(answer, range(SANDBOXES))) == [1] * SANDBOXES
+    def answer(database: Database) -> int:
+        told = int(database.read(text("SELECT count(pg_sleep(0.2))"))[0][0])
+        database.rest()
+        return told
+
+    with ExitStack() as alive, ThreadPoolExecutor(SANDBOXES) as threads:
+        sandboxes = [sandbox() for _ in range(SANDBOXES)]
+        for each in sandboxes:
+            alive.callback(each.dispose)
+        assert list(threads.map(answer, sandboxes)) == [1] * SANDBOXES
+        late = sandbox()
+        alive.callback(late.dispose)
+        kept = late.read(SESSIONS)[0][0]
+        # How many depends on how many answer at once, which a busy machine decides.
+        assert CONNECTIONS / 8 < kept < CONNECTIONS - 10, "not all reconnect, and some room is left"
 
 
 def test_a_database_that_stays_full_is_told_as_what_passes(

@@ -17,6 +17,9 @@ def test_every_statement_names_its_test() -> None:
 def test_the_tests_that_the_page_names_are_there() -> None:
     named = _NAMED.findall((DOCS / "concepts/security.md").read_text("utf-8"))
     assert len(named) > 5
-    for path, test in named:
-        source = (ROOT / "tests" / path).read_text("utf-8")
-        assert f"def {test}(" in source, f"{path}::{test}"
+    assert [f"{path}::{test}" for path, test in named if f"def {test}(" not in _source(path)] == []
+
+
+def _source(path: str) -> str:
+    file = ROOT / "tests" / path
+    return file.read_text("utf-8") if file.exists() else ""

@@ -7,17 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import skips
-from tests.support.cloudbox.box import Box, Instance, can_make_machines, until
+from tests.support.cloudbox.box import Box, Instance, until
 from tests.support.cloudbox.ec2 import Ec2Instance
 from tests.support.cloudbox.gce import GceInstance
 from tests.support.cloudbox.machine import Image
 from tests.support.cloudbox.pools import box_for_a_cluster, boxed_cluster, on_aws, on_google, pool
 from tests.support.cluster import Cluster
 
-pytestmark = pytest.mark.skipif(
-    not can_make_machines(), reason=skips.because("namespaces are for root only", skips.AS_ROOT)
-)
+pytestmark = pytest.mark.usefixtures("machines_may_boot")
 REAL_SLOTS = {"container_runtime": "process"}  # those that the machine shows
 # What is different about the images of these pools' machines.
 IMAGES = {
@@ -89,7 +86,8 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
         strangers = [on_aws(box, "b"), on_google(box, "b")]
         for section in strangers:
             name = f"strange-{section['type']}"
-            pools.append(pool(name, section, max_agent_starting_period="9s"))
+            # Their agents start, and have to be heard: that takes ten seconds on a busy machine.
+            pools.append(pool(name, section, max_agent_starting_period="20s"))
         with boxed_cluster(box, folder / "cluster", *pools) as cluster:
             yield Failing(box, cluster, folder)
 

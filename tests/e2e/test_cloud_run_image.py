@@ -18,7 +18,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from sqlalchemy import text
 
-from tests.support import fake_gce, fake_gcs
+from tests.support import compose, fake_gce, fake_gcs
 from tests.support.control_image import CONTROL_PLANE, control_image
 from tests.support.docker import docker_engine
 from tests.support.fake_gce import FakeGce
@@ -208,3 +208,44 @@ def test_a_service_that_starts_answers_soon(cluster: Cluster) -> None:
     cluster.containers["api"].start()
     assert eventually(cluster.answers, 60), cluster.log()
     print(f"container to first answer: {time.monotonic() - begun:.2f} s")
+
+
+@pytest.fixture
+def composed(engine: Any, empty_database_url: str) -> Iterator[tuple[Any, int]]:
+    """Run the services of the compose file as it says, over a database of the test's own."""
+    port = free_port()
+    variables = {
+        "DET_IMAGE": CONTROL_PLANE, "DET_DB_URL": over_tcp(empty_database_url), "DET_OBJECTS_SECRET": "secret",
+        "DET_BOOTSTRAP_TOKEN": "bootstrap", "DET_INITIAL_USER_PASSWORD": "Password1",
+        "DET_CLUSTER_CONFIG": json.dumps({"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}),
+    }  # fmt: skip
+    told = compose.services(variables)
+    with ExitStack() as stack:
+        volumes = {}
+        for name in ("objects", "socket"):
+            volume = engine.volumes.create()
+            stack.callback(volume.remove, force=True)
+            volumes[name] = volume.name
+        for service in told.values():
+            service["volumes"] = {volumes.get(n, n): how for n, how in service["volumes"].items()}
+        engine.containers.run(**told["folders"], remove=True)
+        service = told["controlplane"]
+        service["environment"] |= {"HOST": "127.0.0.1", "PORT": str(port)}
+        container = engine.containers.run(**service, detach=True, network_mode="host")
+        stack.callback(container.remove, force=True)
+        yield container, port
+
+
+def test_the_compose_file_makes_a_cluster(composed: tuple[Any, int]) -> None:
+    container, port = composed
+    one = Cluster(None, FakeGce(), None, None, {"api": container}, {"api": port})  # type: ignore[arg-type]
+    assert eventually(one.answers, 60), one.log()
+    login = {"username": "determined", "password": "Password1"}
+    token = one.call("POST", "/api/v1/auth/login", body=login)["token"]
+    file = {"path": "train.py", "type": 48, "content": "", "mode": 0o644}
+    body = {"config": EXPERIMENT, "modelDefinition": [file], "activate": False}
+    created = one.call("POST", "/api/v1/experiments", token, body)["experiment"]
+    assert created["name"] == "in-containers", one.log()
+    code = one.call("GET", f"/api/v1/experiments/{created['id']}/model_def", token)
+    assert code["b64Tgz"], "what the volume keeps is read back"
+    check_walls(container)

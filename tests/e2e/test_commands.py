@@ -56,6 +56,24 @@ def test_a_shell_is_opened_through_the_cluster_and_ends_when_it_is_killed(
     assert "on request of" in ended.err
 
 
+def test_a_shell_that_nobody_uses_ends_and_one_that_is_used_does_not(cluster: Cluster) -> None:
+    require_ssh()
+    short = ("--config", "resources.slots=0", "--config", "idle_timeout=15s")
+    # Longer than its time-out: bytes of both directions are traffic, and so is the connection itself.
+    busy = cluster.run(
+        "shell", "start", *short, "--", "for n in $(seq 20); do echo $n; sleep 1; done"
+    )
+    assert (busy.code, busy.out.endswith("19\n20\n")) == (0, True), busy.out + busy.err
+    found = re.search(r"Launched shell (\S+)", busy.out)
+    assert found
+
+    def ended() -> str:
+        return str(cluster.get(f"/api/v1/shells/{found[1]}")["shell"]["exitStatus"])
+
+    assert "nobody used it for 15s" in cluster.until(ended, "its end")
+    assert "nobody used it for 15s" in cluster.det("shell", "logs", found[1]).out
+
+
 def test_a_notebook_without_jupyter_says_what_to_install(cluster: Cluster) -> None:
     ran = cluster.run("notebook", "start", "--config", "resources.slots=0", "--no-browser")
     assert ran.code == 1

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,22 @@ from tests.support.cloudbox import box as clouds
 from tests.support.cloudbox.machine import BARE
 from tests.support.cloudbox.pools import AGENT
 from tests.support.cluster import DET, Answer
-from tests.support.skips import AS_ROOT, TERRAFORM, because, skip
+from tests.support.skips import TERRAFORM, skip
+from tests.support.stock import stock_client
 
 pytestmark = [
     pytest.mark.heavy("waits for minutes where the AWS provider of Terraform does"),
-    pytest.mark.skipif(
-        not clouds.can_make_machines(), reason=because("namespaces are for root only", AS_ROOT)
-    ),
+    pytest.mark.usefixtures("machines_may_boot"),
 ]
 
 CLUSTER = "box"
 FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
 ROLES = tuple(f"det-{CLUSTER}-{name}" for name in FUNCTIONS)
+# Groups that rules refer to, which moto tells with the account before their ids.
+TOLD_OTHERWISE_BY_MOTO = {
+    "module.machines.aws_vpc_security_group_ingress_rule.each_other",
+    "module.database.aws_vpc_security_group_ingress_rule.functions",
+}
 MIRRORS = (os.environ.get("TF_PLUGIN_MIRROR", ""), "/opt/tf-plugins")
 CONFIG = """
 name: in-the-box
@@ -109,6 +114,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         ) as machines,
     ):
         box.proxies = machines.environment
+        box.sandboxes = 4  # a log that is followed holds one, and agents call meanwhile
         machines.images[machines.image_id()] = BARE
         kept = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
         home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1"}
@@ -125,20 +131,27 @@ def test_a_cluster_is_made_used_and_removed_without_a_trace(deployed: Deployed) 
     assert password, said
     assert f"export DET_MASTER={deployed.box.front_url}" in said
     check_what_was_made(deployed)
+    again = deployed.deploy("up", "--cluster-id", CLUSTER, "--dry-run").err
+    changed = set(re.findall(r"(\S+): Plan to", again))
+    assert "Plan: 0 to add, " in again
+    assert changed <= TOLD_OTHERWISE_BY_MOTO, "the next `up` changes what did not change"
 
     master = {"DET_MASTER": deployed.box.front_url, "DET_USER": "admin", "DET_PASS": password[1]}
     create_experiment(deployed, master)
     check_machine(deployed)
     until_trial_runs(deployed, master)
-    check_rights(deployed)
 
     status = json.loads(deployed.deploy("status", "--cluster-id", CLUSTER, "--json").out)
     assert (status["answers"], status["machines"]) == (True, 1)
     assert deployed.deploy("list").out.split() == [CLUSTER]
-    refused = deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", code=1)
+    refused = deployed.deploy(
+        "down", "--cluster-id", CLUSTER, "--yes", "--drain-timeout", "0", code=1
+    )
     assert "1 machines of the cluster are running" in refused.err
     (deployed.folder / "gate").touch()
+    train_by_the_stock_client(deployed, password[1])
     until_everything_is_over(deployed, master)
+    check_rights(deployed)
 
     deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", "--delete-data")
     check_nothing_is_left(deployed)
@@ -181,6 +194,38 @@ def until_trial_runs(deployed: Deployed, master: Mapping[str, str]) -> None:
     (machine,) = deployed.clouds.on()
     console = deployed.clouds.machine(machine.cloud_id).printed()
     assert "determined-boot: installing the agent" in console
+
+
+def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
+    """Let Determined's own client create an experiment, follow it to its end, and read what it said."""
+    with (
+        ThreadPoolExecutor(1) as user,
+        stock_client(deployed.box.front_url, deployed.folder) as stock,
+    ):
+
+        def does(*args: object, typed: str = "") -> str:
+            """Run one command, while time passes for the cluster."""
+            begun = user.submit(stock.det, *args, typed=typed)
+
+            def done() -> bool:
+                turn(deployed)
+                return begun.done()
+
+            clouds.until(done, f"det {args}", 300)
+            return begun.result()
+
+        does("user", "login", "admin", typed=f"{password}\n")
+        said = does("experiment", "create", "config.yaml", "context", "--follow-first-trial")
+        assert "Created experiment 2" in said, said
+        # It takes the end of a function's answer for that of the log: on a busy machine the training begins later.
+        assert "assigned to an agent: ip-" in said, (
+            "it waits for its first trial, and follows its log"
+        )
+        does("experiment", "wait", "2")
+        assert "begun on ip-" in does("trial", "logs", "2")
+        shown = does("experiment", "describe", "2")
+        assert "COMPLETED" in shown, shown
+        assert re.search(r"begun on ip-.*", does("experiment", "logs", "2"))
 
 
 def until_everything_is_over(deployed: Deployed, master: Mapping[str, str]) -> None:
@@ -252,6 +297,7 @@ def check_rights(deployed: Deployed) -> None:
     made = {(call.caller, call.action) for call in recorder.calls}
     assert (f"det-{CLUSTER}-provision", "ec2:RunInstances") in made or (
         f"det-{CLUSTER}-provision", "ec2:CreateFleet") in made  # fmt: skip
+    assert (f"det-{CLUSTER}-provision", "iam:PassRole") in made
     assert (f"det-{CLUSTER}-api", "lambda:InvokeFunction") in made
     for function in ("api", "tick", "migrate"):
         of_machines = {a for a in deployed.policy(function).actions() if a.startswith("ec2:")}

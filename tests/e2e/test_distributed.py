@@ -70,6 +70,7 @@ def test_a_paused_gang_resumes_with_the_losses_of_one_that_was_not(
     )
 
 
+@in_docker_on_demand
 def test_a_killed_rank_fails_both_nodes_and_the_trial_restarts_once_from_its_checkpoint(
     cluster: Cluster, four_slots: int
 ) -> None:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import re
 import subprocess
 import sys
 import tarfile
@@ -62,6 +63,7 @@ GALLERY = [
         metrics=("validation_error", "validation_loss"),
         trials=2,
     ),
+    Example("ci/config.yaml", metrics=("error",)),
     Example("custom_search/in_cluster.yaml", small=(SEARCH,), include="../numpy_digits"),
     Example(
         "pytorch_mnist_like/const.yaml",
@@ -258,6 +260,21 @@ def test_batches_are_inferred_with_a_trained_checkpoint(
     assert (shown["trialId"], shown["group"]) == (trial["id"], "inference")
     (saved, *_) = cluster.get(f"/api/v1/trials/{trial['id']}/checkpoints")["checkpoints"]
     assert saved["state"] == "STATE_COMPLETED"
+
+
+def test_a_tensorboard_shows_what_an_example_reported(
+    cluster: Cluster, ours: dict[str, int]
+) -> None:
+    """A notebook is opened by tests/e2e/test_stock_served.py, the tree of tasks runs in test_commands.py."""
+    example = ours["pytorch_mnist_like/const.yaml"]
+    (trial,) = completed(cluster, example)
+    config = ("--config-file", EXAMPLES / "interactive/tensorboard.yaml", "--template", "ml")
+    told = cluster.det("tensorboard", "start", str(example), *config, "--no-browser").out
+    found = re.search(r"Launched tensorboard (\S+)", told)
+    assert found, told
+    tags = cluster.get(f"/proxy/{found[1]}/data/plugin/scalars/tags")
+    assert "Determined/accuracy" in tags[f"exp-{example}/trial/{trial['id']}"]
+    cluster.det("tensorboard", "kill", found[1])
 
 
 Run = Callable[..., str]

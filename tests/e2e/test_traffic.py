@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
-from tests.support.cluster import Cluster, local_cluster
+from tests.support.cluster import DET, Cluster, local_cluster
 from tests.support.ports import free_port
 from tests.support.stock import stock_client
 
@@ -56,10 +56,8 @@ class Served:
         return self.cluster.env["DET_MASTER"]
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("traffic")
-    web, echo = free_port(), free_port()
+def serving(folder: Path, web: int, echo: int) -> tuple[Path, Path]:
+    """Write an experiment that serves at two ports; return its configuration and its code."""
     (folder / "code").mkdir()
     (folder / "code/serve.py").write_text(SERVE)
     ports = [
@@ -71,8 +69,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "searcher": {"name": "single", "metric": "x", "max_length": {"batches": 1}},
     }  # fmt: skip
     (folder / "serve.yaml").write_text(yaml.safe_dump(config))
+    return folder / "serve.yaml", folder / "code"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("traffic")
+    web, echo = free_port(), free_port()
+    written = serving(folder, web, echo)
     with local_cluster(folder, runtime="process") as cluster:
-        experiment = cluster.create(folder / "serve.yaml", folder / "code")
+        experiment = cluster.create(*written)
         trial = cluster.until(lambda: cluster.trials(experiment), "a trial")[0]
         cluster.until(lambda: "it serves" in cluster.logs(trial["id"]), "its server")
         yield Served(cluster, str(trial["taskId"]), web, echo)
@@ -146,3 +152,27 @@ def test_the_tunnel_of_determineds_client_brings_a_port_of_a_trial_here(
         command += ["-u", "determined", "--listener", str(here), served.master, service]
         with tunnelled(command, stock.env):
             assert echoed(served, here) == b"there and back"
+
+
+@pytest.mark.parametrize("client", ["ours", "determined's"])
+def test_a_port_is_here_while_the_experiment_is_created_and_followed(
+    served: Served, tmp_path: Path, client: str
+) -> None:
+    cluster, here, echo = served.cluster, free_port(), free_port()
+    create = ["experiment", "create", *map(str, serving(tmp_path, free_port(), echo))]
+    create += ["--follow-first-trial", "--publish", f"{here}:{echo}"]
+    with ExitStack() as stack:
+        command, env = DET, cluster.env
+        if client != "ours":
+            stock = stack.enter_context(stock_client(served.master, tmp_path))
+            stock.det("user", "login", "determined", typed="\n")
+            command, env = [str(stock.python), "-W", "ignore", "-m", "determined.cli"], stock.env
+        following = stack.enter_context(subprocess.Popen([*command, *create], env=env))
+        stack.callback(following.kill)
+        assert echoed(served, here) == b"there and back"
+        (newest,) = cluster.get("/api/v1/experiments?limit=1&orderBy=ORDER_BY_DESC")["experiments"]
+        cluster.det("experiment", "kill", str(newest["id"]))
+        if client == "ours":  # theirs waits for Ctrl-C after a connection came too early
+            assert following.wait(120) != 0
+            with pytest.raises(OSError):
+                socket.create_connection(("127.0.0.1", here), timeout=5)

@@ -19,6 +19,7 @@ from det_controlplane.adapters import ec2_relay
 from det_controlplane.db.engine import Database
 from det_controlplane.entry import turns
 from det_controlplane.entry.container.idle import ending_when_idle
+from det_controlplane.entry.container.renewal import RENEWED
 from det_controlplane.entry.turns import Clock, provisioning
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
@@ -44,23 +45,38 @@ def script(task: Path) -> str:
 
 
 def kept_by_the_function(
-    folder: Path, deployment_zip: Path, settings: Mapping[str, str]
+    folder: Path,
+    deployment_zip: Path,
+    settings: Mapping[str, str],
+    later: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Let a command `aws` tell of the function that keeps program and settings; return an environment with it."""
+    """Let a command `aws` tell of the function that keeps program and settings; return an environment with it.
+
+    From the second call on, it keeps those that come later."""
     location = deployment_zip.with_name("relay.zip").as_uri()
-    told = {
-        "Code": {"Location": location},
-        "Configuration": {"Environment": {"Variables": dict(settings)}},
-    }
-    (folder / "function.json").write_text(json.dumps(told))
+    for name, variables in (("function.json", settings), ("later.json", later or settings)):
+        told = {
+            "Code": {"Location": location},
+            "Configuration": {"Environment": {"Variables": dict(variables)}},
+        }
+        (folder / name).write_text(json.dumps(told))
     command = folder / "aws"
     expected = "lambda get-function --function-name det-lab-relay --output json"
     command.write_text(
-        f'#!/bin/sh\n[ "$*" = {shlex.quote(expected)} ] && cat {folder / "function.json"}\n'
+        f'#!/bin/sh\n[ "$*" = {shlex.quote(expected)} ] || exit 1\n'
+        f"cat {folder}/function.json; cp {folder}/later.json {folder}/function.json\n"
     )
     command.chmod(0o755)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHON"))}
     return {**kept, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def settings(environment: Mapping[str, str], task: Path, port: int) -> dict[str, str]:
+    return {
+        **environment, "DET_ROLE": "relay", "DET_PUBLIC_URL": "https://d123.cloudfront.net",
+        "DET_CLUSTER_CONFIG": str(task / "cluster.yaml"), "HOST": "127.0.0.1", "PORT": str(port),
+        "DET_RELAY_FUNCTION": "det-lab-relay",
+    }  # fmt: skip
 
 
 @pytest.mark.slow
@@ -69,10 +85,7 @@ def test_the_machine_becomes_the_relay_and_ends_when_no_task_needs_it(
 ) -> None:
     task, port, log = tmp_path / "task", free_port(), tmp_path / "log"
     (tmp_path / "determined-relay").write_text(script(task))
-    told = {
-        **environment, "DET_ROLE": "relay", "DET_PUBLIC_URL": "https://d123.cloudfront.net", "DET_RELAY_IDLE_S": "20",
-        "DET_CLUSTER_CONFIG": str(task / "cluster.yaml"), "HOST": "127.0.0.1", "PORT": str(port),
-    }  # fmt: skip
+    told = {**settings(environment, task, port), "DET_RELAY_IDLE_S": "20"}
     given = kept_by_the_function(tmp_path, deployment_zip, told)
 
     def answers() -> bool:
@@ -93,7 +106,23 @@ def test_the_machine_becomes_the_relay_and_ends_when_no_task_needs_it(
         process.kill()
         process.wait()
     assert "no task needed the relay" in log.read_text()
+    assert "newer version" not in log.read_text(), "it asks, and what is deployed is its own"
     assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.slow
+def test_a_relay_that_is_replaced_while_it_starts_ends_for_the_newer_one(
+    deployment_zip: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    task = tmp_path / "task"
+    (tmp_path / "determined-relay").write_text(script(task))
+    told = settings(environment, task, free_port())
+    given = kept_by_the_function(tmp_path, deployment_zip, told, {**told, "DET_CLUSTER_ID": "new"})
+    done = subprocess.run(
+        [PYTHON, tmp_path / "determined-relay"], env=given, capture_output=True, text=True, timeout=300
+    )  # fmt: skip
+    assert done.returncode == RENEWED, done.stderr
+    assert "this relay ends for a newer version" in done.stderr
 
 
 def test_the_machine_s_script_is_one_that_bash_and_systemd_read() -> None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from det_controlplane.db import cluster
+from det_controlplane.db.engine import Database
 
 from tests.support.lambda_calls import call, create_experiment, join_agent, poll, sign_in
 from tests.support.lambda_events import Http, answered, http_api_event, rest_event
-from tests.support.lambda_runtime import LambdaRuntime
+from tests.support.lambda_runtime import FunctionFailed, LambdaRuntime
 from tests.support.lambda_service import lambda_service
 from tests.support.oidc_server import oidc_server
 
@@ -86,6 +88,45 @@ def test_a_request_starts_the_function_that_decides_and_an_agent_gets_the_trial(
         assert container["spec"]["env"]["DET_EXPERIMENT_ID"] == str(experiment_id)
 
 
+def test_what_waits_though_nothing_was_started_for_it_is_started_by_the_next_request(
+    task_root: Path, environment: Mapping[str, str]
+) -> None:
+    """An API that died behind its commit started nothing, and the schedules of an idle cluster are off."""
+    database = Database(environment["DET_DB_URL"], pool_size=1)
+    with database.begin() as tx:
+        cluster.set_ticking(tx, on=False)
+    database.dispose()
+    with LambdaRuntime(task_root, "app.app", environment) as dead:
+        token = sign_in(dead)
+        experiment_id = create_experiment(dead, token)
+    named = {**environment, "DET_TICK_FUNCTION": "det-tick"}
+    functions = {"det-api": "app.app", "det-tick": "app.tick"}
+    with lambda_service(task_root, named, functions) as service:
+        api = service.runtime("det-api")
+        assert call(api, "GET", "/info")["version"]
+        assert service.started == [], "what every client begins with wakes no database"
+        call(api, "GET", f"/api/v1/experiments/{experiment_id}", token)
+        service.settle()
+        assert service.started == ["det-tick"]
+
+
+def test_an_experiment_that_is_asked_for_again_wakes_what_its_maker_did_not(
+    task_root: Path, environment: Mapping[str, str]
+) -> None:
+    with LambdaRuntime(task_root, "app.app", environment) as dead:
+        token = sign_in(dead)
+        made = create_experiment(dead, token, once="once")
+    named = {**environment, "DET_TICK_FUNCTION": "det-tick"}
+    functions = {"det-api": "app.app", "det-tick": "app.tick"}
+    with lambda_service(task_root, named, functions) as service:
+        api = service.runtime("det-api")
+        call(api, "GET", "/api/v1/me", token)  # it looks, and not again for a while
+        service.settle()
+        service.started.clear()
+        assert create_experiment(api, token, once="once") == made
+        assert service.started == ["det-tick"]
+
+
 def test_a_scheduled_event_runs_the_tick(
     api: LambdaRuntime, task_root: Path, environment: Mapping[str, str]
 ) -> None:
@@ -120,6 +161,34 @@ def test_a_pipeline_signs_in_by_keys_that_another_function_fetches(
             told = call(api, "POST", "/api/v1/auth/pipeline", body=body)
             assert call(api, "GET", "/api/v1/me", told["token"])["user"]["username"] == "admin"
             assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
+
+
+def test_who_invokes_the_function_directly_needs_a_token_like_everybody(api: LambdaRuntime) -> None:
+    """Any AWS account may invoke a function with a public URL, by an event of its own making."""
+    for event in (http_api_event(Http("GET", "/api/v1/me")), rest_event(Http("GET", "/api/v1/me"))):
+        context = event["requestContext"]
+        context["authorizer"] = {"iam": {"userArn": "arn:aws:iam::123456789012:root"}}
+        context["domainName"] = "cluster.example"
+        assert answered(api.invoke(event))[0] == 401
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        {"source": "schedule"},
+        {"det": "migrate"},
+        {"requestContext": {"resourcePath": "/{proxy+}", "httpMethod": "GET"}},
+    ],
+)
+def test_an_event_that_is_no_request_does_nothing(
+    api: LambdaRuntime, event: dict[str, object]
+) -> None:
+    try:
+        told = api.invoke(event)
+    except FunctionFailed:
+        return
+    assert told["statusCode"] >= 400, told
 
 
 def test_addresses_of_webhooks_are_looked_at_by_another_function(

@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,36 +16,37 @@ from moto.server import DomainDispatcherApplication
 from sqlalchemy import text
 
 from tests.support.lambda_calls import call, create_experiment, sign_in
-from tests.support.lambda_deployment import Functions, deployed_functions
+from tests.support.lambda_deployment import Functions, age_machines, deployed_functions
+from tests.support.lambda_runtime import FunctionFailed
+from tests.support.watched_database import watched_database
 
 pytestmark = pytest.mark.heavy("starts a process for each call that it dies beside")
 
-# What a dead process claimed is free again after two minutes, and what is idle goes after a second.
-TIME_PASSES = (
-    text("UPDATE instances SET claimed_until = claimed_until - interval '3 minutes'"),
-    text("UPDATE instances SET requested_at = requested_at - interval '3 minutes',"
-         " launched_at = launched_at - interval '3 minutes' WHERE state = 'LAUNCHED'"),
-)  # fmt: skip
+EXPERIMENTS = text("SELECT id FROM experiments")
+NEWEST = "/api/v1/experiments?orderBy=ORDER_BY_DESC&sortBy=SORT_BY_ID&limit=5"
+TICKS_EFFECTS = 30  # of the ticks that follow the first work of an idle cluster
 ROWS = text("SELECT cloud_id, state::text FROM instances ORDER BY requested_at")
 
 
 @dataclass
 class Killer:
-    """Kills `provision` beside one of its calls of the cloud: before it arrives, or when it was carried out."""
+    """Kills a function beside one of its effects: before it arrives, or when it was carried out.
+
+    Effects are calls of the cloud, and the kinds of statements that are given."""
 
     functions: Functions
-    call: int  # from 0
-    carried_out: bool
-    calls: list[str] = field(default_factory=list)
+    name: str
+    number: int  # from 0
+    carried_out: bool = False
+    kinds: frozenset[str] = frozenset()
+    effects: list[str] = field(default_factory=list)
     killed: bool = False
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     def around(self, carry: Any, environ: dict[str, Any], start_response: Any) -> Any:
-        if "Credential=provision/" not in environ.get("HTTP_AUTHORIZATION", ""):
+        if f"Credential={self.name}/" not in environ.get("HTTP_AUTHORIZATION", ""):
             return carry(environ, start_response)
-        with self.counting:
-            is_it = len(self.calls) == self.call
-            self.calls.append(action_of(environ))
+        is_it = self._is_it(action_of(environ))
         if is_it and not self.carried_out:
             self._kill()
             start_response("503 Service Unavailable", [])
@@ -53,9 +56,21 @@ class Killer:
             self._kill()
         return answer
 
+    def lets(self, kind: str) -> bool:
+        """Tell whether a statement goes on."""
+        if kind not in self.kinds or not self._is_it(kind):
+            return True
+        self._kill()
+        return False
+
+    def _is_it(self, effect: str) -> bool:
+        with self.counting:
+            self.effects.append(effect)
+            return len(self.effects) == self.number + 1
+
     def _kill(self) -> None:
         self.killed = True
-        self.functions.box.kill("provision")
+        self.functions.box.kill(self.name)
 
 
 def action_of(environ: dict[str, Any]) -> str:
@@ -63,7 +78,7 @@ def action_of(environ: dict[str, Any]) -> str:
     body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = BytesIO(body)
     asked = dict(parse_qsl(body.decode("utf-8", "replace")))
-    return asked.get("Action", "of another service")
+    return asked.get("Action") or f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
 
 
 @pytest.fixture
@@ -76,20 +91,14 @@ def functions(
         yield made
 
 
-def alive(functions: Functions) -> list[str]:
-    answer = functions.aws("ec2").describe_instances()
-    found = [i for r in answer["Reservations"] for i in r["Instances"]]
-    return [i["InstanceId"] for i in found if i["State"]["Name"] != "terminated"]
-
-
 def everything(functions: Functions) -> list[str]:
     answer = functions.aws("ec2").describe_instances()
     return [i["InstanceId"] for r in answer["Reservations"] for i in r["Instances"]]
 
 
-def test_a_function_that_dies_beside_any_call_of_its_cloud_rents_nothing_twice_and_leaves_nothing(
-    functions: Functions, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def killers(monkeypatch: pytest.MonkeyPatch) -> list[Killer]:
+    """Return where killers are put: the last one is beside all calls of the cloud."""
     carry = DomainDispatcherApplication.__call__
     killers: list[Killer] = []
 
@@ -102,15 +111,21 @@ def test_a_function_that_dies_beside_any_call_of_its_cloud_rents_nothing_twice_a
         return killers[-1].around(onwards, environ, start_response)
 
     monkeypatch.setattr(DomainDispatcherApplication, "__call__", arrives)
+    return killers
+
+
+def test_a_function_that_dies_beside_any_call_of_its_cloud_rents_nothing_twice_and_leaves_nothing(
+    functions: Functions, environment: Mapping[str, str], killers: list[Killer]
+) -> None:
     database = Database(environment["DET_DB_URL"], pool_size=1)
     token, deaths = sign_in(functions), []
     number = 0
-    while not killers or "TerminateInstances" not in killers[-1].calls[:number]:
+    while not killers or "TerminateInstances" not in killers[-1].effects[:number]:
         for carried_out in (False, True):
-            killers.append(Killer(functions, number, carried_out))
-            rented = one_machine_comes_and_goes(functions, token, database)
+            killers.append(Killer(functions, "provision", number, carried_out))
+            rented = one_machine_comes_and_goes(functions, User(functions, token, database))
             assert killers[-1].killed, "it made fewer calls than before"
-            action = killers[-1].calls[number]
+            action = killers[-1].effects[number]
             deaths.append(f"{'after' if carried_out else 'before'} {action}")
             assert len(rented) == 1, f"{deaths[-1]}: {rented}"
             if action.startswith("Describe"):
@@ -121,21 +136,107 @@ def test_a_function_that_dies_beside_any_call_of_its_cloud_rents_nothing_twice_a
         assert {f"before {action}", f"after {action}"} <= set(deaths), deaths
 
 
-def one_machine_comes_and_goes(functions: Functions, token: str, database: Database) -> "set[str]":
+@pytest.fixture
+def watched(
+    functions: Functions, environment: Mapping[str, str], killers: list[Killer]
+) -> Iterator[Functions]:
+    """Functions of which `api` and `tick` reach the database past killers."""
+
+    def lets(name: str, kind: str) -> bool:
+        return not killers or killers[-1].name != name or killers[-1].lets(kind)
+
+    with ExitStack() as stack:
+        for name in ("api", "tick"):
+            url = watched_database(environment["DET_DB_URL"], partial(lets, name))
+            functions.box.database_urls[name] = stack.enter_context(url)
+        yield functions
+
+
+@pytest.mark.parametrize(
+    ("kinds", "count", "met"),
+    [([], 3, ["/functions/provision", "/schedules/"]), (["commit"], TICKS_EFFECTS, ["commit"])],
+    ids=["calls", "commits"],
+)
+def test_a_tick_that_dies_beside_any_commit_or_call_is_made_up_for(
+    watched: Functions,
+    environment: Mapping[str, str],
+    killers: list[Killer],
+    kinds: list[str],
+    count: int,
+    met: list[str],
+) -> None:
+    """It decides, starts `provision` and switches the schedules: AWS runs it again, and then its schedule does."""
+    watched.box.retries = 2
+    database = Database(environment["DET_DB_URL"], pool_size=1)
+    token, deaths = sign_in(watched), set[str]()
+    for number in range(count):
+        killers.append(Killer(watched, "tick", number, kinds=frozenset(kinds)))
+        rented = one_machine_comes_and_goes(watched, User(watched, token, database))
+        assert killers[-1].killed, killers[-1].effects
+        deaths.add(killers[-1].effects[number])
+        assert len(rented) == 1, f"{number}: {killers[-1].effects}: {rented}"
+    database.dispose()
+    assert [m for m in met if not any(m in action for action in deaths)] == [], deaths
+
+
+def test_an_api_that_dies_beside_any_statement_or_call_loses_nothing_that_it_stored(
+    watched: Functions, environment: Mapping[str, str], killers: list[Killer]
+) -> None:
+    """Also where it stored the first work of an idle cluster, and died before it started what decides."""
+    database = Database(environment["DET_DB_URL"], pool_size=1)
+    token, number, deaths = sign_in(watched), 0, list[str]()
+    while True:
+        killers.append(Killer(watched, "api", number, kinds=frozenset({"statement", "commit"})))
+        rented = one_machine_comes_and_goes(watched, User(watched, token, database))
+        assert len(rented) == 1, f"{number}: {killers[-1].effects}: {rented}"
+        if not killers[-1].killed:
+            break
+        deaths.append(killers[-1].effects[number])
+        number += 1
+    database.dispose()
+    assert deaths.count("commit") >= 2, deaths
+    assert [d for d in deaths if "/functions/tick" in d], deaths
+
+
+@dataclass
+class User:
+    """Works with Determined's own client: what failed is looked at, and done again by hand where it did not happen."""
+
+    functions: Functions
+    token: str
+    database: Database
+
+    def create(self) -> int:
+        before = {row.id for row in self.database.read(EXPERIMENTS)}
+        with suppress(FunctionFailed):
+            return create_experiment(self.functions, self.token)
+        shown = call(self.functions, "GET", NEWEST, self.token)["experiments"]
+        made = [experiment["id"] for experiment in shown if experiment["id"] not in before]
+        return made[0] if made else create_experiment(self.functions, self.token)
+
+    def kill(self, experiment: int) -> None:
+        path = f"/api/v1/experiments/{experiment}/kill"
+        with suppress(FunctionFailed):
+            call(self.functions, "POST", path, self.token)
+            return
+        call(self.functions, "POST", path, self.token)
+
+
+def one_machine_comes_and_goes(functions: Functions, user: User) -> "set[str]":
     """Ask for a machine, then for none; return the machines that there ever were."""
     before = set(everything(functions))
-    experiment = create_experiment(functions, token)
+    experiment = user.create()
     functions.box.settle()
-    minutes(functions, database, until=lambda: bool(alive(functions)))
-    minutes(functions, database, count=2)  # what would rent another one has its time
-    assert len(alive(functions)) == 1
-    call(functions, "POST", f"/api/v1/experiments/{experiment}/kill", token)
+    minutes(functions, user.database, until=lambda: bool(functions.alive()))
+    minutes(functions, user.database, count=2)  # what would rent another one has its time
+    assert len(functions.alive()) == 1, [tuple(row) for row in user.database.read(ROWS)]
+    user.kill(experiment)
     functions.box.settle()
-    minutes(functions, database, until=lambda: not alive(functions))
-    minutes(functions, database, count=2)
-    rows = [tuple(row) for row in database.read(ROWS)]
+    minutes(functions, user.database, until=lambda: not functions.alive())
+    minutes(functions, user.database, count=2)
+    rows = [tuple(row) for row in user.database.read(ROWS)]
     assert all(state in ("GONE", "FAILED") for _, state in rows), rows
-    assert alive(functions) == []
+    assert functions.alive() == []
     return set(everything(functions)) - before
 
 
@@ -146,7 +247,5 @@ def minutes(
     for _ in range(count):
         if until():
             return
-        with database.begin() as tx:
-            for statement in TIME_PASSES:
-                tx.execute(statement)
+        age_machines(database)
         functions.pass_minutes(1)

@@ -11,7 +11,12 @@ from sqlalchemy import Row, text
 
 from tests.support.aws_calls import documented_calls
 from tests.support.lambda_calls import call, create_experiment, sign_in
-from tests.support.lambda_deployment import WORKERS, Functions, deployed_functions
+from tests.support.lambda_deployment import (
+    WORKERS,
+    Functions,
+    age_machines,
+    deployed_functions,
+)
 from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.lambda_runtime import LambdaRuntime
 from tests.support.processes import eventually
@@ -48,14 +53,7 @@ def test_an_idle_hour_has_no_query_and_the_first_experiment_gets_its_machine(
     functions: Functions, look: Callable[[Any], Row[Any]]
 ) -> None:
     token = sign_in(functions)
-    functions.pass_minutes(2)
-    assert functions.scheduled() == [], "nothing is active, and the schedules still call"
-    assert eventually(lambda: look(SESSIONS)[0] == 0), "a frozen function holds its connection"
-    before = look(STATISTICS)
-    functions.pass_minutes(60)
-    assert look(SESSIONS)[0] == 0
-    assert look(STATISTICS) == before
-
+    an_idle_hour_has_no_query(functions, look)
     create_experiment(functions, token)
     functions.box.settle()
     assert functions.scheduled() == list(WORKERS)
@@ -66,6 +64,66 @@ def test_an_idle_hour_has_no_query_and_the_first_experiment_gets_its_machine(
     assert ("ec2", "provision") in called
     called -= {("iam", name) for name in WORKERS}  # PassRole: a right within another call
     assert called <= {(c.service, by) for c in documented_calls() for by in c.callers}
+
+
+def an_idle_hour_has_no_query(functions: Functions, look: Callable[[Any], Row[Any]]) -> None:
+    functions.pass_minutes(2)
+    assert functions.scheduled() == [], "nothing is active, and the schedules still call"
+    assert eventually(lambda: look(SESSIONS)[0] == 0), "a frozen function holds its connection"
+    before = look(STATISTICS)
+    functions.pass_minutes(60)
+    assert look(SESSIONS)[0] == 0
+    assert look(STATISTICS) == before
+
+
+@pytest.fixture
+def paused(
+    deployment_zip: Path, environment: dict[str, str], sleeping: SleepingDatabase, tmp_path: Path
+) -> Iterator[Functions]:
+    """Functions over a database that sleeps when it is told to."""
+    code = deployment_zip.read_bytes()
+    given = {**environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "20"}
+    with deployed_functions(
+        code, given, tmp_path / "functions", max_idle_agent_period="1s"
+    ) as made:
+        yield made
+
+
+@pytest.mark.heavy("plays a month")
+def test_in_a_month_the_database_wakes_on_the_days_of_work_alone(
+    paused: Functions,
+    sleeping: SleepingDatabase,
+    look: Callable[[Any], Row[Any]],
+    environment: dict[str, str],
+) -> None:
+    """Work comes once a week: it wakes the database and gets its machine, and all goes to sleep behind it."""
+    sleeping.awake.set()
+    paused.box.retries = 2
+    token = sign_in(paused)
+    for week in range(1, 5):
+        an_idle_hour_has_no_query(paused, look)
+        sleeping.awake.clear()
+        calls = sleeping.calls
+        paused.pass_minutes(100)
+        assert sleeping.calls == calls, "something called a database that sleeps"
+        sleeping.wake_at_call(1)
+        experiment = create_experiment(paused, token)
+        paused.box.settle()
+        paused.pass_minutes(1)
+        assert len(paused.machines()) == week
+        call(paused, "POST", f"/api/v1/experiments/{experiment}/kill", token)
+        paused.box.settle()
+        assert eventually(lambda: has_given_back(paused, environment["DET_DB_URL"]))
+    assert paused.box.failed == []
+
+
+def has_given_back(functions: Functions, database_url: str) -> bool:
+    """Let a minute pass; tell whether no machine costs money then."""
+    database = Database(database_url, pool_size=1)
+    age_machines(database)
+    database.dispose()
+    functions.pass_minutes(1)
+    return not functions.alive()
 
 
 @pytest.fixture

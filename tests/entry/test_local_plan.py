@@ -234,3 +234,13 @@ def test_a_certificate_made_here_has_the_names_and_a_key_for_its_owner_only(
     told = {str(n.value) for n in names}
     assert {"localhost", socket.gethostname(), "cluster.example", "127.0.0.1", "::1"} <= told
     assert certificate.fingerprint(cert) == parsed.fingerprint(hashes.SHA256()).hex(":")
+
+
+def test_a_pool_whose_machines_cannot_write_checkpoints_is_told(files: LocalFiles) -> None:
+    """The keys of one cloud open no bucket of the other."""
+    config = (
+        "checkpoint_storage: {type: s3, bucket: b}\n"
+        "resource_pools: [{pool_name: default, provider: {type: gcp, region: us-central1}}]\n"
+    )
+    (warning,) = planned(files, config).warnings
+    assert "machines of pool default on Google Cloud have no credentials" in warning

@@ -5,12 +5,14 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
+from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.engine import Database
 from sqlalchemy import text
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -19,7 +21,8 @@ from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_websockets
 from websockets.typing import Subprotocol
 
-from tests.support.api import Api, api_over, create
+from tests.support.api import Api, Caller, api_over, create
+from tests.support.house import House
 from tests.support.played_agent import PlayedAgent
 from tests.support.ports import free_port
 from tests.support.relayed import proxied, tcp_server
@@ -87,6 +90,7 @@ class Echo(BaseHTTPRequestHandler):
         self.send_header("NEL", "{}")
         self.send_header("Report-To", "{}")
         self.send_header("Alt-Svc", 'h2=":1"')
+        self.send_header("Strict-Transport-Security", "max-age=9")
         self.send_header("Content-Security-Policy", "sandbox")
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -176,7 +180,9 @@ def test_a_task_sets_no_cookie_that_the_api_or_another_task_sees(api: Api, web: 
         held = [f"s=1; HttpOnly; Path={own}", f"t=2; Path={own}"]
         assert answer.headers.get_all("Set-Cookie") == held
         assert answer.getheader("Service-Worker-Allowed") is None
-        for hold in ("Clear-Site-Data", "NEL", "Report-To", "Alt-Svc"):
+        for hold in (
+            "Clear-Site-Data", "NEL", "Report-To", "Alt-Svc", "Strict-Transport-Security",
+        ):  # fmt: skip
             assert answer.getheader(hold) is None, hold
 
 
@@ -190,6 +196,25 @@ def test_strangers_reach_only_what_is_open_to_them(api: Api, web: int) -> None:
             assert task.ask("GET", path, {})[0].status == 401
         assert task.ask("GET", task.path(10))[0].status == 404
         assert task.ask("GET", "/proxy/none/")[0].status == 404
+
+
+def test_only_those_who_see_a_task_reach_it_and_only_while_it_runs(api: Api, web: int) -> None:
+    with proxied(api, [{"proxy_port": web}]) as task:
+        house = House(api, api.signed_in("admin"))
+        viewer, other = (
+            house.person("viewer", "Viewer", 1),
+            house.person("other", "Editor", house.red),
+        )
+        api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+
+        def status_for(caller: Caller) -> int:
+            signed = {"Authorization": f"Bearer {caller.token}"}
+            return task.ask("GET", task.path(web), signed)[0].status
+
+        assert [status_for(caller) for caller in (viewer, house.admin, other)] == [202, 202, 404]
+        house.admin.post("/api/v1/trials/1/kill")
+        task.agent.poll("terminated", exit_code=137)
+        assert [status_for(caller) for caller in (viewer, house.admin, other)] == [404] * 3
 
 
 def test_a_page_of_another_user_is_not_shown_to_a_browser_that_is_signed_in(

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.relay import permits
 from det_controlplane.services.tasks import proxying
@@ -85,6 +87,18 @@ def test_a_tunnel_ends_when_its_access_token_is_revoked(api: Api) -> None:
     ):
         api.signed_in("determined").done("PATCH", f"{V}/tokens/{id}", {"setRevoked": True})
         assert ends(client)
+
+
+def test_a_tunnel_ends_when_no_role_shows_its_task_any_more(api: Api) -> None:
+    with (
+        tcp_server(echo) as port,
+        proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task,
+        tunnel(task, port, api.signed_in("determined").token) as own,
+        tunnel(task, port, api.signed_in("admin").token) as admins,
+    ):
+        api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+        assert ends(own)
+        assert answers(admins)
 
 
 def test_a_shell_s_open_port_stays_open_to_strangers_until_its_user_is_deactivated(

@@ -2,20 +2,34 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.api.http import STRANGERS_BODY
+from det_controlplane.api import routes
+from det_controlplane.api.app import App
+from det_controlplane.api.http import (
+    EMPTY,
+    FORM_BODY,
+    MAX_BODY,
+    REPORT_BODY,
+    STRANGERS_BODY,
+    Answer,
+    Request,
+    Wait,
+)
+from det_controlplane.api.router import Access, Router, post
 from det_controlplane.db.engine import Database
-from det_controlplane.entry.server import asgi, protocol
+from det_controlplane.entry.server import bodies, protocol
 from det_controlplane.entry.server.asgi import AsgiApp
-from det_controlplane.entry.server.protocol import PatientProtocol
+from det_controlplane.entry.server.bodies import Body, BodyMemory
+from det_controlplane.services.context import Context
 
-from tests.support.api import Api, api_over
+from tests.entry.test_http_protocol import on_port
+from tests.support.api import Api, Caller, api_over
+from tests.support.played_agent import task_of
 
 PART = b"x" * 16_384
 
@@ -31,23 +45,37 @@ class Sender:
 
     def __init__(self, parts: int) -> None:
         self._parts, self.read, self.status = parts, 0, 0
+        self.read_before = 0  # the answer
+        self.headers: dict[bytes, bytes] = {}
 
     async def receive(self) -> MutableMapping[str, Any]:
         self.read += 1
         return {"type": "http.request", "body": PART, "more_body": self.read < self._parts}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        self.status = message.get("status", self.status)
+        if "status" in message:
+            self.status, self.read_before = message["status"], self.read
+        self.headers |= {name.lower(): value for name, value in message.get("headers", ())}
 
 
-def sent(api: Api, sender: Sender, method: str, path: str, token: str = "") -> Sender:
-    app = AsgiApp(api.app, LocalNotifier())
+def scope(method: str, path: str, token: str = "") -> dict[str, Any]:
     headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
-    scope = {
+    return {
         "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
         "headers": headers, "client": ("127.0.0.1", 1),
     }  # fmt: skip
-    asyncio.run(app(scope, sender.receive, sender.send))
+
+
+def sent(
+    api: Api,
+    sender: Sender,
+    method: str,
+    path: str,
+    token: str = "",
+    room: BodyMemory | None = None,
+) -> Sender:
+    app = AsgiApp(api.app, LocalNotifier(), room=room)
+    asyncio.run(app(scope(method, path, token), sender.receive, sender.send))
     return sender
 
 
@@ -66,7 +94,8 @@ def test_a_stranger_sends_little_before_being_refused(
 ) -> None:
     sender = sent(api, Sender(10_000), method, path)
     assert sender.status == status
-    assert sender.read * len(PART) <= STRANGERS_BODY + 2 * len(PART)
+    assert sender.read_before * len(PART) <= STRANGERS_BODY + 2 * len(PART)
+    assert sender.read * len(PART) <= MAX_BODY + STRANGERS_BODY + 2 * len(PART)
 
 
 def test_open_paths_take_small_bodies_only(api: Api) -> None:
@@ -84,64 +113,293 @@ def test_who_is_known_sends_more(api: Api) -> None:
 
 
 def test_an_upload_by_a_forged_url_is_refused_before_it_is_read(api: Api) -> None:
-    from det_controlplane.api import routes
-    from det_controlplane.api.app import App
-    from det_controlplane.api.router import Router
     from det_controlplane.entry.server.object_routes import object_routes
 
     api.app = App(api.ctx, Router((*routes.every(), *object_routes(api.ctx.objects))))  # type: ignore[arg-type]
     sender = sent(api, Sender(10_000), "PUT", "/objects/contexts/x.tar.gz")
     assert sender.status == 403
-    assert sender.read * len(PART) <= STRANGERS_BODY + 2 * len(PART)
+    assert sender.read_before * len(PART) <= STRANGERS_BODY + 2 * len(PART)
     user, content = api.signed_in("determined"), PART * 10
     digest = hashlib.sha256(content).hexdigest()
     begun = user.post("/api/v1/contexts", {"size": len(content), "sha256": digest})
     path, _, query = begun["uploadUrl"].removeprefix("http://localhost").partition("?")
     sender = Sender(10)
-    scope = {
+    upload = {
         "type": "http", "method": "PUT", "path": path, "raw_path": path.encode(), "headers": [],
         "query_string": query.encode(), "client": ("127.0.0.1", 1),
     }  # fmt: skip
-    asyncio.run(AsgiApp(api.app, LocalNotifier())(scope, sender.receive, sender.send))
+    asyncio.run(AsgiApp(api.app, LocalNotifier())(upload, sender.receive, sender.send))
     assert sender.status == 200
 
 
 def test_a_body_that_does_not_come_is_given_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi, "BODY_S", 0.01)
+    monkeypatch.setattr(bodies, "PART_S", 0.01)
 
     class Silent(Sender):
         async def receive(self) -> MutableMapping[str, Any]:
             await asyncio.Event().wait()
             raise AssertionError("unreachable")
 
-    assert sent(api, Silent(1), "POST", "/api/v1/auth/login").status == 0
+    assert sent(api, Silent(1), "POST", "/api/v1/auth/login").status == 408
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-def test_a_connection_that_says_nothing_is_closed(
-    monkeypatch: pytest.MonkeyPatch, said: bytes
-) -> None:
-    monkeypatch.setattr(protocol, "HEADERS_S", 0.05)
+class Clocked(Sender):
+    """A client that sends a part of so many bytes each second."""
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        raise AssertionError("no request was made")
+    def __init__(self, parts: int, size: int) -> None:
+        super().__init__(parts)
+        self._size, self.now_s = size, 0.0
 
-    async def left() -> bytes:
-        config = uvicorn.Config(app, lifespan="off", log_config=None)
-        config.load()
-        state = uvicorn.Server(config).server_state
-        loop = asyncio.get_running_loop()
-        made = await loop.create_server(
-            lambda: PatientProtocol(config=config, server_state=state, app_state={}),
-            "127.0.0.1",
-            0,
-        )
-        port = made.sockets[0].getsockname()[1]
+    def clock(self) -> float:
+        return self.now_s
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        self.now_s += 1
+        return {**await super().receive(), "body": bytes(self._size)}
+
+
+@pytest.mark.parametrize(
+    ("parts", "size", "arrives"),
+    [
+        (59, 1, True),
+        (600, 1, False),
+        (600, bodies.LEAST_BYTES_S // 2, False),
+        (600, bodies.LEAST_BYTES_S + 1, True),
+    ],
+)
+def test_a_body_that_trickles_is_given_up(parts: int, size: int, arrives: bool) -> None:
+    """Each part is in time; what counts is the whole."""
+    client = Clocked(parts, size)
+    body = Body(client.receive, BodyMemory(), clock=client.clock)
+    reading = body.read(parts * size)
+    if arrives:
+        assert asyncio.run(reading)
+    else:
+        with pytest.raises(bodies.TooSlow):
+            asyncio.run(reading)
+
+
+def test_large_bodies_share_the_room_that_there_is() -> None:
+    """One that tells its size finds out before it sends; one that does not when there is no more."""
+    large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
+
+    def body(told_size: int) -> Body:
+        return Body(Sender(large // len(PART)).receive, room, told_size)
+
+    first = body(large)
+    assert asyncio.run(first.read(large))
+    refused = body(large)
+    with pytest.raises(bodies.BodyMemoryFull):
+        asyncio.run(refused.read(large))
+    untold = body(0)
+    with pytest.raises(bodies.BodyMemoryFull):
+        asyncio.run(untold.read(large))
+    for done in (first, refused, untold):
+        done.close()
+    assert asyncio.run(body(large).read(large))
+
+
+def test_large_bodies_that_are_slow_to_come_keep_no_others_out() -> None:
+    """They have the room that what came of them takes, and no more."""
+    large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
+
+    async def one_beside_slow_ones() -> bool:
+        waiting = asyncio.Event()
+
+        class Slow(Sender):
+            async def receive(self) -> MutableMapping[str, Any]:
+                waiting.set()
+                await asyncio.Event().wait()
+                raise AssertionError("unreachable")
+
+        slow = asyncio.create_task(Body(Slow(2).receive, room, large).read(large))
+        await waiting.wait()
+        try:
+            return await Body(Sender(large // len(PART)).receive, room, large).read(large)
+        finally:
+            slow.cancel()
+            await asyncio.gather(slow, return_exceptions=True)
+
+    assert asyncio.run(one_beside_slow_ones())
+
+
+class Unfinished(Sender):
+    """A client that sends all parts but its last, until it is told to go on."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(parts)
+        self.almost, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self.read == self._parts - 1:
+            self.almost.set()
+            await self.goes_on.wait()
+        return await super().receive()
+
+
+def test_large_bodies_of_one_user_leave_room_for_others(api: Api) -> None:
+    """Whatever signs them in: another session, or a task of the user."""
+    size = 4 * STRANGERS_BODY
+    app = AsgiApp(api.app, LocalNotifier(), room=BodyMemory(3 * size, share=size + STRANGERS_BODY))
+    user, again, admin = (api.signed_in(name) for name in ("determined", "determined", "admin"))
+    task, _ = task_of(api, user)
+
+    async def status_of(caller: Caller, sender: Sender) -> int:
+        asked = scope("POST", "/api/v1/experiments", caller.token)
+        await app(asked, sender.receive, sender.send)
+        return sender.status
+
+    async def all_statuses() -> tuple[list[int], int]:
+        held = Unfinished(size // len(PART))
+        first = asyncio.create_task(status_of(user, held))
+        await held.almost.wait()
+        others = [await status_of(c, Sender(size // len(PART))) for c in (again, task, admin)]
+        held.goes_on.set()
+        return others, await first
+
+    # What has room is read, and found to be no JSON.
+    assert asyncio.run(all_statuses()) == ([503, 503, 400], 400)
+
+
+def test_a_large_request_is_told_to_come_again_while_there_is_no_room(api: Api) -> None:
+    user = api.signed_in("determined")
+    sender = sent(api, Sender(100), "POST", "/api/v1/experiments", user.token, room=BodyMemory(1))
+    assert (sender.status, sender.headers[b"retry-after"]) == (503, b"5")
+    assert sender.read_before * len(PART) <= STRANGERS_BODY + 2 * len(PART)
+
+
+class Patient(Sender):
+    """A client that stays until it is answered."""
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if self.read == self._parts:
+            await asyncio.Event().wait()
+        return await super().receive()
+
+
+def test_a_rank_that_waits_for_others_leaves_them_its_room(api: Api) -> None:
+    parts, notifier, bodies_seen = 4 * STRANGERS_BODY // len(PART), LocalNotifier(), list[int]()
+
+    def gather(_: Context, request: Request) -> Answer:
+        bodies_seen.append(len(request.body))
+        return EMPTY if len(bodies_seen) > 1 else Wait("peers", 60)
+
+    api.ctx.may_wait_s = 60
+    route = post("/x", gather, access=Access.PUBLIC, admits=lambda _: REPORT_BODY)
+    api.app = App(api.ctx, Router((route,)))
+    room = BodyMemory(5 * STRANGERS_BODY)
+    app = AsgiApp(api.app, notifier, room=room)
+
+    async def rank() -> int:
+        sender = Patient(parts)
+        await app(scope("POST", "/x"), sender.receive, sender.send)
+        return sender.status
+
+    async def ranks() -> list[int]:
+        first = asyncio.create_task(rank())
+        while notifier.waiting("peers") == 0 and not first.done():
+            await asyncio.sleep(0)
+        second = await rank()
+        notifier.wake("peers")
+        return [await first, second]
+
+    assert asyncio.run(ranks()) == [200, 200]
+    assert bodies_seen == [4 * STRANGERS_BODY] * 3
+    room.take(5 * STRANGERS_BODY, "another")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "limit"),
+    [
+        ("POST", "/api/v1/experiments", MAX_BODY),
+        ("POST", "/api/v1/commands", MAX_BODY),
+        ("POST", "/api/v1/trials/1/metrics", REPORT_BODY),
+        ("POST", "/api/v1/templates/a", FORM_BODY),
+        ("POST", "/api/v1/users/setting", FORM_BODY),
+    ],
+)
+def test_a_route_takes_bodies_of_its_size(api: Api, method: str, path: str, limit: int) -> None:
+    user = api.signed_in("determined")
+    request = Request(method, path, headers={"authorization": f"Bearer {user.token}"})
+    assert api.app.admit(request) == limit
+
+
+class Told:
+    """The app behind a server; tells when it has begun to answer."""
+
+    def __init__(self, app: AsgiApp, before: Callable[[], None]) -> None:
+        self._app, self._before, self.begun = app, before, asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._before()
+            await send(message)
+            self.begun.set()
+
+        await self._app(scope, receive, sending)
+
+
+def answer_after_sending(app: Told, head: str, size: int) -> bytes:
+    """Return the beginning of the answer to a client that reads nothing before it has sent its whole body."""
+
+    async def use(port: int) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(said)
-        found = await asyncio.wait_for(reader.read(), 60)
+        writer.write(f"{head}Host: x\r\nContent-Length: {size}\r\n\r\n".encode())
+        await app.begun.wait()
+        for _ in range(size // len(PART)):
+            writer.write(PART)
+            await writer.drain()
+        found = await reader.readuntil(b"\r\n\r\n")
         writer.close()
-        made.close()
         return found
 
-    assert asyncio.run(left()) == b""
+    return on_port(app, use)
+
+
+@pytest.mark.parametrize(
+    ("path", "signed_in", "parts", "status"),
+    [
+        ("/api/v1/experiments", False, 1000, b"401"),
+        ("/api/v1/experiments", True, 1000, b"503"),
+        ("/api/v1/templates/a", True, 150, b"413"),
+    ],
+)
+def test_a_client_that_sends_before_it_reads_learns_why_it_is_refused(
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    signed_in: bool,
+    parts: int,
+    status: bytes,
+) -> None:
+    """However long it takes to send."""
+    token = api.signed_in("determined").token if signed_in else ""
+    app = AsgiApp(api.app, LocalNotifier(), room=BodyMemory(1) if status == b"503" else None)
+    told = Told(app, lambda: monkeypatch.setattr(protocol, "HEADERS_S", 0.0))
+    head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
+    assert answer_after_sending(told, head, parts * len(PART)).split()[1] == status
+
+
+def test_a_client_that_stalled_and_goes_on_learns_that_it_was_too_slow(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "PART_S", 0.01)
+    told = Told(
+        AsgiApp(api.app, LocalNotifier()), lambda: monkeypatch.setattr(bodies, "PART_S", 60.0)
+    )
+    token = api.signed_in("determined").token
+    head = f"POST /api/v1/experiments HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
+    assert answer_after_sending(told, head, 1000 * len(PART)).split()[1] == b"408"
+
+
+def test_a_client_that_waits_to_be_asked_for_its_body_is_refused_without_it(api: Api) -> None:
+    async def use(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = "POST /api/v1/experiments HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+        writer.write(f"{head}Connection: close\r\nContent-Length: {MAX_BODY}\r\n\r\n".encode())
+        found = await reader.read()
+        writer.close()
+        return found
+
+    assert on_port(AsgiApp(api.app, LocalNotifier()), use).split()[1] == b"401"

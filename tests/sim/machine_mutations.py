@@ -3,19 +3,24 @@
 from dataclasses import replace
 from decimal import Decimal
 from itertools import count
+from random import Random
 from typing import Any
 from uuid import UUID
 
 import pytest
+import yaml
 from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.provision import pool_pass, sightings, upkeep
 from det_controlplane.core.provision.cooldown import Cooldowns
 from det_controlplane.core.provision.model import TerminateReason
+from det_controlplane.core.provision.offers import Offer
 from det_controlplane.core.provision.shopping import Allowance
-from det_controlplane.db import agents, costs, machines
+from det_controlplane.db import agents, costs, machines, schedule
 from det_controlplane.db.engine import Tx
 from det_controlplane.ports.compute import LaunchRequest
 from det_controlplane.services.machines import calling
+from det_controlplane.testing.world import machine_people
+from det_controlplane.testing.world.configurations import rented_experiment_config
 
 from tests.sim.mutations import Mutation, nothing, without
 
@@ -71,6 +76,19 @@ def _pay_what_was_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calling, "_rented", lambda ctx, tx, requested, machine: requested.offers[0])
 
 
+def gangs_only(rng: Random, pools: tuple[str, ...]) -> str:
+    config = yaml.safe_load(rented_experiment_config(rng, pools))
+    config["resources"]["slots_per_trial"] = 8
+    return str(yaml.safe_dump(config))
+
+
+def _know_no_places(patch: pytest.MonkeyPatch) -> None:
+    """Neither rent nor place gangs within one region of one cloud, where all work needs two machines."""
+    without(schedule, "_AGENTS", "i.provider || ' ' || i.region", "''")(patch)
+    patch.setattr(Offer, "place", "")
+    patch.setattr(machine_people, "rented_experiment_config", gangs_only)
+
+
 def _take_reclaims_for_failed_starts(patch: pytest.MonkeyPatch) -> None:
     told = machines.ended_alone
 
@@ -91,6 +109,7 @@ MACHINE_MUTATIONS = tuple(
         ("agents that never join are awaited for ever", _wait_for_ever_for_agents),
         ("refusals are forgotten at once", nothing(Cooldowns, "of")),
         ("pools rent beyond their maximum", _rent_beyond_the_maximum),
+        ("gangs are spread over clouds", _know_no_places),
         ("reclaims count as starts that failed", _take_reclaims_for_failed_starts),
         ("idle machines are kept", nothing(upkeep, "idle_until", float("inf"))),
         ("nobody calls the cloud for ends that were ordered", nothing(calling, "_terminate")),

@@ -158,7 +158,8 @@ MUTATIONS = (
         without(experiments, "_LOCK", "FOR NO KEY UPDATE OF e, s"),
         range(1, 81),
     ),
-    Mutation("a lost agent counts as a failure", _count_a_lost_agent_as_a_failure),
+    # Seed 4 is the first world in which it matters.
+    Mutation("a lost agent counts as a failure", _count_a_lost_agent_as_a_failure, range(4, 41)),
     Mutation("slots are not released", lambda p: [
         nothing(slots, "release")(p), nothing(slots, "release_container")(p), None][-1]),
     Mutation(

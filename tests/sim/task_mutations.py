@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.lifecycle.allocation import ExitKind
 from det_controlplane.db import interactive as rows
-from det_controlplane.services.tasks import auxiliary, generic
+from det_controlplane.services.tasks import generic, lifecycle
 
 from tests.sim.mutations import Mutation, nothing, without
 
@@ -19,7 +19,7 @@ def _start_every_lost_task_again(patch: pytest.MonkeyPatch) -> None:
     def again(kind: Any, state: Any, exit: Any, attempts: int, *, was_asked: bool = False) -> bool:
         return exit.kind is ExitKind.INFRASTRUCTURE and attempts < 5
 
-    patch.setattr(auxiliary, "runs_again", again)
+    patch.setattr(lifecycle, "runs_again", again)
 
 
 def _forget_that_tasks_have_ended(patch: pytest.MonkeyPatch) -> None:

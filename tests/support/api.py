@@ -1,5 +1,6 @@
 """An API to ask in tests: requests go through routing, rights and errors as on any host."""
 
+import functools
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,6 +133,12 @@ def api_over(database: Database, folder: Path) -> Iterator[Api]:
         yield _api(database, config, checkpoints)
 
 
+@functools.cache
+def _every_route() -> Router:
+    """Return the routes, laid out once for all tests of a process."""
+    return Router(routes.every())
+
+
 def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
     folder = checkpoints.parent
     first_start.give_first_password(database, PASSWORD)
@@ -146,7 +153,7 @@ def _api(database: Database, config: ClusterConfig, checkpoints: Path) -> Api:
         checkpoint_files=ReachableCheckpoints(),
         carries_traffic=True,
     )
-    return Api(ctx, App(ctx, Router(routes.every())), checkpoints)
+    return Api(ctx, App(ctx, _every_route()), checkpoints)
 
 
 def config_of(**more: Any) -> str:

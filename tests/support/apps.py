@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import cast
 
 from det_controlplane.api.app import App
@@ -19,6 +20,9 @@ class HostContext:
 
     may_wait_s: float
     public_url: str = ""
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=timezone.utc)
 
     def new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=7)

@@ -80,7 +80,7 @@ async def in_flight(
         await asyncio.wait_for(running, 60)
 
 
-def request(
+async def requested(
     app: Asgi,
     method: str,
     target: str,
@@ -90,10 +90,11 @@ def request(
     client: str = "10.0.0.1",
     scheme: str = "http",
 ) -> Got:
-    async def run() -> Got:
-        call = Call(body)
-        scope = _scope(method, target, headers or {}, client, scheme)
-        await app(scope, call.receive, call.send)
-        return call.got
+    call = Call(body)
+    scope = _scope(method, target, headers or {}, client, scheme)
+    await app(scope, call.receive, call.send)
+    return call.got
 
-    return asyncio.run(run())
+
+def request(app: Asgi, method: str, target: str, **how: Any) -> Got:
+    return asyncio.run(requested(app, method, target, **how))

@@ -1,5 +1,6 @@
 """An operator's account at AWS, as `det deploy aws` finds it: moto, arranged."""
 
+import json
 from typing import Any
 
 import boto3
@@ -24,25 +25,37 @@ class Account:
         self.url = url
         self.where = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", url)
 
-    def client(self, service: str) -> Any:
-        return boto3.client(service, region_name="us-west-2", endpoint_url=self.url)
+    def client(self, service: str, region: str = "us-west-2") -> Any:
+        return boto3.client(service, region_name=region, endpoint_url=self.url)
 
     def make_bucket(self, name: str) -> None:
         place = {"LocationConstraint": "us-west-2"}
         self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=place)
 
-    def has_cluster(self) -> None:
+    def has_cluster(self, **options: Any) -> None:
         self.make_bucket(STATE_BUCKET)
-        for name, content in (("state", b"{}"), ("options.json", b'{"var": []}')):
+        kept = json.dumps({"var": [], **options}).encode()
+        for name, content in (("state", b"{}"), ("options.json", kept)):
             self.client("s3").put_object(Bucket=STATE_BUCKET, Key=f"box/{name}", Body=content)
 
-    def run_machine(self) -> str:
-        tags = [
-            {"ResourceType": "instance", "Tags": [{"Key": "determined-cluster", "Value": "box"}]}
-        ]
-        answer = self.client("ec2").run_instances(
-            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, TagSpecifications=tags
+    def options(self) -> Any:
+        """Return what is kept of the cluster for the next time."""
+        found = self.client("s3").get_object(Bucket=STATE_BUCKET, Key="box/options.json")
+        return json.loads(found["Body"].read())
+
+    def run_machine(self, region: str = "us-west-2", cluster: str = "box") -> str:
+        """Rent as the cluster does: by a launch template of its own."""
+        ec2 = self.client("ec2", region)
+        tag = [{"Key": "determined-cluster", "Value": cluster}]
+        ec2.create_launch_template(
+            LaunchTemplateName=f"determined-{cluster}",
+            LaunchTemplateData={"ImageId": "ami-12c6146b"},
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tag}],
         )
+        answer = ec2.run_instances(
+            ImageId="ami-12c6146b", MinCount=1, MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tag}],
+        )  # fmt: skip
         return str(answer["Instances"][0]["InstanceId"])
 
     def make_function(self) -> None:

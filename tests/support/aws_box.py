@@ -38,58 +38,89 @@ _NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT",)
 
 
 @dataclass
+class _Sandboxes:
+    """The processes of a function: those that answer, and those that AWS has frozen until the next event."""
+
+    at_once: int
+    alive: list[LambdaRuntime] = field(default_factory=list)
+    frozen: list[LambdaRuntime] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.room = threading.BoundedSemaphore(self.at_once)
+
+
+@dataclass
 class Box:
     """An account at AWS with one cluster of functions."""
 
     folder: Path
     database_url: str
+    database_urls: dict[str, str] = field(default_factory=dict)  # of functions that have another
     aws_url: str = ""
     front_url: str = ""
     recorder: Recorder = field(default_factory=lambda: Recorder(()))
     described: dict[str, dict[str, str]] = field(default_factory=dict)  # environments, by function
     failed: list[str] = field(default_factory=list)
+    retries: int = 0  # of what is started and fails; AWS makes two
+    sandboxes: int = 1  # of a function at most, however much concurrency it reserves
     proxies: Mapping[str, str] = field(
         default_factory=dict
     )  # how functions reach hosts that moto is not
-    _runtimes: dict[str, LambdaRuntime] = field(default_factory=dict)
-    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    _sandboxes: dict[str, _Sandboxes] = field(default_factory=dict)
     _starting: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
     _open: ExitStack = field(default_factory=ExitStack)
 
     def invoke(self, function: LambdaFunction, event: Any) -> Any:
-        """Run a function as its concurrency allows: here one call after the other."""
+        """Run a function as its concurrency allows, in a process that answers nothing else meanwhile."""
         name = function.function_name
         if function.reserved_concurrency == "0":
             raise FunctionFailed(f"{name} may not run: its concurrency is 0")
         with self._starting:
-            one_at_a_time = self._locks.setdefault(name, threading.Lock())
-        with one_at_a_time:
+            own = self._sandboxes.setdefault(name, _Sandboxes(self._at_once(function)))
+        with own.room:
             with self._starting:
-                if name not in self._runtimes:
-                    self._runtimes[name] = self._start(function)
-                runtime = self._runtimes[name]
-            return runtime.invoke(event)
+                runtime = own.frozen.pop() if own.frozen else self._start(function)
+                own.alive.append(runtime)
+            try:
+                return runtime.invoke(event)
+            finally:
+                with self._starting:
+                    if runtime in own.alive:  # not killed
+                        own.alive.remove(runtime)
+                        own.frozen.append(runtime)
+
+    def _at_once(self, function: LambdaFunction) -> int:
+        reserved = int(function.reserved_concurrency or self.sandboxes)
+        return max(1, min(reserved, self.sandboxes))
 
     def start(self, function: LambdaFunction, event: Any) -> None:
-        """Run a function, and do not wait for it."""
+        """Run a function, and do not wait for it; again, as often as the account retries."""
 
         def run() -> None:
-            try:
-                self.invoke(function, event)
-            except FunctionFailed as e:
-                self.failed.append(f"{function.function_name}: {e}")
+            for left in reversed(range(self.retries + 1)):
+                try:
+                    self.invoke(function, event)
+                    return
+                except FunctionFailed as e:
+                    if not left:
+                        self.failed.append(f"{function.function_name}: {e}")
 
         self._threads.append(threading.Thread(target=run, daemon=True))
         self._threads[-1].start()
 
     def kill(self, name: str) -> None:
-        """Kill the process of a function in the middle of what it does; its next call starts another."""
-        runtime = self._runtimes.pop(name)
-        assert runtime.process is not None
-        runtime.process.kill()
-        runtime.process.wait()
-        runtime.fail_start(b"it was killed")
+        """Kill a function's processes in the middle of what they do; its next call starts another."""
+        with self._starting:
+            own = self._sandboxes[name]
+            dying = [*own.alive, *own.frozen]
+            own.alive.clear()
+            own.frozen.clear()
+        for runtime in dying:
+            assert runtime.process is not None
+            runtime.process.kill()
+            runtime.process.wait()
+            runtime.fail_start(b"it was killed")
 
     def settle(self) -> None:
         """Wait until everything that was started has ended, and what that started."""
@@ -100,6 +131,9 @@ class Box:
         """Answer what arrives at the Function URL."""
         return answered(self.invoke(self._api(), function_url_event(http)))
 
+    def _database_of(self, function: LambdaFunction) -> str:
+        return self.database_urls.get(function.function_name, self.database_url)
+
     def _api(self) -> LambdaFunction:
         functions = lambda_backends[ACCOUNT][REGION].list_functions()
         return next(f for f in functions if f.url_config is not None)
@@ -107,8 +141,9 @@ class Box:
     def _start(self, function: LambdaFunction) -> LambdaRuntime:
         name = function.function_name
         task = self.folder / name
-        with zipfile.ZipFile(io.BytesIO(function.code_bytes)) as archive:
-            archive.extractall(task)
+        if not task.exists():
+            with zipfile.ZipFile(io.BytesIO(function.code_bytes)) as archive:
+                archive.extractall(task)
         self.described[name] = dict(function.environment_vars)
         runtime = LambdaRuntime(task, function.handler, self._environment(function, task))
         return self._open.enter_context(runtime)
@@ -121,9 +156,9 @@ class Box:
             for name, value in function.environment_vars.items()
             if name not in _NOT_HERE
         }
-        described, here = urlsplit(own["DET_DB_URL"]), urlsplit(self.database_url)
+        described, here = urlsplit(own["DET_DB_URL"]), self._database_of(function)
         assert described.hostname, "the described database has no host"
-        own["DET_DB_URL"] = here.geturl()
+        own["DET_DB_URL"] = here
         return {
             **own, **self.proxies, "AWS_ENDPOINT_URL": self.aws_url, "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": role, "AWS_SECRET_ACCESS_KEY": "x",

@@ -9,6 +9,8 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from moto.ec2 import ec2_backends
+
 _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/")
 _PRESIGNED = re.compile(r"X-Amz-Credential=([^&]+)")
 _TAGGED = re.compile(r"TagSpecification\.(\d+)\.(ResourceType|Tag\.(\d+)\.(Key|Value))")
@@ -95,6 +97,12 @@ def _needed(
 def _of_ec2(caller: str, region: str, parameters: Mapping[str, str]) -> Iterator[Call]:
     action = parameters["Action"]
     tags = _request_tags(parameters)
+    # Whoever launches by the template passes its role, which has the profile's name.
+    profile = parameters.get("LaunchTemplateData.IamInstanceProfile.Arn", "")
+    if profile:
+        role = profile.replace(":instance-profile/", ":role/")
+        service = {"iam:PassedToService": "ec2.amazonaws.com"}
+        yield Call(caller, "iam:PassRole", role, service)
     here = f"arn:aws:ec2:{region}:{_ACCOUNT}"
     for kind, given in tags.items():
         told = {f"aws:RequestTag/{key}": value for key, value in given.items()}
@@ -108,7 +116,16 @@ def _of_ec2(caller: str, region: str, parameters: Mapping[str, str]) -> Iterator
             yield Call(caller, "ec2:RunInstances", f"{here}:instance/*")
     elif not tags:
         machine = parameters.get("InstanceId.1") or parameters.get("InstanceId")
-        yield Call(caller, f"ec2:{action}", f"{here}:instance/{machine}" if machine else "*")
+        resource = f"{here}:instance/{machine}" if machine else "*"
+        told = _tags_of(region, machine) if machine else {}
+        yield Call(caller, f"ec2:{action}", resource, told)
+
+
+def _tags_of(region: str, machine: str) -> dict[str, str]:
+    """Return the tags of a machine, in the words of conditions."""
+    found = ec2_backends[_ACCOUNT][region].get_instance_by_id(machine)
+    tags = found.get_tags() if found else []
+    return {f"{by}:ResourceTag/{tag['key']}": tag["value"] for tag in tags for by in ("aws", "ec2")}
 
 
 def _request_tags(parameters: Mapping[str, str]) -> dict[str, dict[str, str]]:

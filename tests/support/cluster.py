@@ -94,13 +94,17 @@ class Cluster:
         """Ask the API itself: tests look often, and a command costs a process."""
         return json.loads(self._answer(path, None))
 
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        return json.loads(self._answer(path, body, self._token()))
+
     def task_logs(self, trial_id: int) -> list[dict[str, Any]]:
         """Return the trial's log lines so far, with all their fields."""
         lines = self._answer(f"/api/v1/trials/{trial_id}/logs", None).splitlines()
         return [json.loads(line)["result"] for line in lines if line]
 
-    def _answer(self, path: str, body: dict[str, Any] | None) -> str:
-        headers = {"Authorization": f"Bearer {self._token()}"} if body is None else {}
+    def _answer(self, path: str, body: dict[str, Any] | None, token: str = "") -> str:
+        token = self._token() if body is None else token
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             data=None if body is None else json.dumps(body).encode(),

@@ -6,7 +6,6 @@ downloaded once by the machine's own client."""
 import hashlib
 import importlib.metadata
 import io
-import os
 import subprocess
 import sys
 import tarfile
@@ -19,8 +18,8 @@ from det_controlplane.adapters import own_wheel
 from docker.errors import BuildError, ImageNotFound
 from packaging.requirements import Requirement
 
-from tests.support import skips
-from tests.support.docker import cache_folder, only_one
+from tests.support import debian, skips
+from tests.support.cache import cache_folder, only_one
 from tests.support.docker_image import IMAGE, add, docker_image, package_files
 
 BASE, CONTROL_PLANE = "det-test-venv:latest", "det-test-controlplane:latest"
@@ -79,12 +78,7 @@ def _has(package: str) -> bool:
 
 
 def _install() -> bool:
-    if os.geteuid() != 0:
-        return False
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "-y", "--no-install-recommends", "python3-venv"]
-    for command in (install, ["apt-get", "update"], install):
-        subprocess.run(command, check=False, capture_output=True, env=environment)
+    debian.install("python3-venv")
     return all(_has(name) for name in (*_VENV, _of_version()))
 
 

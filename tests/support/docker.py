@@ -1,20 +1,18 @@
 """A Docker engine for the tests: the one that answers, or one of their own on a fresh machine."""
 
-import fcntl
 import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import docker
 from docker.errors import DockerException
 
-from tests.support import skips
+from tests.support import debian, skips
+from tests.support.cache import cache_folder, only_one
 from tests.support.leftovers import without_mark
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
@@ -22,15 +20,6 @@ READY_S = 120.0
 # Engines outlive the test run that started them: collecting their Popen objects would warn in any later test.
 _engines: "list[subprocess.Popen[bytes]]" = []
 _PACKAGES = ("docker.io", "cgroupfs-mount", "iptables")
-
-
-def cache_folder() -> Path:
-    base = os.environ.get("DET_TEST_CACHE") or os.path.expanduser(
-        "~/.cache/determined-serverless-tests"
-    )
-    path = Path(base)
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def docker_engine() -> Any:
@@ -127,20 +116,6 @@ def _spawn(path: Path, iptables: str) -> "subprocess.Popen[bytes]":
 
 
 def _installed() -> bool:
-    if shutil.which("dockerd") is None and shutil.which("apt-get"):
-        install = ["apt-get", "install", "-y", "--no-install-recommends", *_PACKAGES]
-        for command in (install, ["apt-get", "update"], install):
-            if (
-                subprocess.run(command, check=False, capture_output=True).returncode == 0
-                and command is install
-            ):
-                break
+    if shutil.which("dockerd") is None:
+        debian.install(*_PACKAGES)
     return shutil.which("dockerd") is not None
-
-
-@contextmanager
-def only_one(name: str) -> Iterator[None]:
-    """Test runs beside each other must not start two engines or build one image twice."""
-    with open(cache_folder() / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

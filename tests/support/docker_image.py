@@ -20,7 +20,8 @@ from typing import Any
 from docker.errors import ImageNotFound
 
 from tests.support import skips, ssh
-from tests.support.docker import docker_engine, only_one
+from tests.support.cache import only_one
+from tests.support.docker import docker_engine
 
 IMAGE = "det-test:latest"
 RECIPE = "5"

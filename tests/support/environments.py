@@ -14,6 +14,7 @@ from tests.support.ml import ROOT
 
 _MAKE_ALL = """
 scripts/webui/browser; scripts/webui/check install
+scripts/peer-venv
 for name in ml deepspeed tensorflow horovod; do scripts/ml-venv $name || exit; done
 scripts/stock-client"""
 

@@ -30,6 +30,7 @@ class FakeControlPlane:
         self.history: dict[str, list[str]] = {}
         self.joins: list[dict[str, Any]] = []
         self.signals: list[dict[str, Any]] = []
+        self.out_of_service = ""
         self.batches: dict[str, list[dict[str, Any]]] = {}
         self.matched: set[bool] = set()
         self.forwarded: list[tuple[str, str, dict[str, str], bytes]] = []
@@ -138,6 +139,7 @@ class FakeControlPlane:
             return 409, {"error": {"code": 6, "reason": "Aborted", "error": "replaced"}}
         self.polls += 1
         self.signals = body["signals"]
+        self.out_of_service = body["out_of_service"]
         for report in body["containers"]:
             self._take_report(report)
         self.changed.notify_all()

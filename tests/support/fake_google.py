@@ -53,7 +53,7 @@ class FakeGoogle:
     bucket_settings: dict[str, Json] = field(default_factory=dict)
     foreign_buckets: set[str] = field(default_factory=set)
     instances: dict[str, Json] = field(default_factory=dict)  # by ZONE/NAME
-    leftovers: dict[str, list[Json]] = field(default_factory=dict)  # by kind
+    leftovers: dict[str, list[Any]] = field(default_factory=dict)  # by kind
     peerings: list[str] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)  # digests of images
     build_ends: Json = field(default_factory=lambda: {"status": "SUCCESS"})
@@ -86,10 +86,10 @@ class FakeGoogle:
         path.write_text(json.dumps(account))
         return path
 
-    def has_cluster(self, name: str = "lab") -> None:
+    def has_cluster(self, name: str = "lab", **options: Any) -> None:
         self.buckets["acme-determined-deploy"] = {
             f"{name}/default.tfstate": b"{}",
-            f"{name}/options.json": b'{"var": []}',
+            f"{name}/options.json": json.dumps({"var": [], **options}).encode(),
         }
 
     def run_machine(self, name: str = "det-1-1", cluster: str = "lab") -> None:
@@ -175,6 +175,8 @@ def _end_machine(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 
 def _network(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if not (fake.peerings or query["network"] in fake.leftovers.get("networks", ())):
+        return None
     return {"peerings": [{"name": name} for name in fake.peerings]}
 
 
@@ -232,8 +234,19 @@ def _build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return built
 
 
+def _shift_traffic(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    (service,) = [s for s in fake.leftovers["services"] if s["name"].endswith(f"/{query['name']}")]
+    service["trafficStatuses"] = body["traffic"]
+    return {"name": "projects/acme/locations/l/operations/o1", "done": False}
+
+
 def _leftover(kind: str) -> Route:
     return lambda fake, query, body: {kind: fake.leftovers.get(kind, [])}
+
+
+def _named(kind: str) -> Route:
+    """Look for one thing whose name a test wrote down."""
+    return lambda fake, query, body: {} if query["name"] in fake.leftovers.get(kind, ()) else None
 
 
 _P, _COMPUTE = r"projects/(?P<project>[^/]+)", "/compute/compute/v1/projects/[^/]+"
@@ -253,7 +266,14 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", f"{_COMPUTE}/regions/(?P<region>[^/]+)", _region),
     ("GET", f"{_COMPUTE}/aggregated/(?P<kind>\\w+)", _aggregated),
     ("DELETE", f"{_COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)", _end_machine),
-    ("GET", f"{_COMPUTE}/global/networks/[^/]+", _network),
+    ("GET", f"{_COMPUTE}/global/networks/(?P<network>[^/]+)", _network),
+    (
+        "GET",
+        f"/artifactregistry/v1/{_P}/locations/[^/]+/repositories/(?P<name>[^/]+)",
+        _named("repositories"),
+    ),
+    ("GET", f"/cloudscheduler/v1/{_P}/locations/[^/]+/jobs/(?P<name>[^/]+)", _named("jobs")),
+    ("GET", f"/iam/v1/{_P}/serviceAccounts", _leftover("accounts")),
     ("POST", f"{_COMPUTE}/global/networks/[^/]+/removePeering", _part),
     ("GET", "/storage/storage/v1/b/(?P<bucket>[^/]+)", _bucket),
     ("POST", "/storage/storage/v1/b", _make_bucket),
@@ -266,6 +286,8 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", f"/cloudbuild/v1/{_P}/builds/b1", _build),
     ("GET", f"/sqladmin/v1/{_P}/instances", _leftover("items")),
     ("GET", f"/run/v2/{_P}/locations/[^/]+/services", _leftover("services")),
+    ("PATCH", f"/run/v2/{_P}/locations/[^/]+/services/(?P<name>[^/]+)", _shift_traffic),
+    ("GET", "/run/v2/projects/.*/operations/o1", lambda fake, query, body: {"done": True}),
     ("GET", f"/secretmanager/v1/{_P}/secrets", _leftover("secrets")),
 )
 
@@ -293,7 +315,7 @@ def google_cloud() -> Iterator[FakeGoogle]:
             self.end_headers()
             self.wfile.write(told)
 
-        do_GET = do_POST = do_DELETE = _answer
+        do_GET = do_POST = do_DELETE = do_PATCH = _answer
 
         def log_message(self, *_: object) -> None:
             return None

@@ -1,10 +1,17 @@
 """A cluster with two workspaces, and people who get roles in them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.roles import ROLES
+from det_controlplane.db.engine import Database
 
-from tests.support.api import PASSWORD, Api, Caller, config_of
+from tests.support.api import PASSWORD, Api, Caller, api_over, config_of
+from tests.support.postgres import DatabaseServer
 
 R = "/api/v1/roles"
 
@@ -36,6 +43,17 @@ class House:
     def experiment(self, caller: Caller, project: int) -> int:
         request = {"config": config_of(), "activate": False, "projectId": project}
         return int(caller.post("/api/v1/experiments", request)["experiment"]["id"])
+
+
+@contextmanager
+def house_over(server: DatabaseServer, folder: Path, authz: Authz = Authz.RBAC) -> Iterator[House]:
+    """Make one with a database of its own."""
+    with server.database() as url:
+        database = Database(url)
+        with api_over(database, folder) as api:
+            api.ctx.config = replace(api.ctx.config, authz=authz)
+            yield House(api, api.signed_in("admin"))
+        database.dispose()
 
 
 def assignment(role: str, workspace: int | None = None, **holder: int) -> dict[str, Any]:

@@ -17,8 +17,12 @@ class Invoked(Protocol):
     def invoke(self, event: Any, /) -> Any: ...
 
 
-def call(api: Invoked, method: str, path: str, token: str = "", body: Any = None) -> Any:
-    headers = (("Authorization", f"Bearer {token}"),) if token else ()
+def call(
+    api: Invoked, method: str, path: str, token: str = "", body: Any = None, once: str = ""
+) -> Any:
+    """Send a request that must succeed; `once` makes it one that may be repeated."""
+    given = {"Authorization": f"Bearer {token}" if token else "", "Idempotency-Key": once}
+    headers = tuple((name, value) for name, value in given.items() if value)
     content = b"" if body is None else json.dumps(body).encode()
     status, _, raw = answered(api.invoke(rest_event(Http(method, path, content, headers))))
     assert status == 200, raw
@@ -30,10 +34,10 @@ def sign_in(api: Invoked) -> str:
     return str(call(api, "POST", "/api/v1/auth/login", body=login)["token"])
 
 
-def create_experiment(api: Invoked, token: str) -> int:
+def create_experiment(api: Invoked, token: str, once: str = "") -> int:
     file = {"path": "train.py", "type": 48, "content": "", "mode": 0o644}
     body = {"config": CONFIG, "modelDefinition": [file], "activate": True}
-    return int(call(api, "POST", "/api/v1/experiments", token, body)["experiment"]["id"])
+    return int(call(api, "POST", "/api/v1/experiments", token, body, once)["experiment"]["id"])
 
 
 def join_agent(api: Invoked) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from det_controlplane.db.engine import Database
+from sqlalchemy import text
 
 from tests.support.aws_box import REGION, Box, aws_box
 
@@ -22,6 +24,13 @@ _PROVIDER = {
     "type": "aws", "region": REGION, "instance_type": "g4dn.xlarge",
     "iam_instance_profile_arn": "arn:aws:iam::123456789012:instance-profile/machine",
 }  # fmt: skip
+
+
+_MINUTES_LATER = (
+    text("UPDATE instances SET claimed_until = claimed_until - interval '3 minutes'"),
+    text("UPDATE instances SET requested_at = requested_at - interval '3 minutes',"
+         " launched_at = launched_at - interval '3 minutes' WHERE state = 'LAUNCHED'"),
+)  # fmt: skip
 
 
 @dataclass
@@ -70,8 +79,23 @@ class Functions:
             self.box.settle()
 
     def machines(self) -> list[str]:
+        return [machine["InstanceType"] for machine in self._described()]
+
+    def alive(self) -> list[str]:
+        """Return the machines that cost money."""
+        found = [m for m in self._described() if m["State"]["Name"] != "terminated"]
+        return [machine["InstanceId"] for machine in found]
+
+    def _described(self) -> list[Any]:
         answer = self.aws("ec2").describe_instances()
-        return [i["InstanceType"] for r in answer["Reservations"] for i in r["Instances"]]
+        return [i for r in answer["Reservations"] for i in r["Instances"]]
+
+
+def age_machines(database: Database) -> None:
+    """Let minutes pass for machines: what a dead process claimed is free again after two."""
+    with database.begin() as tx:
+        for statement in _MINUTES_LATER:
+            tx.execute(statement)
 
 
 @contextmanager

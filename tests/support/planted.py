@@ -7,9 +7,13 @@ from det_controlplane.core.config.cluster import load_cluster
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, report_checkpoint, trial_of
+from tests.support.inbox import Inbox, make_webhook
 from tests.support.played_agent import PlayedAgent
 
 MARK = "planted"
+# Of webhooks: shown to administrators, who may set it, and to nobody else here.
+ADDRESS_MARK = "concealed"
+ADDRESS = f"https://hooks.example.com/{ADDRESS_MARK}"
 STORAGE = {
     "type": "s3",
     "bucket": "b",
@@ -40,6 +44,10 @@ def everything_planted(api: Api, admin: Caller, user: Caller, agent: PlayedAgent
     body = {"workloadType": "EXPERIMENT", "configPolicies": policy}
     for scope in ("global", f"workspaces/{workspace}"):
         admin.done("PUT", f"/api/v1/config-policies/{scope}/experiment", body)
+    api.ctx.courier = Inbox()
+    never = {"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": "never in a log"}}
+    make_webhook(admin, url=ADDRESS, triggers=[never])
+    make_webhook(admin, url=ADDRESS, workspaceId=0, triggers=[never])
     experiment = create(user, activate=True, **SECRET_CONFIG)
     api.tick()
     agent.poll()
@@ -67,6 +75,14 @@ def played_secrets(api: Api, admin: Caller, user: Caller, agent: PlayedAgent) ->
     cluster = {
         "checkpoint_storage": STORAGE,
         "task_container_defaults": pool,
+        "security": {
+            "oidc": {
+                "enabled": True,
+                "issuer": "https://id.example.com",
+                "client_id": "c",
+                "client_secret": "planted-oidc",
+            }
+        },
         "resource_pools": [{"pool_name": "default", "task_container_defaults": pool}],
     }
     api.ctx.config = load_cluster(cluster)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.support import skips
-from tests.support.docker import cache_folder, only_one
+from tests.support.cache import cache_folder, only_one
 
 VERSIONS = ("3.9", "3.10", "3.12", "3.13")
 _UV = Path(sys.executable).parent / "uv"

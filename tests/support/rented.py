@@ -68,6 +68,8 @@ class MachineAgent:
         leaving: bool = False,
         exits: Mapping[str, int] | None = None,
         notice: str = "spot_interruption",
+        deadline: str | None = None,
+        out_of_service: str = "",
     ) -> list[Any]:
         """Start what is ordered, report what runs; `exits` end; `leaving` says why by a `notice`."""
         self.seq += 1
@@ -77,9 +79,10 @@ class MachineAgent:
             if exits and id in exits:
                 report |= {"state": "terminated", "exit_code": exits[id]}
             reports.append(report)
-        signals = [{"kind": notice}] if leaving else []
+        signals = [{"kind": notice, "deadline": deadline}] if leaving else []
         body = {
             "incarnation": self.incarnation, "seq": self.seq, "containers": reports, "signals": signals,
+            "out_of_service": out_of_service,
         }  # fmt: skip
         answer = self.caller.post("/agents/v1/poll", body)
         for id in answer["forget"]:
@@ -97,6 +100,23 @@ class MachineAgent:
     def finish(self) -> None:
         """End everything with exit code 0."""
         self.poll(exits=dict.fromkeys(self.running, 0))
+
+
+def poll(agent: MachineAgent) -> dict[str, Any]:
+    """Poll with what runs."""
+    agent.seq += 1
+    reports = [
+        {"id": id, "epoch": order["epoch"], "state": "running"}
+        for id, order in agent.running.items()
+    ]
+    body = {
+        "incarnation": agent.incarnation,
+        "seq": agent.seq,
+        "containers": reports,
+        "signals": [],
+    }
+    answer: dict[str, Any] = agent.caller.post("/agents/v1/poll", body)
+    return answer
 
 
 @dataclass

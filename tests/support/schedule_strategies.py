@@ -58,6 +58,7 @@ def _agent(draw: Draw, n: int) -> Agent:
         aux_limit=draw(st.sampled_from([0, 1, 3])),
         enabled=state != "disabled",
         draining=state == "draining",
+        place=draw(st.sampled_from(["", "", "aws us-east-1", "gcp us-central1"])),
     )
 
 

@@ -22,7 +22,10 @@ class SleepingDatabase:
     calls: int = 0
 
     def wake_at_call(self, number: int) -> None:
-        """Wake when so many connections have asked."""
+        """Wake when so many connections have asked from now on."""
+
+        while self.called.acquire(blocking=False):
+            pass
 
         def wait() -> None:
             for _ in range(number):

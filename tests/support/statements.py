@@ -20,3 +20,18 @@ def statements(database: Database) -> Iterator[list[str]]:
         yield asked
     finally:
         event.remove(database.engine, "before_cursor_execute", note)
+
+
+@contextmanager
+def trips(database: Database) -> Iterator[list[str]]:
+    """Collect every way to the database: statements, and ends of transactions; a first statement begins one."""
+
+    def note(connection: Any) -> None:
+        made.append("commit")
+
+    event.listen(database.engine, "commit", note)
+    try:
+        with statements(database) as made:
+            yield made
+    finally:
+        event.remove(database.engine, "commit", note)

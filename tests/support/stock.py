@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,12 +94,15 @@ class StockClient:
 
 
 @contextmanager
-def stock_client(master: str, folder: Path) -> Iterator[StockClient]:
+def stock_client(
+    master: str, folder: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[StockClient]:
     """Return a client that is signed in nowhere yet: its home is a new directory."""
     python = stock_python()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHONPATH"))}
     with tempfile.TemporaryDirectory(dir=folder) as home:
         env |= {"DET_MASTER": master, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config"}
+        env |= environ or {}
         server = subprocess.Popen(
             [str(python), "-W", "ignore", "-c", _SERVER],
             env=env,

@@ -55,7 +55,7 @@ class Stack:
 def terraform() -> str:
     found = shutil.which("terraform")
     if found is None:
-        skips.skip(skips.TERRAFORM, "Terraform 1.9 or newer on the PATH")
+        skips.skip(skips.TERRAFORM, "Terraform 1.10 or newer on the PATH")
     return found
 
 

@@ -4,7 +4,16 @@ import subprocess
 import sys
 
 import pytest
-from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled, matches
+from det_controlplane.core.patterns import (
+    LONGEST_LINE,
+    LOOK_S,
+    PATTERN_S,
+    InvalidPattern,
+    PatternSearch,
+    TooCostly,
+    compiled,
+    matches,
+)
 
 # Each takes Python's own engine longer than anybody waits.
 HOSTILE = ("(a+)+$", "(a|aa)+$", "(.*a){25}$", "(a?){40}a{40}c", "(?:(?:a?){30}){30}c$")
@@ -48,3 +57,36 @@ def test_what_re2_does_not_know_is_refused_with_its_cause(pattern: str) -> None:
 def test_a_pattern_that_would_take_long_for_each_character_is_refused() -> None:
     with pytest.raises(InvalidPattern, match="too large"):
         compiled(".{1000}x")
+
+
+class Lines:
+    """Lines whose search takes so long each, by a clock of their own."""
+
+    def __init__(self, line_s: float) -> None:
+        self._line_s, self.now_s, self.searched = line_s, 0.0, 0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def never(self, line: int) -> bool:
+        self.now_s += self._line_s
+        self.searched += 1
+        return False
+
+
+def test_a_pattern_has_its_share_of_a_look() -> None:
+    lines = Lines(PATTERN_S / 10)
+    look = PatternSearch(lines.clock)
+    assert look.first(range(9), lines.never) is None
+    with pytest.raises(TooCostly):
+        look.first(range(1000), lines.never)
+    assert lines.searched < 9 + 15
+
+
+def test_a_look_ends_however_many_patterns_there_are() -> None:
+    lines = Lines(PATTERN_S / 10)
+    look = PatternSearch(lines.clock)
+    for _ in range(100):
+        assert look.first(range(9), lines.never) is None
+    assert lines.now_s < LOOK_S + 2 * PATTERN_S
+    assert look.unsearched > 90

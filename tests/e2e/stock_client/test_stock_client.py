@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import Cluster, local_cluster
+from tests.e2e.conftest import in_docker_on_demand
+from tests.support.cluster import Cluster
 from tests.support.stock import StockClient, stock_client
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, in_docker_on_demand]
 FILES = Path(__file__).parent / "files"
 CONFIG = FILES / "single.yaml"
 UUID = r"[0-9a-f]{8}-[0-9a-f-]{27}"
@@ -20,15 +21,9 @@ LONG = ("--config", "hyperparameters.steps=2000", "--config", "hyperparameters.p
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with local_cluster(tmp_path_factory.mktemp("stock"), runtime="process") as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def stock(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClient]:
+def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClient]:
     folder = tmp_path_factory.mktemp("client")
-    with stock_client(running.env["DET_MASTER"], folder) as client:
+    with stock_client(cluster.env["DET_MASTER"], folder) as client:
         yield client
 
 
@@ -85,6 +80,11 @@ def test_a_user_signs_in_is_named_and_signs_out(stock: StockClient) -> None:
 def test_a_wrong_password_is_told_in_a_sentence(stock: StockClient) -> None:
     said = stock.refused("user", "login", "admin", typed="wrong\n")
     assert "Invalid username/password combination" in said
+
+
+def test_a_cluster_without_a_provider_says_so(stock: StockClient) -> None:
+    assert "No SSO providers found" in stock.det("auth", "login")
+    assert "No SSO providers found" in stock.det("auth", "list-providers")
 
 
 def test_an_experiment_is_listed_and_described_with_its_trial_and_metrics(
@@ -145,9 +145,9 @@ def test_an_experiment_pauses_goes_on_and_is_killed(stock: StockClient, training
 
 
 def test_a_running_experiment_is_seen_in_every_list(
-    running: Cluster, stock: StockClient, training: str
+    cluster: Cluster, stock: StockClient, training: str
 ) -> None:
-    running.until_state(int(training), "RUNNING")
+    cluster.until_state(int(training), "RUNNING")
     assert f"stock ({training})" in stock.det("job", "list")
     assert f"(Experiment {training})" in stock.det("slot", "list")
     assert f"(Experiment {training})" in stock.det("task", "list")
@@ -172,18 +172,18 @@ def test_what_may_change_while_it_runs_changes(stock: StockClient, training: str
 
 
 def test_a_completed_experiment_is_continued_with_more_steps(
-    running: Cluster, stock: StockClient, trained: str
+    cluster: Cluster, stock: StockClient, trained: str
 ) -> None:
     more = ("--config", "hyperparameters.steps=6", "--config", "searcher.max_length=6")
     assert "Continued" in stock.det("e", "continue", trained, *more)
-    running.until_state(int(trained), "COMPLETED")
+    cluster.until_state(int(trained), "COMPLETED")
     logs = stock.det("t", "logs", only_trial(stock, trained))
     assert "resumed at 4" in logs
     assert "step 6" in logs
 
 
 def test_an_experiment_is_archived_and_deleted_with_its_files(
-    running: Cluster, stock: StockClient
+    cluster: Cluster, stock: StockClient
 ) -> None:
     shown = stock.det("e", "create", CONFIG, FILES, "--follow")
     experiment_id = shown.split("Created experiment")[1].split()[0]
@@ -193,9 +193,9 @@ def test_an_experiment_is_archived_and_deleted_with_its_files(
     assert f" {experiment_id} |" not in stock.det("e", "list")
     stock.det("e", "unarchive", experiment_id)
     stock.det("e", "delete", "--yes", experiment_id)
-    files = running.folder / "data/checkpoints" / uuid
-    running.until(lambda: not files.exists(), "the checkpoint is gone")
-    running.until(
+    files = cluster.folder / "data/checkpoints" / uuid
+    cluster.until(lambda: not files.exists(), "the checkpoint is gone")
+    cluster.until(
         lambda: stock.run("e", "describe", experiment_id).code != 0, "the experiment is gone"
     )
 
@@ -303,7 +303,7 @@ def test_the_cluster_tells_about_itself(admin: StockClient) -> None:
 
 
 def test_agents_and_slots_go_out_of_service_and_come_back(
-    admin: StockClient, running: Cluster
+    admin: StockClient, cluster: Cluster
 ) -> None:
     agent = csv_of(admin, "agent", "list")[0].split(",")[0]
     admin.det("-u", "admin", "slot", "disable", agent, 3)
@@ -339,17 +339,17 @@ def test_a_mistake_is_answered_by_a_sentence(
     assert sentence in stock.refused(*args)
 
 
-def test_the_sdk_trains_reads_and_registers(running: Cluster, stock: StockClient) -> None:
-    master = running.env["DET_MASTER"]
+def test_the_sdk_trains_reads_and_registers(cluster: Cluster, stock: StockClient) -> None:
+    master = cluster.env["DET_MASTER"]
     done = stock.script(FILES / "sdk_flow.py", master, FILES, stock.folder / "sdk")
     assert done.code == 0, done.out + done.err
     assert "the SDK did it all" in done.out
 
 
-def test_every_method_of_the_sdk_is_answered(running: Cluster, stock: StockClient) -> None:
+def test_every_method_of_the_sdk_is_answered(cluster: Cluster, stock: StockClient) -> None:
     out = stock.folder / "methods"
     out.mkdir()
-    done = stock.script(FILES / "sdk_methods.py", running.env["DET_MASTER"], FILES, out)
+    done = stock.script(FILES / "sdk_methods.py", cluster.env["DET_MASTER"], FILES, out)
     assert done.code == 0, done.out + done.err
     assert json.loads(done.out.splitlines()[-1]) == [
         "Checkpoint.get_pachyderm_commit", "Determined.add_oauth_client", "Determined.list_oauth_clients",
@@ -358,15 +358,15 @@ def test_every_method_of_the_sdk_is_answered(running: Cluster, stock: StockClien
 
 
 def test_a_canceled_experiment_and_a_killed_trial_end(
-    running: Cluster, stock: StockClient, training: str
+    cluster: Cluster, stock: StockClient, training: str
 ) -> None:
     assert "Canceled" in stock.det("e", "cancel", training)
-    running.until_state(int(training), "CANCELED")
+    cluster.until_state(int(training), "CANCELED")
     shown = stock.det("e", "create", CONFIG, FILES, *LONG)
     other = shown.split("Created experiment")[1].split()[0]
-    running.until(lambda: running.trials(int(other)), "it has a trial")
+    cluster.until(lambda: cluster.trials(int(other)), "it has a trial")
     stock.det("t", "kill", only_trial(stock, other))
-    running.until_state(int(other), "CANCELED")
+    cluster.until_state(int(other), "CANCELED")
 
 
 def test_a_trial_is_downloaded_and_files_of_a_checkpoint_are_removed(stock: StockClient) -> None:

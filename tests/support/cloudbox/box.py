@@ -1,6 +1,7 @@
 """The box: both clouds, the network of their machines, and what boots and ends these as the clouds say."""
 
 import json
+import shutil
 import subprocess
 import threading
 import time
@@ -16,6 +17,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import BotoCoreError
 from moto.ec2 import ec2_backends
 
+from tests.support import debian, skips
 from tests.support.cloudbox import ec2, gce
 from tests.support.cloudbox.internet import Answer, Request, internet
 from tests.support.cloudbox.machine import Image, Machine, power_on
@@ -28,6 +30,7 @@ from tests.support.fake_gce.http import serving
 from tests.support.moto import moto_server
 
 LOOK_S = 0.05  # how soon a machine follows what its cloud says
+_PACKAGE_OF = {"ip": "iproute2", "iptables": "iptables"}
 _HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host", "accept-encoding")
 
 
@@ -267,8 +270,15 @@ def until(condition: Callable[[], Any], what: str, timeout_s: float = 120) -> An
     return found
 
 
-def can_make_machines() -> bool:
-    """Tell whether this machine allows namespaces with networks between them."""
+def require_machines() -> None:
+    """Skip where no namespaces with networks between them are allowed."""
+    if missing := [name for name in ("ip", "iptables") if shutil.which(name) is None]:
+        debian.install(*(_PACKAGE_OF[name] for name in missing))
+    if not _can_make_machines():
+        skips.skip("namespaces are for root only", skips.AS_ROOT)
+
+
+def _can_make_machines() -> bool:
     tried = "ip link add name b type bridge && iptables -N DOCKER-USER"
     asked = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "bash", "-c", tried]
     try:

@@ -59,7 +59,8 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
     "LANG": "C.UTF-8",
 }  # fmt: skip
-_PROGRAMS = ("docker", "apt-get", "nvidia-ctk")
+# Without findmnt a machine sees no control groups: they are those of this machine.
+_PROGRAMS = ("docker", "apt-get", "nvidia-ctk", "findmnt")
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,7 @@ def test_a_variable_for_every_kind_of_slot_is_told_once() -> None:
             "regular expression",
         ),
         ({"log_policies": [{"action": "cancel_retries"}]}, "log_policies[0]", "needs a pattern"),
+        ({"log_policies": [{"pattern": f"a{n}"} for n in range(51)]}, "log_policies", "at most 50"),
         (
             {"retention_policy": {"log_retention_days": -2}},
             "retention_policy.log_retention_days",

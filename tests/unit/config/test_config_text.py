@@ -99,3 +99,9 @@ def test_a_text_whose_aliases_explode_is_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     assert "more than 200000 values" in message("\n".join(lines))
+
+
+@pytest.mark.parametrize("long", ["x" * 100_000, f"{{? {'x' * 100_000} : 1}}"], ids=["text", "key"])
+def test_a_long_text_that_aliases_repeat_is_refused(long: str) -> None:
+    text = f"a: &a {long}\nb: [{', '.join(['*a'] * 200)}]"
+    assert "more than 16000000 characters" in message(text)

@@ -62,6 +62,37 @@ def test_a_pool_mixes_clouds_regions_and_kinds_of_capacity_in_the_order_of_prefe
     ]
 
 
+def test_fields_of_determined_that_do_nothing_are_named() -> None:
+    aws = {**AWS, "agent_docker_image": "x", "log_group": "y", "container_startup_script": "true"}
+    gcp = {**GCP, "name_prefix": "det"}
+    config = load_cluster(
+        {
+            "resource_manager": {
+                "default_compute_resource_pool": "one",
+                "default_aux_resource_pool": "one",
+            },
+            "resource_pools": [
+                {"pool_name": "one", "provider": {**aws, "launch_error_retries": 2}},
+                {"pool_name": "two", "offers": [AWS, gcp]},
+            ],
+        }
+    )
+    assert config.ignored == (
+        "resource_pools[0].provider.agent_docker_image",
+        "resource_pools[0].provider.log_group",
+        "resource_pools[0].provider.launch_error_retries",
+        "resource_pools[1].offers[1].name_prefix",
+    )
+
+
+def test_images_to_pull_are_names_and_one_is_a_list_of_one() -> None:
+    images = ["determinedai/pytorch-ngc:0.38.0", "registry.example.com:5000/team/a@sha256:0f"]
+    assert provider({**AWS, "pull_images": images}).sections[0].settings["pull_images"] == images
+    assert provider({**AWS, "pull_images": "a"}).sections[0].settings["pull_images"] == ["a"]
+    refused = {"provider.pull_images": "lists '-q a', which is no name of an image"}
+    assert problems({**AWS, "pull_images": ["a", "-q a"]}) == refused
+
+
 def test_each_offer_knows_its_section() -> None:
     found = expand(provider(offers=[AWS, GCP]))
     assert [offer.section for offer in found] == [0, 1]

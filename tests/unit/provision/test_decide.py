@@ -80,6 +80,49 @@ def test_free_machines_are_completed_to_a_gang_by_their_own_type() -> None:
     assert "b on-demand: of another type or region than" in decided.waiting["d1"].sentence
 
 
+HERE = offer(4, "6.50")
+THERE = offer(4, "6.00", provider="gcp", region="us-central1", zone="us-central1-a")
+
+
+def test_a_gang_is_completed_in_the_place_of_its_free_machines() -> None:
+    decided = plan(pool([THERE, HERE], wants(8), [machine("m1", HERE)]))
+    assert [launch.offers for launch in decided.launch] == [(HERE,)]
+
+
+def test_free_machines_of_two_places_are_no_gang() -> None:
+    free = [machine("m1", HERE), machine("m2", THERE)]
+    decided = plan(pool([HERE, THERE], wants(8), free))
+    assert [launch.offers for launch in decided.launch] == [(THERE,)]
+
+
+def test_a_gang_moves_where_all_of_it_can_be_rented() -> None:
+    """Half a gang is there, and its place has no more."""
+    decided = plan(pool([HERE, THERE], wants(8), [machine("m1", HERE)]), [refused(HERE)])
+    assert [launch.offers for launch in decided.launch] == [(THERE,), (THERE,)]
+
+
+def test_a_half_filled_gang_whose_rest_is_refused_everywhere_waits_and_is_given_back() -> None:
+    cooling = [refused(HERE), refused(THERE)]
+    limits = Limits(max_idle_s=600, max_starting_s=300)
+    half = [machine(f"m{n}", HERE, idle_since=NOW - 500) for n in (1, 2)]
+    kept = plan(pool([HERE, THERE], wants(16), half, limits), cooling)
+    assert (kept.launch, ended(kept)) == ((), {})
+    assert kept.waiting["d1"].code is ProvisionCode.COOLING_DOWN
+    assert kept.waiting["d1"].next_try == NOW + 200
+    late = [machine(f"m{n}", HERE, idle_since=NOW - 700) for n in (1, 2)]
+    given_back = plan(pool([HERE, THERE], wants(16), late, limits), cooling)
+    assert given_back.launch == ()
+    assert ended(given_back) == {"m1": "IDLE", "m2": "IDLE"}
+
+
+def test_a_mixed_gang_is_completed_within_one_place() -> None:
+    mixing = replace(GENEROUS, allow_heterogeneous_fits=True)
+    small = offer(2, 1, provider="gcp", region="us-central1", zone="us-central1-a")
+    free = [machine("m1", small), machine("m2", offer(2, 1))]
+    decided = plan(pool([HERE], wants(6), free, mixing))
+    assert [launch.offers for launch in decided.launch] == [(HERE,)]
+
+
 def test_a_job_gets_machines_for_no_more_slots_than_it_may_hold() -> None:
     capped = wants(1, 1, 1, job_id="j", job_max_slots=4, job_held_slots=2)
     decided = plan(pool([ONE], capped))
@@ -324,6 +367,19 @@ def test_a_silent_machine_is_given_back_after_ten_minutes() -> None:
     assert ended(plan(pool([ONE], machines=[silent]))) == {"m1": "DISCONNECTED"}
 
 
+def test_a_machine_that_can_start_nothing_is_given_back_when_its_work_has_ended_for_ten_minutes() -> (
+    None
+):
+    broken = {"is_broken": True, "takes_work": False}
+    limits = Limits(min_instances=1, max_instances=3)
+    fresh = machine("m1", FOUR, idle_since=NOW - 500, **broken)
+    late = machine("m2", FOUR, idle_since=NOW - 601, **broken)
+    busy = machine("m3", FOUR, used_slots=1, **broken)
+    decided = plan(pool([FOUR], machines=[fresh, late, busy], limits=limits))
+    assert ended(decided) == {"m2": "OUT_OF_SERVICE"}
+    assert decided.next_at == NOW + 100
+
+
 def test_a_machine_that_never_joins_is_given_back_and_replaced() -> None:
     overdue = starting("m1", ONE, purpose="d1")
     overdue = replace(overdue, launched_at=NOW - 1200)
@@ -354,6 +410,8 @@ def test_a_machine_that_the_cloud_takes_back_is_drained_and_replaced_at_once() -
     decided = plan(here)
     assert drained(decided) == {"m1": "RECLAIMED"}
     assert rented(decided) == ["gpu.4x"]
+    broken = pool([FOUR], machines=[replace(leaving, is_broken=True)])
+    assert drained(plan(broken)) == {"m1": "BROKEN"}
     again = plan(applied(here, decided))
     assert not again.launch
     assert not again.terminate

@@ -8,7 +8,13 @@ from typing import Any
 from det_controlplane.core.provision.decide import decide
 from det_controlplane.core.provision.model import ProvisionCode, ProvisionSnapshot
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
-from det_controlplane.core.provision.prices import Known, Offered, Quote, current, wanted_of
+from det_controlplane.core.provision.prices import (
+    MarketKnowledge,
+    Quote,
+    TypeZones,
+    current,
+    wanted_of,
+)
 
 from tests.support.provisioning import NOW, offer, plan, pool, spot, wants
 
@@ -28,31 +34,35 @@ def quoted(zone: str, usd: str, of: Offer = ANY_ZONE) -> tuple[Scope, Quote]:
     return Scope.of(of)._replace(zone=zone), Quote(Decimal(usd), NOW)
 
 
-def price(asked: Offer, known: Known, settings: Mapping[str, Any] | None = None) -> Decimal:
+def price(
+    asked: Offer, known: MarketKnowledge, settings: Mapping[str, Any] | None = None
+) -> Decimal:
     (found,) = current((asked,), (Section(settings or {}),), known)
     return found.price_usd_hour
 
 
 def test_an_offer_costs_what_its_cloud_said_last() -> None:
-    known = Known(prices=dict([quoted("us-east-1a", "0.31"), quoted("us-east-1b", "0.50")]))
+    known = MarketKnowledge(
+        prices=dict([quoted("us-east-1a", "0.31"), quoted("us-east-1b", "0.50")])
+    )
     assert price(IN_A, known) == Decimal("0.31")
     assert price(replace(IN_A, machine_type="g6.xlarge"), known) == IN_A.price_usd_hour
 
 
 def test_a_price_of_the_region_holds_in_each_zone() -> None:
-    assert price(IN_A, Known(prices=dict([quoted("", "0.33")]))) == Decimal("0.33")
+    assert price(IN_A, MarketKnowledge(prices=dict([quoted("", "0.33")]))) == Decimal("0.33")
 
 
 def test_where_the_cloud_chooses_the_zone_its_dearest_one_counts() -> None:
     prices = dict([quoted("us-east-1a", "0.31"), quoted("us-east-1b", "0.50")])
-    types = {("aws", "us-east-1", "g5.xlarge"): Offered(("us-east-1a", "us-east-1b"))}
-    assert price(ANY_ZONE, Known(prices, types)) == Decimal("0.50")
+    types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1a", "us-east-1b"))}
+    assert price(ANY_ZONE, MarketKnowledge(prices, types)) == Decimal("0.50")
 
 
 def test_the_operators_own_price_holds_on_demand_and_the_clouds_for_spot() -> None:
     own = {"instance_price": 0.9}
     on_demand = replace(IN_A, capacity=Capacity.ON_DEMAND, price_usd_hour=Decimal("0.9"))
-    known = Known(
+    known = MarketKnowledge(
         prices=dict([quoted("", "1.10", on_demand), quoted("", "0.33")]),
     )
     assert price(on_demand, known, own) == Decimal("0.9")
@@ -66,23 +76,25 @@ def test_a_type_with_gpus_attached_has_a_price_of_its_own() -> None:
     name = wanted_of(n1, (Section(attached),)).name
     assert name == "n1-standard-8+4xnvidia-tesla-t4"
     bare, whole = Scope.of(n1), Scope.of(n1)._replace(machine_type=name)
-    known = Known(prices={bare: Quote(Decimal("0.38"), NOW), whole: Quote(Decimal("1.78"), NOW)})
+    known = MarketKnowledge(
+        prices={bare: Quote(Decimal("0.38"), NOW), whole: Quote(Decimal("1.78"), NOW)}
+    )
     assert price(n1, known, attached) == Decimal("1.78")
     assert price(n1, known) == Decimal("0.38")
 
 
 def test_a_zone_without_the_type_is_passed_over_and_the_reason_says_so() -> None:
-    types = {("aws", "us-east-1", "g5.xlarge"): Offered(("us-east-1b",))}
-    (found,) = current((IN_A,), PLAIN, Known(types=types))
+    types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1b",))}
+    (found,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
     reason = plan(pool([found], wants(1))).waiting["d1"]
     assert reason.code is ProvisionCode.NO_OFFER_FITS
     assert "us-east-1a does not have this type" in reason.sentence
 
 
 def test_slots_are_those_that_the_cloud_tells_unless_the_operator_does() -> None:
-    types = {("aws", "us-east-1", "g5.xlarge"): Offered(("us-east-1a",), slots=2)}
-    (told,) = current((IN_A,), PLAIN, Known(types=types))
-    (own,) = current((IN_A,), (Section({"instance_slots": 1}),), Known(types=types))
+    types = {("aws", "us-east-1", "g5.xlarge"): TypeZones(("us-east-1a",), slots=2)}
+    (told,) = current((IN_A,), PLAIN, MarketKnowledge(types=types))
+    (own,) = current((IN_A,), (Section({"instance_slots": 1}),), MarketKnowledge(types=types))
     assert (told.slots, own.slots) == (2, 1)
 
 

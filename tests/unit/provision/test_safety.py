@@ -38,11 +38,11 @@ from tests.support.provisioning import (
 
 SIZES = st.sampled_from((1, 2, 4, 8))
 PRICES = st.integers(1, 60).map(lambda tenths: Decimal(tenths) / 10)
-ZONES = st.sampled_from(("us-east-1a", "us-east-1b"))
+ZONES = st.sampled_from(("us-east-1a", "us-east-1b", "us-west-2a"))
 OFFERS = st.lists(
     st.builds(
         lambda slots, price, zone, kind, capacity: offer(
-            slots, price, zone=zone, machine_type=f"{kind}.{slots}x", capacity=capacity
+            slots, price, zone=zone, region=zone[:-1], machine_type=f"{kind}.{slots}x", capacity=capacity
         ),
         SIZES, PRICES, ZONES, st.sampled_from("ab"), st.sampled_from(Capacity),
     ),
@@ -152,6 +152,15 @@ def test_never_two_machines_for_one_demand(
     assert len([x for x in decided.launch if x.purpose]) <= most
 
 
+@given(pools())
+def test_the_machines_for_one_demand_are_of_one_place(pool: PoolSnapshot) -> None:
+    places: dict[str, set[str]] = {}
+    for launch in plan(pool).launch:
+        if launch.purpose:
+            places.setdefault(launch.purpose, set()).update(o.place for o in launch.offers)
+    assert all(len(found) == 1 for found in places.values())
+
+
 @given(OFFERS, SLOTS, st.booleans(), st.integers(0, 99), st.data())
 def test_after_the_launched_machines_register_the_scheduler_starts_the_demand(
     offers: list[Offer], slots: list[int], mixes: bool, naming: int, data: st.DataObject
@@ -212,7 +221,10 @@ def started_by_the_next_pass(
 def agent(machine: Machine, naming: int) -> Agent:
     """Return the machine's agent after it joined; its name is as good as any."""
     leaves = machine.leaving_since is not None or machine.state is MachineState.DRAINING
-    return Agent(f"{naming}-{machine.id}", machine.offer.slots, machine.used_slots, draining=leaves)
+    return Agent(
+        f"{naming}-{machine.id}", machine.offer.slots, machine.used_slots,
+        draining=leaves, place=machine.offer.place,
+    )  # fmt: skip
 
 
 def started(demand: Sequence[Demand], agents: list[Agent], mixes: bool = False) -> set[str]:

@@ -92,6 +92,34 @@ def test_a_gang_takes_no_more_agents_than_it_needs() -> None:
     assert list(seats.values()) == [4, 4]
 
 
+def at(place: str, *sizes: int) -> list[Agent]:
+    return [agent(f"{place[:3]}{n}", size, place=place) for n, size in enumerate(sizes, 1)]
+
+
+def test_a_gang_takes_agents_of_one_place() -> None:
+    on = [*at("aws us-east-1", 4), *at("gcp us-central1", 4, 4)]
+    assert placed(8, *on) == {"gcp1": 4, "gcp2": 4}
+
+
+def test_agents_without_a_place_are_one_place() -> None:
+    assert placed(8, *at("aws us-east-1", 4), *at("", 4, 4)) == {"1": 4, "2": 4}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_gang_is_not_spread_over_places_and_says_so(mixed: bool) -> None:
+    on = [*at("aws us-east-1", 4), *at("gcp us-central1", 4)]
+    assert placed(8, *on, mixed=mixed) is None
+    waiting = decide(pool(on, pending=[request("r", 8)]), NOW).waiting["r"]
+    assert waiting.code is WaitCode.NO_WHOLE_AGENTS
+    assert "aws us-east-1 has 4, gcp us-central1 has 4" in waiting.sentence
+    assert "stays within one region of one cloud" in waiting.sentence
+
+
+def test_a_gang_of_several_sizes_is_mixed_within_one_place() -> None:
+    on = [*at("aws us-east-1", 4), *at("gcp us-central1", 4, 2)]
+    assert placed(6, *on, mixed=True) == {"gcp1": 4, "gcp2": 2}
+
+
 def test_a_gang_takes_the_largest_agents_that_divide_it() -> None:
     assert placed(8, *agents(2, 2, 2, 2, 4, 4)) == {"a5": 4, "a6": 4}
 

@@ -7,7 +7,7 @@ import pytest
 from det_controlplane.core.schedule import PoolSnapshot, Request, WaitCode, decide
 from det_controlplane.core.schedule.kept_room import MOST_PASSED_S
 
-from tests.support.schedules import agents, apply, end, job, pool, request, running, starts
+from tests.support.schedules import agent, agents, apply, end, job, pool, request, running, starts
 
 LATE = MOST_PASSED_S + 1
 
@@ -71,6 +71,23 @@ def test_the_agents_of_a_gang_are_those_where_the_fewest_have_to_end() -> None:
     ids = ["r1", "r2", "r3", "r4", "gang", *(f"s{n}" for n in range(8))]
     jobs = [job(id, position=n) for n, id in enumerate(ids)]
     snapshot = pool(agents(4, 4, 4), pending=[request("gang", 8), *small], running=busy, jobs=jobs)
+    assert {on for seats in starts(decide(snapshot, LATE)).values() for on in seats} == {"a1"}
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_the_agents_of_a_gang_are_kept_in_one_place(mixes: bool) -> None:
+    on = [agent("a1", 4, place="aws"), agent("b1", 4, place="gcp"), agent("b2", 4, place="gcp")]
+    busy = [running("r1", a1=1), running("r2", b1=2), running("r3", b2=2)]
+    small = [request(f"s{n}", 1) for n in range(8)]
+    ids = ["r1", "r2", "r3", "gang", *(f"s{n}" for n in range(8))]
+    jobs = [job(id, position=n) for n, id in enumerate(ids)]
+    snapshot = pool(
+        on,
+        pending=[request("gang", 8), *small],
+        running=busy,
+        jobs=jobs,
+        allow_heterogeneous_fits=mixes,
+    )
     assert {on for seats in starts(decide(snapshot, LATE)).values() for on in seats} == {"a1"}
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
 from det_controlplane.core.schedule import (
     Job,
     PoolSnapshot,
@@ -163,6 +164,19 @@ def test_a_gang_preempts_what_stands_on_the_agents_it_needs_and_nothing_else() -
         agents(4, 4, 4), pending=[request("high", 8)], running=busy, jobs=jobs, preemption=True
     )
     assert preempted(snapshot) == ["low3", "low2"]
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_a_gang_preempts_in_the_place_where_the_least_important_have_to_leave(mixes: bool) -> None:
+    places = {"a1": "aws", "a2": "gcp", "a3": "aws", "a4": "gcp"}
+    on = [agent(id, 4, place=place) for id, place in places.items()]
+    busy = [running(f"low{n}", **{f"a{n}": 1}) for n in range(1, 5)]
+    jobs = [*(job(r.job.id, 60, position=n) for n, r in enumerate(busy)), job("high", 10)]
+    snapshot = pool(
+        on, pending=[request("high", 8)], running=busy, jobs=jobs, preemption=True,
+        allow_heterogeneous_fits=mixes,
+    )  # fmt: skip
+    assert preempted(snapshot) == ["low4", "low2"]
 
 
 def test_two_candidates_do_not_count_on_the_same_victim() -> None:

@@ -40,6 +40,14 @@ def test_a_gang_gets_all_its_slots_on_different_agents_or_none(pool: PoolSnapsho
 
 @many
 @given(pools())
+def test_a_gang_stays_within_one_place(pool: PoolSnapshot) -> None:
+    places = {a.id: a.place for a in pool.agents}
+    for start in decide(pool, NOW).start:
+        assert len({places[p.agent_id] for p in start.placements}) == 1
+
+
+@many
+@given(pools())
 def test_a_gang_over_agents_shares_them_with_nobody_who_has_slots(pool: PoolSnapshot) -> None:
     used = {a.id: a.used for a in pool.agents}
     for start in decide(pool, NOW).start:

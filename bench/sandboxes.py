@@ -1,0 +1,94 @@
+"""Two hundred sandboxes of the API's function at once, over one small database: `python -m bench.sandboxes`.
+
+Each has a connection of its own, as a sandbox of Lambda has, and keeps it when it has answered, as a frozen one does.
+They are threads of one process here, with as little processor for all of them as this machine has."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
+from det_controlplane.api.app import App
+from det_controlplane.db.engine import Database, Pausing
+from det_controlplane.db.migrate import migrate
+from det_controlplane.entry.aws.events import respond
+from det_controlplane.entry.build import build_context, build_function
+from det_controlplane.entry.settings import from_environment
+from det_controlplane.ports.waker import NoWaker
+from det_controlplane.services.context import Context
+
+from tests.support.lambda_calls import create_experiment, sign_in
+from tests.support.lambda_events import Http, answered, http_api_event
+
+SANDBOXES = 200
+GATEWAY_S = 29.0
+
+
+class Sandbox:
+    """A function's process: it answers one request at a time, and rests in between."""
+
+    def __init__(self, ctx: Context) -> None:
+        # As the stack says: what rests for a minute is closed, and who finds no room waits twenty seconds.
+        database = Database(ctx.db.url, pool_size=1, pausing=Pausing(idle_s=60, wake_s=20))
+        self._app: App = build_function(replace(ctx, db=database))
+
+    def invoke(self, event: Any, /) -> Any:
+        answer = respond(self._app, event)
+        self._app.ctx.db.rest()
+        return answer
+
+    def close(self) -> None:
+        self._app.ctx.db.dispose()
+
+
+def asked_of(sandbox: Sandbox, request: Http) -> Callable[[], tuple[int, float]]:
+    def ask() -> tuple[int, float]:
+        begun = time.perf_counter()
+        status, _, _ = answered(sandbox.invoke(http_api_event(request)))
+        return status, time.perf_counter() - begun
+
+    return ask
+
+
+def measured(ctx: Context) -> list[tuple[int, float]]:
+    """Let all sandboxes answer at once; return each status, with the seconds until it came."""
+    first = Sandbox(ctx)
+    token = sign_in(first)
+    path = f"/api/v1/experiments/{create_experiment(first, token)}"
+    first.close()
+    request = Http("GET", path, headers=(("Authorization", f"Bearer {token}"),))
+    sandboxes = [Sandbox(ctx) for _ in range(SANDBOXES)]
+    with ThreadPoolExecutor(SANDBOXES) as threads:
+        begun = [threads.submit(asked_of(sandbox, request)) for sandbox in sandboxes]
+    for sandbox in sandboxes:
+        sandbox.close()
+    return [each.result() for each in begun]
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        EmbeddedPostgres(Path(name) / "postgres", throwaway=True) as server,
+    ):
+        migrate(server.url())
+        environment = {
+            "DET_DB_URL": server.url(), "DET_OBJECTS": f"{name}/objects", "DET_OBJECTS_SECRET": "secret",
+            "DET_INITIAL_USER_PASSWORD": "Password1", "DET_DB_POOL_SIZE": "1",
+            "DET_CLUSTER_CONFIG": '{"checkpoint_storage": {"type": "s3", "bucket": "checkpoints"}}',
+        }  # fmt: skip
+        found = measured(build_context(from_environment(environment), NoWaker()))
+    refused = sum(status != 200 for status, _ in found)
+    line = {"name": "sandboxes_200_refused", "value": refused, "unit": "answers"}
+    print(json.dumps({**line, "floor": 0, "better": "lower", "peer": None}), flush=True)
+    slowest = round(max(seconds for _, seconds in found), 1)
+    line = {"name": "sandboxes_200_slowest_answer", "value": slowest, "unit": "s"}
+    print(json.dumps({**line, "floor": GATEWAY_S, "better": "lower", "peer": None}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Schemathesis sends what the API's description allows, and what it does not, over HTTP to a cluster with something of
+everything: no answer is a failure of ours, and each is of the kind that is declared.
+
+DECLARED_REQUESTS says how many for each route at most (2)."""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Answer, Request
+from det_controlplane.api.openapi import description
+from det_controlplane.db.engine import Database
+
+from tests.support.api import Api, api_over
+from tests.support.hostile import World
+from tests.support.peers import peer_python
+from tests.support.served_api import served
+
+EACH = os.environ.get("DECLARED_REQUESTS", "2")
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+# The server of the tests carries no traffic to tasks; what ends the caller's own sign-in would end the run; and what
+# belongs to Kubernetes is answered by 501.
+LEFT_OUT = (
+    r"^/(proxy|stream|objects)|/auth/logout$|/v1/users$|/users/\{userId\}|/users/assignments$"
+    r"|namespace-bindings|resource-quota"
+)
+
+
+def described(places: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the description, which also knows the names of things that are there."""
+    told = description(routes.every())
+    for operation in (o for operations in told["paths"].values() for o in operations.values()):
+        for parameter in operation["parameters"]:
+            known = places.get(parameter["name"], places["ids"])
+            if parameter["in"] == "path":
+                whole = parameter["type"] == "integer"
+                parameter["enum"] = [
+                    int(k) if whole else k for k in known if k.isdigit() or not whole
+                ]
+    return told
+
+
+class Counted:
+    """Counts the answers of an API by their statuses."""
+
+    def __init__(self, app: App) -> None:
+        self._handle, self.statuses = app.handle, Counter[int]()
+
+    def handle(self, request: Request) -> Answer:
+        answer = self._handle(request)
+        self.statuses[getattr(answer, "status", 200)] += 1
+        return answer
+
+
+def run(api: Api, url: str, token: str, schema: Path) -> subprocess.CompletedProcess[str]:
+    command = [
+        str(Path(peer_python()).parent / "schemathesis"), "run", str(schema), "--url", url,
+        "--header", f"Authorization: Bearer {token}", "--checks", CHECKS, "--max-examples", EACH,
+        "--phases", "fuzzing", "--seed", "1", "--exclude-path-regex", LEFT_OUT, "--no-color",
+        "--request-timeout", "30", "--suppress-health-check", "all", "--warnings", "off",
+        "--continue-on-failure",
+    ]  # fmt: skip
+    return subprocess.run(
+        command, cwd=schema.parent, capture_output=True, text=True, timeout=3000, check=False
+    )
+
+
+@pytest.mark.parametrize("account", ["user", "admin"])
+def test_requests_of_the_description_are_answered_as_it_says(
+    database: Database, tmp_path: Path, account: str
+) -> None:
+    schema, made = tmp_path / "schema.json", tmp_path / "api"
+    made.mkdir()
+    with api_over(database, made) as api:
+        world = World(api)
+        schema.write_text(json.dumps(described(world.places)))
+        counted = Counted(api.app)
+        with patch.object(api.app, "handle", counted.handle), served(api) as url:
+            done = run(api, url, world.callers[account].token, schema)
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+    # So that the requests are not all refused at the door.
+    assert counted.statuses[200] > 150, counted.statuses
+    assert counted.statuses[401] < 50, counted.statuses

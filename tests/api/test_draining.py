@@ -1,0 +1,82 @@
+"""Drain a cluster as `det deploy … down` does before its machines end."""
+
+from pathlib import Path
+
+import pytest
+from det_cli.deployment import draining
+from det_cli.errors import CommandError
+
+from tests.support.api import PASSWORD, create
+from tests.support.rented import Rented
+from tests.support.served_api import served
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_signed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DET_USER", "DET_PASS", "DET_USER_TOKEN", "DET_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def test_work_pauses_and_leaves_and_nothing_new_is_rented(
+    cluster: Rented, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = cluster.api.signed_in("determined")
+    works = create(owner, activate=True, resources={"slots_per_trial": 1})
+    _, agent = cluster.employ()
+    (order,) = agent.poll()
+    owner.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    said: list[str] = []
+    wishes: list[str] = []
+
+    def meanwhile() -> None:
+        """Let the trial save its checkpoint and exit, as its harness does when it is asked to leave."""
+        wishes.extend(order["desired"] for order in agent.poll())
+        owner.post(f"/api/v1/allocations/{order['allocation_id']}/signals/ack_preemption")
+        agent.finish()
+        create(owner, activate=True, resources={"slots_per_trial": 1})
+        cluster.settle()
+
+    monkeypatch.setattr(draining, "_rest", meanwhile)
+    with served(cluster.api) as url:
+        draining.drain(url, PASSWORD, 60, said.append)
+    assert said == [
+        "Draining: 1 experiments pause as soon as they have saved a checkpoint",
+        "Waiting for 1 containers to end, 60 s at most",
+    ]
+    shown = owner.get(f"/api/v1/experiments/{works}")["experiment"]
+    assert shown["state"] == "STATE_PAUSED"
+    assert len(cluster.cloud.alive()) == 1, "what came meanwhile rents no machine"
+    assert wishes == ["running"], "it is asked for a checkpoint, and not killed"
+
+
+def test_work_that_does_not_leave_is_told_with_what_helps(
+    cluster: Rented, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = cluster.api.signed_in("determined")
+    create(owner, activate=True, resources={"slots_per_trial": 1})
+    machine, _ = cluster.employ()
+    monkeypatch.setattr(draining, "_rest", lambda: None)
+    with served(cluster.api) as url, pytest.raises(CommandError) as refused:
+        draining.drain(url, PASSWORD, 0.05, lambda _: None)
+    assert f"there is still work on {machine.cloud_id}" in refused.value.cause
+    assert "nothing was removed" in refused.value.hint
+
+
+def test_without_the_first_password_it_says_how_to_sign_in(cluster: Rented) -> None:
+    with served(cluster.api) as url, pytest.raises(CommandError) as refused:
+        draining.drain(url, "changed", 1, lambda _: None)
+    assert "the cluster cannot be asked to drain" in refused.value.cause
+    assert "det user login" in refused.value.hint
+    assert "--force" in refused.value.hint
+
+
+def test_a_user_without_the_right_is_told_so(
+    cluster: Rented, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_USER", "determined")
+    monkeypatch.setenv("DET_PASS", PASSWORD)
+    with served(cluster.api) as url, pytest.raises(CommandError) as refused:
+        draining.drain(url, "changed", 1, lambda _: None)
+    assert "only an administrator may" in refused.value.cause
+    assert "user login admin" in refused.value.hint

@@ -1,0 +1,118 @@
+"""A filter tells nothing of workspaces that its caller does not see, neither rows nor how many there are."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.api import routes
+from det_controlplane.api.openapi import description
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.core.permissions import NeedScope
+
+from tests.api.test_route_rights import GUARDED, Things, rule_of, things
+from tests.support.api import Api, Caller, Told
+from tests.support.house import House, id_of
+
+# Things that are not there, of which an answer must not be told from one about things that are not seen.
+ABSENT = {
+    "id": "987654", "uuid": "00000000-0000-0000-0000-000000000001", "name": "absent",
+    "task": "1.00000000-0000-0000-0000-000000000001",
+}  # fmt: skip
+LISTINGS = [
+    r
+    for r in routes.every()
+    if r in GUARDED and any(n.of is NeedScope.LISTED for n in rule_of(r).needs)
+]
+
+
+@pytest.fixture
+def house(api: Api) -> House:
+    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+    return House(api, api.signed_in("admin"))
+
+
+def filters(path: str) -> list[dict[str, Any]]:
+    (operations,) = (o for p, o in description(routes.every())["paths"].items() if p == path)
+    return [told for told in operations["get"]["parameters"] if told["in"] == "query"]
+
+
+def names_of(parameter: str, there: Things, owner: int) -> tuple[str, str] | None:
+    """Return what a filter could name of the other workspace, and what there is nowhere."""
+    if parameter.rpartition(".")[2] in ("lt", "lte", "gt", "gte", "notIn"):
+        return None  # of what is seen, too
+    word = re.sub(r"[^a-z]", "", parameter.lower())
+    known = {
+        "workspace": ("workspaceId", "id"), "project": ("projectId", "id"), "experiment": ("experimentId", "id"),
+        "trial": ("trialId", "id"), "task": ("taskId", "task"), "checkpoint": ("checkpointUuid", "uuid"),
+        "model": ("modelName", "name"), "job": ("jobId", "uuid"), "key": ("key", "name"),
+    }  # fmt: skip
+    if word in ("name", "workspace", "workspaces", "workspacenames", "labels", "description"):
+        return there.names["modelName"], ABSENT["name"]
+    if word.startswith("user"):
+        return None  # everybody sees all users
+    for kind, (name, absent) in known.items():
+        if kind in word:
+            return there.names[name], ABSENT[absent]
+    return None
+
+
+def asked(caller: Caller, path: str, parameter: str, value: str) -> tuple[int, Any]:
+    told: Told = caller.ask("GET", path, query={parameter: [value]})
+    text = told.body.decode().replace(value, "VALUE")
+    try:
+        return told.status, json.loads(text)
+    except ValueError:
+        return told.status, text
+
+
+def test_a_filter_by_what_is_not_seen_is_answered_as_one_by_what_is_not_there(house: House) -> None:
+    there = things(house, "blue", house.blue, house.blue_project)
+    things(house, "red", house.red, house.red_project)
+    viewer = house.person("viewer", "Viewer", house.red)
+    tried, told = 0, []
+    for route in LISTINGS:
+        if route.method != "GET" or "{" in route.path:
+            continue
+        for parameter in filters(route.path):
+            named = names_of(parameter["name"], there, id_of(house.admin))
+            if named is None:
+                continue
+            unseen, absent = (asked(viewer, route.path, parameter["name"], n) for n in named)
+            tried += 1
+            if unseen != absent:
+                told.append(f"{route.path}?{parameter['name']}: {unseen} {absent}")
+    assert told == []
+    assert tried > 15
+
+
+@pytest.mark.parametrize("path", ["runs", "experiments-search"])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("id", 1), ("projectId", 1), ("experimentName", "counting"), ("user", "admin")],
+)
+def test_a_search_counts_nothing_that_is_not_seen(
+    house: House, path: str, column: str, value: Any
+) -> None:
+    """Not even rows whose columns a caller guesses."""
+    there = things(house, "blue", house.blue, house.blue_project)
+    viewer = house.person("viewer", "Viewer", house.red)
+    known = {"id": "experimentId", "projectId": "projectId"}
+    given = int(there.names[known[column]]) if column in known else value
+    field = {"kind": "field", "columnName": column, "operator": "=", "value": given}
+    group = {"kind": "group", "conjunction": "and", "children": [field]}
+    for project in (0, -1):
+        for limit in (-2, 10):
+            body = {
+                "projectId": project,
+                "limit": limit,
+                "filter": json.dumps({"filterGroup": group}),
+            }
+            found = viewer.ask("POST", f"/api/v1/{path}", body)
+            assert b"blue" not in found.body
+            if found.status == 200:
+                assert found.json()["pagination"]["total"] == 0, found.json()
+    of_blue = {"projectId": house.blue_project, "limit": -2}
+    told = viewer.ask("POST", f"/api/v1/{path}", of_blue)
+    assert told.status == 404 or told.json()["pagination"]["total"] == 0

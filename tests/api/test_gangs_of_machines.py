@@ -1,0 +1,67 @@
+"""A trial over several rented machines, where machines of two regions are free."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_controlplane.core.config.providers import Section
+from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.db.engine import Database
+
+from tests.support.api import Api, Caller, create
+from tests.support.rented import MachineAgent, Rented, offer, rented_cluster
+
+EAST = offer("2.00", Capacity.ON_DEMAND, slots=4, zone="us-east-1a")
+WEST = offer("2.50", Capacity.ON_DEMAND, slots=4, region="us-west-2", zone="us-west-2a")
+
+
+@pytest.fixture
+def cluster(database: Database, tmp_path: Path) -> Iterator[Rented]:
+    with rented_cluster(database, tmp_path, offers=(EAST, WEST)) as made:
+        yield made
+
+
+@pytest.fixture
+def api(cluster: Rented) -> Api:
+    return cluster.api
+
+
+def rent_only(cluster: Rented, *offers: Offer) -> None:
+    config = cluster.api.ctx.config
+    sections = (Section("aws", {}, ("us-east-1", "us-west-2")),)
+    pool = replace(config.resource_pools[0], offers=offers, sections=sections)
+    cluster.api.ctx.config = replace(config, resource_pools=(pool,))
+
+
+def freed(cluster: Rented, user: Caller, where: Offer) -> MachineAgent:
+    """Return the agent of a machine that worked in a region, and has nothing to do."""
+    rent_only(cluster, where)
+    id = create(user, activate=True, resources={"slots_per_trial": 4})
+    machine, agent = cluster.employ()
+    assert machine.offer == where
+    user.post(f"/api/v1/experiments/{id}/kill")
+    agent.finish()
+    agent.poll()
+    return agent
+
+
+def test_a_gang_is_completed_in_one_region_and_starts_there(cluster: Rented, user: Caller) -> None:
+    east = freed(cluster, user, EAST)
+    rent_only(cluster, WEST)
+    id = create(user, activate=True, resources={"slots_per_trial": 4})
+    cluster.settle(1)
+    east.work()  # it takes the work, so that the next machine is another one
+    west = freed(cluster, user, WEST)
+    user.post(f"/api/v1/experiments/{id}/kill")
+    east.finish()
+    east.poll()
+    rent_only(cluster, EAST, WEST)
+    create(user, activate=True, resources={"slots_per_trial": 8})
+    cluster.settle()
+    assert [m.offer for m in cluster.cloud.alive()] == [EAST, WEST, EAST]
+    assert not east.poll()
+    assert not west.poll()
+    third = cluster.boot(cluster.cloud.alive()[-1])
+    cluster.settle()
+    assert [len(agent.poll()) for agent in (east, west, third)] == [1, 0, 1]

@@ -1,0 +1,95 @@
+"""Machines that go away at a time that is known: what runs there has no longer, or goes with them."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.support.api import Api, Caller, create
+from tests.support.rented import Rented
+
+
+@pytest.fixture
+def api(cluster: Rented) -> Api:
+    return cluster.api
+
+
+def test_work_has_no_longer_than_its_machine(cluster: Rented, user: Caller) -> None:
+    """Its own time to save a checkpoint is an hour."""
+    experiment_id = create(user, activate=True)
+    _, agent = cluster.employ()
+    (order,) = agent.running.values()
+    user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    at = cluster.time + timedelta(seconds=120)
+    agent.poll(leaving=True, deadline=at.isoformat().replace("+00:00", "Z"))
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert f"goes away at {at:%H:%M:%S} UTC" in reason["sentence"]
+    for _ in range(5):
+        cluster.pass_time(seconds=23)
+        cluster.decide()
+        (order,) = agent.poll(leaving=True)
+    assert (order["desired"], order["preempt"]) == ("running", True)
+    cluster.pass_time(seconds=10)
+    cluster.settle()
+    (order,) = agent.poll(leaving=True)
+    assert order["desired"] == "killed"
+    agent.poll(leaving=True, exits=dict.fromkeys(agent.running, 137))
+    cluster.settle()
+    shown = user.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"][0]
+    assert (shown["state"], shown["restarts"]) == ("STATE_QUEUED", 0)
+    assert len(cluster.cloud.alive()) == 2, "the other one is for what goes on"
+
+
+def test_what_was_asked_to_leave_before_has_no_longer_than_its_machine(
+    cluster: Rented, user: Caller
+) -> None:
+    """A rebalance comes before the notice of the interruption, which alone tells the time."""
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    (order,) = agent.running.values()
+    user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    agent.poll(leaving=True, notice="rebalance")
+    at = cluster.time + timedelta(seconds=20)
+    (order,) = agent.poll(leaving=True, deadline=at.isoformat())
+    assert (order["desired"], order["preempt"]) == ("running", True)
+    cluster.pass_time(seconds=21)
+    cluster.decide()
+    (order,) = agent.poll(leaving=True, deadline=at.isoformat())
+    assert order["desired"] == "killed"
+
+
+def test_work_leaves_a_rented_machine_whose_gpu_failed_and_the_reason_is_told(
+    cluster: Rented, user: Caller
+) -> None:
+    experiment_id = create(user, activate=True)
+    machine, agent = cluster.employ()
+    (order,) = agent.running.values()
+    user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+    failed = "GPU 0 (GPU-a) reported Xid 79"
+    (order,) = agent.poll(leaving=True, notice="maintenance", out_of_service=failed)
+    assert (order["desired"], order["preempt"]) == ("running", True)
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert f"the machine of agent {machine.cloud_id} goes away: {failed}" in reason["sentence"]
+    cluster.settle()
+    shown = {i["cloudId"]: (i["state"], i["reason"]) for i in cluster.instances()}
+    assert shown.pop(machine.cloud_id) == ("DRAINING", "its agent is out of service")
+    assert [state for state, _ in shown.values()] == ["LAUNCHED"], "the other one is there early"
+
+
+def test_a_notebook_ends_with_its_machine_and_starts_elsewhere(
+    cluster: Rented, user: Caller
+) -> None:
+    user.post("/api/v1/notebooks", {"config": {}})
+    _, agent = cluster.employ()
+    agent.poll(leaving=True, deadline=(cluster.time + timedelta(seconds=20)).isoformat())
+    cluster.pass_time(seconds=21)
+    cluster.decide()
+    (order,) = agent.poll(leaving=True)
+    assert order["desired"] == "running"
+
+
+def test_a_deadline_that_is_no_time_is_passed_over(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    agent.poll(leaving=True, notice="maintenance", deadline="2 Jan 2026 00:00:00 GMT")
+    cluster.settle()
+    assert len(cluster.cloud.alive()) == 2

@@ -1,0 +1,94 @@
+"""Reports that reach the API at the same time are answered together, and each as its own caller's."""
+
+import asyncio
+import json
+from typing import Any
+
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.entry.server.asgi import AsgiApp
+
+from tests.support.api import Api, Caller, create, trial_of
+from tests.support.asgi import Got, requested
+from tests.support.played_agent import task_of
+from tests.support.statements import statements
+
+LOSS = {"loss": 0.5}
+
+
+def body_of(steps: int, group: str = "training", metrics: Any = LOSS) -> bytes:
+    inner = {"trialRunId": 1, "stepsCompleted": steps, "metrics": {"avgMetrics": metrics}}
+    return json.dumps({"group": group, "metrics": inner}).encode()
+
+
+def at_once(api: Api, *reports: tuple[str, int, bytes]) -> list[Got]:
+    """Send reports, each with a token and for a trial, all before the first is answered."""
+    host = AsgiApp(api.app, LocalNotifier(), relays=False)
+
+    async def run() -> list[Got]:
+        return await asyncio.gather(
+            *(
+                requested(
+                    host,
+                    "POST",
+                    f"/api/v1/trials/{trial}/metrics",
+                    body=body,
+                    headers={"Authorization": f"Bearer {token}"},
+                )
+                for token, trial, body in reports
+            )
+        )
+
+    return asyncio.run(run())
+
+
+def trials(user: Caller, count: int) -> list[int]:
+    return [int(trial_of(user, create(user))["id"]) for _ in range(count)]
+
+
+def steps_of(user: Caller, trial: int) -> int:
+    return int(user.get(f"/api/v1/trials/{trial}")["trial"]["totalBatchesProcessed"])
+
+
+def test_each_of_several_is_answered_for_itself(api: Api, user: Caller) -> None:
+    task, experiment = task_of(api, user)
+    own, (other, third) = int(trial_of(user, experiment)["id"]), trials(user, 2)
+    answers = at_once(
+        api,
+        (user.token, other, body_of(3)),
+        ("made up", third, body_of(3)),
+        ("", third, body_of(3)),
+        (task.token, own, body_of(4)),
+        (task.token, third, body_of(3)),
+        (user.token, third, b"{"),
+        (user.token, third, body_of(3, metrics={"loss": "a NUL: \0"})),
+        (user.token, 999_999, body_of(3)),
+        (user.token, third, body_of(5, group="validation")),
+    )
+    assert [got.status for got in answers] == [200, 401, 401, 200, 403, 400, 400, 404, 200]
+    assert [steps_of(user, t) for t in (own, other, third)] == [4, 3, 5]
+
+
+def test_an_answer_says_the_same_as_one_that_is_given_alone(api: Api, user: Caller) -> None:
+    trial, other = trials(user, 2)
+    first, second = at_once(api, (user.token, trial, body_of(1)), (user.token, other, body_of(1)))
+    (alone,) = at_once(api, (user.token, trial, body_of(1)))
+    assert (first.status, first.headers, first.raw) == (alone.status, alone.headers, alone.raw)
+    assert second == first
+
+
+def test_reports_that_wait_share_the_statements_of_a_round(api: Api, user: Caller) -> None:
+    reports = [(user.token, trial, body_of(1)) for trial in trials(user, 8)]
+    with statements(api.ctx.db) as asked:
+        assert {got.status for got in at_once(api, *reports)} == {200}
+    # A round for the first that comes, one for the second, one for the others.
+    assert len(asked) <= 9
+
+
+def test_a_token_that_was_taken_back_before_a_report_is_refused(api: Api, user: Caller) -> None:
+    (trial,) = trials(user, 1)
+    leaving = api.signed_in("determined")
+    assert at_once(api, (leaving.token, trial, body_of(1)))[0].status == 200
+    leaving.post("/api/v1/auth/logout")
+    told = at_once(api, (user.token, trial, body_of(2)), (leaving.token, trial, body_of(3)))
+    assert [got.status for got in told] == [200, 401]
+    assert steps_of(user, trial) == 2

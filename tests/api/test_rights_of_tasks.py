@@ -1,0 +1,112 @@
+"""Tasks of no experiment have rights of their own, and trees of tasks give none in other workspaces."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.core.roles import Grants, Right
+from det_controlplane.services.errors import Forbidden, Missing
+from det_controlplane.services.identity import authentication, route_rights
+
+from tests.support.api import Api, Caller, trial_of
+from tests.support.house import House
+
+V = "/api/v1"
+CONFIG = "entrypoint: [python3, work.py]\nresources: {slots: 0}\n"
+
+
+@pytest.fixture
+def house(api: Api, admin: Caller) -> House:
+    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+    return House(api, admin)
+
+
+def create(caller: Caller, project: int, **more: Any) -> str:
+    body = {"config": CONFIG, "contextDirectory": [], "projectId": project, **more}
+    return str(caller.post(f"{V}/generic-tasks", body)["taskId"])
+
+
+def states(house: House, *tasks: str) -> list[str]:
+    found = [house.admin.get(f"{V}/tasks/{id}")["task"]["taskState"] for id in tasks]
+    return [str(state).removeprefix("GENERIC_TASK_STATE_") for state in found]
+
+
+def editor_of_both(house: House) -> tuple[Caller, int]:
+    made = house.person("ada", "Editor", house.red)
+    id = int(made.get(f"{V}/me")["user"]["id"])
+    house.assign("Editor", house.blue, user=id)
+    return made, id
+
+
+def lose_blue(house: House, user_id: int, role: str = "") -> None:
+    given = {
+        "userId": user_id,
+        "roleAssignment": {"role": {"roleId": 5}, "scopeWorkspaceId": house.blue},
+    }
+    house.admin.post(f"{V}/roles/remove-assignments", {"userRoleAssignments": [given]})
+    if role:
+        house.assign(role, house.blue, user=user_id)
+
+
+@pytest.mark.parametrize(
+    ("role", "status"), [("", 404), ("Viewer", 403), ("EditorRestricted", 403)]
+)
+def test_a_child_in_another_workspace_needs_the_right_there(
+    house: House, role: str, status: int
+) -> None:
+    ada, id = editor_of_both(house)
+    root = create(ada, house.red_project)
+    lose_blue(house, id, role)
+    body = {
+        "config": CONFIG,
+        "contextDirectory": [],
+        "projectId": house.blue_project,
+        "parentId": root,
+    }
+    assert ada.ask("POST", f"{V}/generic-tasks", body).status == status
+
+
+@pytest.mark.parametrize(("action", "then"), [("pause", "PAUSED"), ("kill", "CANCELED")])
+def test_an_action_on_a_tree_leaves_alone_what_is_where_the_user_lacks_the_right(
+    house: House, action: str, then: str
+) -> None:
+    ada, id = editor_of_both(house)
+    root = create(ada, house.red_project)
+    here, there = (create(ada, p, parentId=root) for p in (house.red_project, house.blue_project))
+    below = create(ada, house.red_project, parentId=there)
+    lose_blue(house, id, "Viewer")
+    ada.post(f"{V}/tasks/{root}/{action}", {"taskId": root} if action == "kill" else {})
+    assert states(house, root, here, below, there) == [then, then, then, "ACTIVE"]
+    house.admin.post(f"{V}/tasks/{there}/{action}", {"taskId": there})
+    assert states(house, there) == [then]
+
+
+def test_a_tree_is_not_ended_from_a_root_in_a_workspace_without_the_right(house: House) -> None:
+    ada, id = editor_of_both(house)
+    root = create(ada, house.blue_project)
+    child = create(ada, house.red_project, parentId=root)
+    lose_blue(house, id, "Viewer")
+    body = {"taskId": child, "killFromRoot": True}
+    assert ada.ask("POST", f"{V}/tasks/{child}/kill", body).status == 403
+    assert states(house, root, child) == ["ACTIVE", "ACTIVE"]
+
+
+def test_costs_and_histories_of_tasks_ask_the_right_of_their_kind(house: House) -> None:
+    """No role has one of these rights alone today; what tasks of each kind ask must not depend on that."""
+    task = create(house.admin, house.red_project)
+    trial = trial_of(house.admin, house.experiment(house.admin, house.red_project))["taskId"]
+    only = {
+        right: frozenset({Right.VIEW_WORKSPACE, right})
+        for right in (Right.VIEW_NSC, Right.VIEW_EXPERIMENT_METADATA)
+    }
+    caller = authentication.user_of(house.api.ctx, house.admin.token)
+    metadata = Right.VIEW_EXPERIMENT_METADATA
+    for right, seen, hidden in ((Right.VIEW_NSC, task, trial), (metadata, trial, task)):
+        user = replace(caller, grants=Grants(frozenset(), {house.red: only[right]}))
+        route_rights.require_things(house.api.ctx, user, metadata, "task", [seen])
+        with pytest.raises(Missing):
+            route_rights.require_things(house.api.ctx, user, metadata, "task", [hidden])
+        everywhere = replace(caller, grants=Grants(only[right], {}))
+        with pytest.raises((Missing, Forbidden)):
+            route_rights.require_things(house.api.ctx, everywhere, metadata, "task", [hidden])

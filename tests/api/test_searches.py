@@ -1,0 +1,72 @@
+"""Decisions of a search, as pages and commands ask for them."""
+
+from typing import Any
+
+from tests.support.api import Api, Caller, create, report_metrics
+
+E = "/api/v1/experiments"
+ASHA: dict[str, Any] = {
+    "name": "async_halving", "metric": "loss", "time_metric": "batches", "max_time": 9, "num_rungs": 3,
+    "divisor": 3, "max_trials": 3, "max_concurrent_trials": 3,
+}  # fmt: skip
+SPACE = {"lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1}}
+STOPPED = "was stopped by ASHA at rung 1 of 3 (1 batches): 0.5 was not among the best 1 of 2 (cut-off 0.25)"
+
+
+def searched(caller: Caller, experiment_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = caller.get(f"{E}/{experiment_id}/search")
+    return found
+
+
+def validated(caller: Caller, trial_id: int, batches: int, loss: float) -> None:
+    metrics = {"loss": loss, "batches": batches}
+    told = report_metrics(caller, trial_id, "validation", batches, metrics, run=1)
+    assert told.status == 200, told.error
+
+
+def test_rungs_and_reasons_are_told_as_they_come(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True, searcher=ASHA, hyperparameters=SPACE)
+    before = searched(user, experiment_id)
+    assert (before["method"], before["metric"], before["unit"]) == (
+        "async_halving",
+        "loss",
+        "batches",
+    )
+    first, second, third = (t["id"] for t in before["trials"])
+    assert [r["arrived"] for b in before["brackets"] for r in b["rungs"]] == [0, 0, 0]
+    validated(user, first, 1, 0.25)
+    validated(user, second, 1, 0.5)
+    found = searched(user, experiment_id)
+    (bracket,) = found["brackets"]
+    assert bracket["rungs"][0] == {
+        "length": 1, "arrived": 2, "wentOn": 1, "stopped": 1, "cutOff": 0.25,
+    }  # fmt: skip
+    told = {t["id"]: (t["bracket"], t["rung"], t["outcome"]) for t in found["trials"]}
+    assert told == {first: (0, 1, "WENT_ON"), second: (0, 1, "STOPPED"), third: (0, 0, None)}
+    sentences = {t["id"]: t["sentence"] for t in found["trials"]}
+    assert sentences[second] == STOPPED
+    assert sentences[third] == ""
+    # Another process has kept nothing, and tells the same.
+    api.ctx.memory.watched.take(experiment_id)
+    assert searched(user, experiment_id) == found
+
+
+def test_a_search_without_rungs_has_its_trials_only(user: Caller) -> None:
+    found = searched(user, create(user))
+    assert found["brackets"] == []
+    (trial,) = found["trials"]
+    assert (trial["bracket"], trial["sentence"], trial["trained"]) == (None, "", 0)
+
+
+def test_what_trials_were_given_comes_on_demand(user: Caller) -> None:
+    experiment_id = create(user)
+    assert "hparams" not in searched(user, experiment_id)["trials"][0]
+    (trial,) = user.get(f"{E}/{experiment_id}/search", whole="true")["trials"]
+    (listed,) = user.get(f"{E}/{experiment_id}/trials")["trials"]
+    same = ("id", "state", "hparams", "restarts", "startTime", "endTime", "wallClockTime")
+    assert {name: trial[name] for name in same} == {name: listed[name] for name in same}
+
+
+def test_the_search_of_no_experiment_is_missing(user: Caller) -> None:
+    refused = user.ask("GET", f"{E}/999/search")
+    assert (refused.status, "999" in refused.error) == (404, True)

@@ -1,0 +1,129 @@
+"""TensorBoards, with an agent that the test plays."""
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.support.api import Api, Caller, create, trial_of
+from tests.support.interactive import launch, somebody_else, start
+from tests.support.played_agent import PlayedAgent
+
+V = "/api/v1"
+
+
+@pytest.fixture
+def agent(api: Api) -> PlayedAgent:
+    played = PlayedAgent(api, "a1")
+    played.join()
+    return played
+
+
+def test_a_tensorboard_reads_what_its_experiments_wrote(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    first, second = create(user), create(user, environment={"image": "newest"})
+    trial = trial_of(user, first)["id"]
+    body = {"experimentIds": [second], "trialIds": [trial], "config": {"tensorboard_args": ["--x"]}}
+    answer = launch(user, "tensorboard", **body)
+    shown = answer["tensorboard"]
+    assert (shown["experimentIds"], shown["trialIds"]) == ([second], [trial])
+    assert answer["config"]["resources"]["slots"] == 0
+    spec = start(api, agent)
+    assert spec["image"] == "newest"
+    (file,) = spec["files"]
+    work = json.loads(base64.b64decode(file["content_b64"]))
+    base = f"{api.ctx.cluster_id}/tensorboard/experiment"
+    assert [(s["name"], s["path"]) for s in work["sources"]] == [
+        (f"exp-{second}", f"{base}/{second}"),
+        (f"exp-{first}/trial-{trial}", f"{base}/{first}/trial/{trial}"),
+    ]
+    assert work["args"] == ["--x"]
+    assert work["sources"][0]["storage"]["container_path"] == str(api.checkpoints)
+    assert 2600 <= int(spec["env"]["TENSORBOARD_PORT"]) < 2900
+
+
+def test_a_tensorboard_sees_a_shared_directory_read_only(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    storage = {"type": "shared_fs", "host_path": "/data/all", "storage_path": "mine"}
+    api.ctx.config = replace(api.ctx.config, checkpoint_storage=storage)
+    launch(user, "tensorboard", experimentIds=[create(user)])
+    spec = start(api, agent)
+    (mount,) = spec["mounts"]
+    assert (mount["host_path"], mount["read_only"]) == ("/data/all", True)
+    work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
+    seen = work["sources"][0]["storage"]
+    assert seen == {"type": "directory", "container_path": f"{mount['container_path']}/mine"}
+
+
+def test_credentials_of_one_user_are_not_lent_to_another(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    other = somebody_else(api, admin)
+    storage = {"type": "s3", "bucket": "b", "access_key": "k", "secret_key": "s"}
+    id = create(user, checkpoint_storage=storage)
+    told = other.ask("POST", f"{V}/tensorboards", {"config": {}, "experimentIds": [id]})
+    assert (told.status, "credentials of its owner" in told.error) == (403, True)
+    launch(user, "tensorboard", experimentIds=[id])
+    api.ctx.config = replace(api.ctx.config, checkpoint_storage=storage)
+    launch(other, "tensorboard", experimentIds=[id])
+
+
+def test_credentials_that_a_tensorboard_needs_reach_its_container_only(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    storage = {"type": "s3", "bucket": "b", "access_key": "key-1", "secret_key": "word-1"}
+    launch(user, "tensorboard", experimentIds=[create(user, checkpoint_storage=storage)])
+    spec = start(api, agent)
+    work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
+    assert work["sources"][0]["storage"]["secret_key"] == "word-1"
+    with api.ctx.db.begin() as tx:
+        stored = tx.execute(text("SELECT config::text FROM tasks WHERE kind = 'TENSORBOARD'"))
+        assert "word-1" not in stored.scalar_one()
+    id = spec["task_id"]
+    for path in (f"tasks/{id}", f"tensorboards/{id}", "tensorboards"):
+        assert "word-1" not in json.dumps(user.get(f"{V}/{path}"))
+        assert "_files" not in json.dumps(user.get(f"{V}/{path}"))
+
+
+def test_a_tensorboard_waits_for_metrics_and_then_runs(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    id = launch(user, "tensorboard", experimentIds=[create(user)])["tensorboard"]["id"]
+    spec = start(api, agent)
+    task = api.with_token(spec["session_token"])
+
+    def state() -> str:
+        return str(user.get(f"{V}/tensorboards/{id}")["tensorboard"]["state"])
+
+    task.post(f"{V}/allocations/{spec['allocation_id']}/waiting")
+    assert state() == "STATE_WAITING"
+    task.post(f"{V}/allocations/{spec['allocation_id']}/ready")
+    assert state() == "STATE_RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        ({}, 400, "at least one experiment or trial"),
+        ({"experimentIds": [99]}, 404, "experiment 99"),
+        ({"trialIds": [98]}, 404, "trial 98"),
+        ({"experimentIds": ["x"]}, 400, "must be an integer"),
+        ({"experimentIds": list(range(2000))}, 400, "1000"),
+    ],
+)
+def test_a_tensorboard_of_nothing_is_refused(
+    user: Caller, body: Any, status: int, sentence: str
+) -> None:
+    told = user.ask("POST", f"{V}/tensorboards", {"config": {}, **body})
+    assert (told.status, sentence in told.error) == (status, True), told.body
+
+
+def test_a_tensorboard_takes_experiments_by_filters(user: Caller) -> None:
+    wanted, _ = create(user, labels=["a"]), create(user)
+    made = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
+    assert made["experimentIds"] == [wanted]

@@ -1,0 +1,70 @@
+"""A migration whose process dies: nothing of it holds, nothing of it is in the way, and the next one does it all."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from det_controlplane.db.engine import plain_engine
+from det_controlplane.db.migrate import HEAD, migrate, revision_of
+from sqlalchemy import text
+
+from tests.support.processes import eventually
+from tests.support.watched_database import watched_database
+
+PROGRAM = "import sys; from det_controlplane.db.migrate import migrate; migrate(sys.argv[1])"
+TABLES = text("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+
+IsIt = Callable[[int, str], bool]  # of a statement's number and kind
+
+
+def migrate_and_die(url: str, is_it: IsIt, *, arrives: bool = False) -> list[str]:
+    """Migrate in a process that dies of a statement, which may arrive; return the kinds of those that it came to."""
+    told: list[str] = []
+    migrating: list[subprocess.Popen[bytes]] = []
+
+    def lets(kind: str) -> bool:
+        told.append(kind)
+        if not is_it(len(told), kind):
+            return True
+        migrating[0].kill()
+        return arrives
+
+    with watched_database(url, lets) as front:
+        migrating.append(subprocess.Popen([sys.executable, "-c", PROGRAM, front]))
+        migrating[0].wait(120)
+    return told
+
+
+@pytest.fixture
+def look(empty_database_url: str) -> Any:
+    engine = plain_engine(empty_database_url)
+    yield engine.connect
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "is_it",
+    [lambda n, _: n == 20, lambda n, _: n == 150, lambda _, kind: kind == "commit"],
+    ids=["at its beginning", "in the middle", "before its commit"],
+)
+def test_what_a_dead_migration_had_done_is_undone_and_done_again(
+    empty_database_url: str, look: Any, is_it: IsIt
+) -> None:
+    told = migrate_and_die(empty_database_url, is_it)
+    assert len(told) >= 20, "it died while it was at work"
+    with look() as connection:
+        assert connection.scalar(TABLES) == 0
+    assert migrate(empty_database_url)[-1] == HEAD
+    with look() as connection:
+        assert revision_of(connection) == HEAD
+
+
+def test_a_migration_whose_commit_arrived_is_not_done_again(
+    empty_database_url: str, look: Any
+) -> None:
+    migrate_and_die(empty_database_url, lambda _, kind: kind == "commit", arrives=True)
+    with look() as connection:
+        assert eventually(lambda: connection.scalar(TABLES) > 0)
+    assert migrate(empty_database_url) == ()

@@ -1,0 +1,190 @@
+"""Lines of a time are found in a long log without reading what lies before them."""
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from alembic import command
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db import log_spans, logs
+from det_controlplane.db.engine import plain_engine
+from det_controlplane.db.migrate import alembic_config, migrate
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import actions, creation
+from det_controlplane.services.logs import retention, task_logs
+from sqlalchemy import Engine, text
+
+from tests.support.searching import OWNER, SINGLE
+
+BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SPAN = 1 << log_spans.BITS
+_STORE = text("""
+    INSERT INTO task_logs (id, task_id, logged_at, log) OVERRIDING SYSTEM VALUE
+    SELECT id, task, at, id::text
+    FROM json_to_recordset(cast(:lines AS json)) AS x (id bigint, task text, at timestamptz)
+""")
+_SPANS = text("SELECT span, first_at, last_at FROM task_log_spans WHERE task_id = :task")
+
+Lines = dict[int, datetime]
+
+
+@pytest.fixture
+def task_id(ctx: Context) -> str:
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    with ctx.db.begin() as tx:
+        task: str = tx.execute(text("SELECT id FROM tasks")).scalar_one()
+        tx.execute(text("DELETE FROM task_logs"))
+        tx.execute(text("DELETE FROM task_log_spans"))
+    return task
+
+
+def store(ctx: Context, task_id: str, lines: Lines) -> None:
+    rows = [{"id": id, "task": task_id, "at": at.isoformat()} for id, at in lines.items()]
+    with ctx.db.begin() as tx:
+        tx.execute(_STORE, {"lines": json.dumps(rows)})
+
+
+def read(ctx: Context, task_id: str, filters: logs.Filters, *, descending: bool) -> list[int]:
+    found, last, full = [], 0, True
+    while full:
+        page = task_logs.page(ctx, task_id, filters, after_id=last, descending=descending)
+        found += [line.id for line in page.lines]
+        last, full = page.last_id, page.full
+    return found
+
+
+@contextmanager
+def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[logs.Window]]:
+    """Tell the windows that are looked at."""
+    seen: list[logs.Window] = []
+    page: Callable[..., Any] = logs.page
+
+    def looked_at(tx: Any, window: logs.Window, *more: Any) -> Any:
+        seen.append(window)
+        return page(tx, window, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(logs, "page", looked_at)
+        yield seen
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_only_the_spans_of_a_time_are_read(
+    ctx: Context, task_id: str, monkeypatch: pytest.MonkeyPatch, descending: bool
+) -> None:
+    """Each span of ids has a line every ten minutes, of an hour."""
+    every = itertools.product(range(1, 40), range(6))
+    lines = {s * SPAN + n: BEGAN + timedelta(hours=s, minutes=10 * n) for s, n in every}
+    store(ctx, task_id, lines)
+    middle = BEGAN + timedelta(hours=20, minutes=25)
+    within = middle + timedelta(minutes=30)
+    with windows(monkeypatch) as seen:
+        filters = logs.Filters(after=middle, before=within)
+        expected = [20 * SPAN + n for n in (3, 4, 5)]
+        assert read(ctx, task_id, filters, descending=descending) == sorted(
+            expected, reverse=descending
+        )
+    assert [min(w.first, w.last) >> log_spans.BITS for w in seen] == [20]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_line_of_a_time_is_passed_over_whatever_the_order(
+    ctx: Context, task_id: str, seed: int
+) -> None:
+    """Clocks differ, and agents that were cut off send lines of hours ago."""
+    drawn = random.Random(seed)
+    times = [
+        BEGAN + timedelta(seconds=drawn.choice((n, drawn.randrange(9000)))) for n in range(300)
+    ]
+    ids = drawn.sample(range(1, 12 * SPAN), 300)
+    lines = dict(zip(sorted(ids), times, strict=True))
+    batches = list(lines.items())
+    for begin in range(0, 300, 20):
+        store(ctx, task_id, dict(batches[begin : begin + 20]))
+    for after, before in [(None, 4000), (2000, None), (2000, 2100), (8999, None), (None, 1)]:
+        low = None if after is None else BEGAN + timedelta(seconds=after)
+        high = None if before is None else BEGAN + timedelta(seconds=before)
+        expected = {
+            id for id, at in lines.items()
+            if (low is None or at > low) and (high is None or at < high)
+        }  # fmt: skip
+        for descending in (False, True):
+            found = read(ctx, task_id, logs.Filters(after=low, before=high), descending=descending)
+            assert len(found) == len(expected)
+            assert set(found) == expected
+
+
+def spans(ctx: Context, task_id: str) -> list[tuple[int, datetime, datetime]]:
+    with ctx.db.begin() as tx:
+        return [tuple(row) for row in tx.execute(_SPANS, {"task": task_id})]
+
+
+def test_lines_of_one_minute_are_covered_once(ctx: Context, task_id: str) -> None:
+    for second in range(1, 50):
+        store(ctx, task_id, {second: BEGAN + timedelta(seconds=second)})
+    assert spans(ctx, task_id) == [(0, BEGAN, BEGAN + timedelta(minutes=1))]
+
+
+def test_what_covered_lines_goes_with_the_last_of_them(
+    ctx: Context, task_id: str, clock: list[datetime]
+) -> None:
+    store(ctx, task_id, {1: BEGAN})
+    actions.command(ctx, 1, Command.KILL)
+    with ctx.db.begin() as tx:
+        tx.execute(text("UPDATE tasks SET ended_at = :now"), {"now": ctx.now()})
+        tx.execute(text("UPDATE experiments SET log_retention_days = 3"))
+    retention.delete_old(ctx)
+    assert spans(ctx, task_id)
+    clock[0] += timedelta(days=4)
+    assert retention.delete_old(ctx) > 0
+    assert spans(ctx, task_id) == []
+
+
+_OLD_LINE = text("""
+    INSERT INTO task_logs (id, task_id, logged_at, log) OVERRIDING SYSTEM VALUE VALUES (:id, 'task', :at, '')
+""")
+_WAITS = text("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
+
+
+@pytest.fixture
+def earlier(empty_database_url: str) -> Iterator[Engine]:
+    """A database of the revision before, with three lines."""
+    engine = plain_engine(empty_database_url)
+    with engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0118")
+        for n in range(3):
+            line = {"id": n * SPAN, "at": BEGAN + timedelta(hours=n)}
+            connection.execute(_OLD_LINE, line)
+    yield engine
+    engine.dispose()
+
+
+def covered_hours(engine: Engine) -> list[tuple[int, datetime]]:
+    with engine.begin() as connection:
+        found = connection.execute(_SPANS, {"task": "task"}).all()
+    return sorted((span, first_at) for span, first_at, _ in found)
+
+
+def test_lines_that_were_there_before_are_covered(earlier: Engine, empty_database_url: str) -> None:
+    migrate(empty_database_url)
+    assert covered_hours(earlier) == [(n, BEGAN + timedelta(hours=n)) for n in range(3)]
+
+
+def test_lines_of_a_transaction_that_the_upgrade_waits_for_are_covered(
+    earlier: Engine, empty_database_url: str
+) -> None:
+    with earlier.connect() as writer, ThreadPoolExecutor(1) as pool:
+        writer.execute(_OLD_LINE, {"id": 1, "at": BEGAN - timedelta(hours=1)})
+        upgrade = pool.submit(migrate, empty_database_url)
+        with earlier.connect() as looking:
+            while not looking.execute(_WAITS).scalar_one():
+                assert not upgrade.done()
+        writer.commit()
+        upgrade.result()
+    assert (0, BEGAN - timedelta(hours=1)) in covered_hours(earlier)

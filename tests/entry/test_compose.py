@@ -1,0 +1,55 @@
+"""The compose file beside the guide to containers: what it asks for, and what it tells the program."""
+
+import re
+from pathlib import Path
+
+import pytest
+from det_controlplane.entry.settings import from_environment
+
+from tests.support.compose import Unset, services
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/container.md"
+MUST = ("DET_OBJECTS_SECRET", "DET_BOOTSTRAP_TOKEN", "DET_INITIAL_USER_PASSWORD")
+SET = dict.fromkeys(MUST, "given")
+
+
+@pytest.mark.parametrize("name", MUST)
+def test_a_secret_that_is_not_set_is_asked_for(name: str) -> None:
+    with pytest.raises(Unset, match=name):
+        services({**SET, name: ""})
+
+
+def test_every_setting_is_one_that_the_guide_tells() -> None:
+    documented = set(re.findall(r"`(DET_\w+)`", GUIDE.read_text()))
+    told = services(SET)["controlplane"]["environment"]
+    assert set(told) <= documented
+    assert set(MUST) <= set(told)
+
+
+def test_settings_that_the_guide_asks_for_reach_the_program_and_are_absent_when_empty(
+    tmp_path: Path,
+) -> None:
+    pem = tmp_path / "server.pem"
+    pem.touch()
+    tls = {"DET_TLS_CERT": str(pem), "DET_TLS_KEY": str(pem)}
+    given = {**tls, "DET_SECRETS_KEY": "file:/run/key", "DET_DB_POOL_SIZE": "8"}
+    told = from_environment(services({**SET, **given})["controlplane"]["environment"])
+    assert (told.tls_cert, told.tls_key) == (str(pem), str(pem))
+    assert (told.secrets_key, told.pool_size) == ("file:/run/key", 8)
+    url = {"DET_DB_URL": "postgresql://db.example.com/x"}
+    told = from_environment(services({**SET, **url})["controlplane"]["environment"])
+    default = from_environment(url)
+    for name in ("tls_cert", "tls_key", "secrets_key", "pool_size"):
+        assert getattr(told, name) == getattr(default, name)
+
+
+def test_the_database_is_the_one_beside_it_unless_one_is_named() -> None:
+    beside = services({**SET, "DET_DB_PASSWORD": "secret"})
+    url = beside["controlplane"]["environment"]["DET_DB_URL"]
+    assert url == (
+        "postgresql://determined:secret@/determined?unix_sock=/var/run/postgresql/.s.PGSQL.5432"
+    )
+    assert beside["database"]["environment"]["POSTGRES_PASSWORD"] == "secret"
+    assert beside["database"]["volumes"]["socket"] == beside["controlplane"]["volumes"]["socket"]
+    named = services({**SET, "DET_DB_URL": "postgresql://db.example.com/x"})
+    assert named["controlplane"]["environment"]["DET_DB_URL"] == "postgresql://db.example.com/x"

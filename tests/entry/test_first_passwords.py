@@ -1,0 +1,23 @@
+"""What a control plane does about the first passwords when it starts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.entry.build import build_context
+from det_controlplane.entry.settings import BadSettings, Settings
+
+
+@pytest.mark.parametrize("given_by", ["setting", "configuration"])
+def test_an_empty_first_password_is_refused_where_others_listen(
+    database_url: str, tmp_path: Path, given_by: str
+) -> None:
+    settings = Settings(
+        database_url, objects=str(tmp_path), objects_secret="s", public=True,
+        initial_user_password="" if given_by == "setting" else None,
+        cluster_config='{"security": {"initial_user_password": ""}}' if given_by == "configuration" else "",
+    )  # fmt: skip
+    with pytest.raises(BadSettings, match="initial password is empty"):
+        build_context(settings, LocalNotifier())
+    build_context(replace(settings, public=False), LocalNotifier()).db.dispose()

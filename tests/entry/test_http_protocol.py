@@ -1,0 +1,149 @@
+"""Connections of strangers end: those that say nothing, too much, or are one too many."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import uvicorn
+from det_controlplane.entry.server import protocol
+from det_controlplane.entry.server.api_server import uvicorn_settings
+from det_controlplane.entry.server.protocol import LARGEST_HEADERS
+
+Message = MutableMapping[str, Any]
+_TIMEOUT_S = 60
+_BEGINNING = b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: "
+
+
+async def answer(scope: Message, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def no_answer(scope: Message, receive: Any, send: Any) -> None:
+    raise AssertionError("no request was made")
+
+
+def on_port(app: Any, use: Callable[[int], Awaitable[bytes]]) -> bytes:
+    """Return what a client gets that uses the port of a server with the API's settings."""
+
+    async def scenario() -> bytes:
+        config = uvicorn.Config(app, lifespan="off", **uvicorn_settings())
+        config.load()
+        made = uvicorn.Server(config).server_state
+        listening = await asyncio.get_running_loop().create_server(
+            lambda: config.http_protocol_class(config=config, server_state=made, app_state={}),  # type: ignore[call-arg]
+            "127.0.0.1",
+            0,
+        )
+        async with listening:
+            return await asyncio.wait_for(use(listening.sockets[0].getsockname()[1]), _TIMEOUT_S)
+
+    return asyncio.run(scenario())
+
+
+def answered(app: Any, said: bytes, *, ends: bool = False) -> bytes:
+    """Return what the server says until it closes the connection; `ends` tells it that nothing follows."""
+
+    async def use(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        if ends:
+            writer.write_eof()
+        found = b""
+        with suppress(ConnectionError):
+            while part := await reader.read(65_536):
+                found += part
+        writer.close()
+        return found
+
+    return on_port(app, use)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_a_connection_that_says_nothing_is_closed(
+    monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(protocol, "HEADERS_S", 0.05)
+    assert answered(no_answer, said) == b""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        _BEGINNING + b"a" * LARGEST_HEADERS,
+        _BEGINNING + b"a" * LARGEST_HEADERS + b"\r\n\r\n",
+        b"GET /" + b"a" * LARGEST_HEADERS,
+        b"GET / HTTP/1.1\r\n" + b"X-Short: a\r\n" * (LARGEST_HEADERS // 10) + b"\r\n",
+    ],
+    ids=["unfinished", "complete", "address", "many"],
+)
+def test_headers_are_held_within_bounds(said: bytes) -> None:
+    assert answered(no_answer, said, ends=True).startswith(b"HTTP/1.1 431 ")
+
+
+def test_headers_after_a_request_are_held_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those behind a request that is not answered yet, which end without a word."""
+    monkeypatch.setattr(protocol, "LINGER_S", 0.01)
+    disconnected = []
+
+    async def waiting(scope: Message, receive: Any, send: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        disconnected.append(True)
+
+    first = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert b"431" not in answered(waiting, first + _BEGINNING + b"a" * 8 * LARGEST_HEADERS)
+    assert disconnected == [True]
+
+
+def test_a_long_body_is_no_long_header() -> None:
+    """However it is cut: what frames its pieces counts for nothing."""
+    piece = b"1000\r\n" + b"x" * 0x1000 + b"\r\n"
+    received = bytearray()
+
+    async def count(scope: Message, receive: Any, send: Any) -> None:
+        more = True
+        while more:
+            message = await receive()
+            received.extend(message["body"])
+            more = message["more_body"]
+        await answer(scope, receive, send)
+
+    said = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pieces = 4 * LARGEST_HEADERS // 0x1000
+    assert b" 204 " in answered(count, said + piece * pieces + b"0\r\n\r\n")
+    assert len(received) == pieces * 0x1000
+
+
+def test_what_follows_a_body_is_held_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "LINGER_S", 0.01)
+    monkeypatch.setattr(protocol, "HEADERS_S", 10 * _TIMEOUT_S)
+    said = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: "
+    answered(answer, said + b"a" * 8 * LARGEST_HEADERS)  # which ends
+
+
+def test_more_connections_than_a_server_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are told so; those beyond them are closed at once."""
+    monkeypatch.setattr(protocol, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(protocol, "_FEWEST", 3)
+    monkeypatch.setattr(protocol, "_REFUSED_AT_ONCE", 1)
+    request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    async def use(port: int) -> bytes:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        beyond, beyond_writer = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(ConnectionError):
+            assert await beyond.read() == b""
+        found = b""
+        for reader, writer in idle:
+            writer.write(request)
+            found += await reader.read()
+            writer.close()
+        beyond_writer.close()
+        return found
+
+    found = on_port(answer, use)
+    assert found.count(b" 503 ") == 2
+    assert found.count(b" 204 ") == 2

@@ -1,0 +1,70 @@
+"""The zip of the functions: for the processor and the Python that were asked for, and the same for the same sources."""
+
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from det_controlplane.entry.aws import packaging
+from det_controlplane.entry.aws.packaging import PackagingFailed
+
+ARM, INTEL = packaging.MACHINES["arm64"], packaging.MACHINES["x86_64"]
+
+
+def elf(path: Path, machine: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little") + bytes(44))
+
+
+def test_the_interpreter_itself_is_recognised() -> None:
+    here = packaging.elf_machine(Path(sys.executable).resolve())
+    assert here in (None, ARM, INTEL)
+
+
+def test_a_library_for_another_processor_is_refused(tmp_path: Path) -> None:
+    elf(tmp_path / "fitting/_a.cpython-311.so", ARM)
+    (tmp_path / "script.so").write_text("INPUT(libc.so.6)")
+    packaging.refuse_other_machines(tmp_path, "arm64")
+    elf(tmp_path / "pydantic_core/_b.so.1", INTEL)
+    with pytest.raises(PackagingFailed, match=r"not for arm64 .*: pydantic_core/_b\.so\.1 \(62\)"):
+        packaging.refuse_other_machines(tmp_path, "arm64")
+
+
+def test_the_runtime_must_be_the_python_that_packages(tmp_path: Path) -> None:
+    packaging.refuse_other_python(packaging.own_runtime())
+    with pytest.raises(PackagingFailed, match=r"are to run in python3\.99, .* leave `runtime` out"):
+        packaging.build(tmp_path, runtime="python3.99")
+
+
+def test_a_processor_that_lambda_has_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackagingFailed, match="no processor riscv64: give x86_64 or arm64"):
+        packaging.build(tmp_path, architecture="riscv64")
+
+
+def compiled(folder: Path, source: str) -> str:
+    (folder / "package").mkdir(parents=True)
+    for name in ("__init__", "first", "second"):
+        (folder / "package" / f"{name}.py").write_text(source)
+    packaging.add_bytecode(folder)
+    packaging.write_zip(folder, folder.with_suffix(".zip"))
+    with zipfile.ZipFile(folder.with_suffix(".zip")) as archive:
+        assert sum(name.endswith(".pyc") for name in archive.namelist()) == 3
+    return sha256(folder.with_suffix(".zip").read_bytes()).hexdigest()
+
+
+def test_the_zip_does_not_depend_on_what_the_process_did_before(tmp_path: Path) -> None:
+    signs = [chr(code) for code in range(1, 32)]
+    source = "".join(f"of_{ord(sign)} = {sign!r}, 'more'\n" for sign in signs)
+    before = compiled(tmp_path / "before", source)
+    # What other modules had to be interned is written with another mark.
+    known = [sys.intern(sign) for sign in signs]
+    assert compiled(tmp_path / "after", source) == before
+    assert known == signs
+
+
+def test_what_does_not_compile_is_told(tmp_path: Path) -> None:
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task/broken.py").write_text("def (:\n")
+    with pytest.raises(PackagingFailed, match=r"(?s)does not compile:.*broken\.py"):
+        packaging.add_bytecode(tmp_path / "task")

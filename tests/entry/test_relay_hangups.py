@@ -1,0 +1,132 @@
+"""Clients that go away while their task takes nothing: the server has stopped reading, and is not told by itself."""
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.relay import hangups
+
+from tests.support.api import Api, api_over
+from tests.support.relayed import Proxied, behind_an_api, proxied, tcp_server
+
+# Less than the relay's patience with a task that takes nothing, and with a handshake.
+SOON_S = 50
+Served = Callable[[Api, list[dict[str, Any]]], AbstractContextManager[Proxied]]
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+class Deaf:
+    """Takes connections and reads nothing; tells when one came, and when one was given up."""
+
+    def __init__(self) -> None:
+        self.came, self.left, self._over = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(self, connection: socket.socket) -> None:
+        self.came.set()
+        looking = select.poll()
+        looking.register(connection, select.POLLRDHUP)
+        while not self._over.is_set():
+            if looking.poll(100):
+                self.left.set()
+                return
+
+    @contextmanager
+    def serving(self) -> Iterator[int]:
+        with tcp_server(self.hold) as port:
+            try:
+                yield port
+            finally:
+                self._over.set()
+
+
+@pytest.fixture
+def deaf() -> Deaf:
+    return Deaf()
+
+
+def asked(task: Proxied, method: str, path: str, *headers: str) -> socket.socket:
+    """Send the head of a request; lend the connection."""
+    host, _, port = task.netloc.partition(":")
+    client = socket.create_connection((host, int(port)), timeout=60)
+    signed = [f"{name}: {value}" for name, value in task.signed().items()]
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {task.netloc}", *signed, *headers, "", ""]
+    client.sendall("\r\n".join(lines).encode())
+    return client
+
+
+def upload(task: Proxied, path: str) -> socket.socket:
+    return asked(task, "POST", path, f"Content-Length: {1 << 40}")
+
+
+def send_as_much_as_goes(client: socket.socket) -> None:
+    """Send until nobody takes more of it for a while: what is left is in the buffers of this side."""
+    client.setblocking(False)
+    writable = select.poll()
+    writable.register(client, select.POLLOUT)
+    while writable.poll(2000):
+        client.send(bytes(1 << 16))
+
+
+@pytest.mark.parametrize("served", [proxied, behind_an_api])
+def test_an_upload_whose_client_went_away_ends_though_its_task_takes_nothing(
+    api: Api, deaf: Deaf, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hangups, "LOOKS_EVERY_S", 0.1)
+    monkeypatch.setattr(hangups, "GRACE_S", 1.0)
+    with deaf.serving() as port, served(api, [{"proxy_port": port}]) as task:
+        with upload(task, task.path(port)) as client:
+            send_as_much_as_goes(client)
+            assert deaf.came.wait(60)
+            assert not deaf.left.is_set()
+        assert deaf.left.wait(SOON_S)
+
+
+def test_a_client_that_waits_is_not_taken_for_gone(
+    api: Api, deaf: Deaf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hangups, "LOOKS_EVERY_S", 0.05)
+    monkeypatch.setattr(hangups, "GRACE_S", 0.1)
+    with (
+        deaf.serving() as port,
+        proxied(api, [{"proxy_port": port}]) as task,
+        upload(task, task.path(port)) as client,
+    ):
+        client.setblocking(False)
+        ready = select.poll()
+        ready.register(client, select.POLLIN | select.POLLOUT)
+        # Pokes show that it was looked at again and again.
+        told, until = b"", time.monotonic() + 60
+        while told.count(b"100 Continue") < 3 and time.monotonic() < until:
+            for _, events in ready.poll(1000):
+                if events & select.POLLIN:
+                    told += client.recv(1 << 10)
+                if events & select.POLLOUT:
+                    client.send(bytes(1 << 16))
+        assert told.count(b"100 Continue") >= 3
+        assert not deaf.left.is_set()
+
+
+def test_a_handshake_whose_client_went_away_ends_though_the_task_says_nothing(
+    api: Api, deaf: Deaf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hangups, "LOOKS_EVERY_S", 0.1)
+    upgrade = (
+        "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    )  # fmt: skip
+    with deaf.serving() as port, proxied(api, [{"proxy_port": port}]) as task:
+        with asked(task, "GET", task.path(port), *upgrade):
+            assert deaf.came.wait(60)
+        assert deaf.left.wait(SOON_S)

@@ -1,0 +1,171 @@
+"""A relay whose program was replaced ends to be started anew, and not under open connections without a word."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.container import main, renewal
+from det_controlplane.entry.container.renewal import RENEWED, Renewal, deployed
+from det_controlplane.services.tasks import proxying
+from websockets.sync.client import connect
+
+from tests.support.api import Api, api_over
+from tests.support.relayed import proxied, tcp_server
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        yield made
+
+
+class Played:
+    """A relay with connections to some tasks; its look finds the versions that are given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *versions: str, own: str = "") -> None:
+        self.open: list[str] = []
+        self.told: list[list[str]] = []
+        self.ended = 0
+        found = iter(versions)
+        ctx = SimpleNamespace(open_traffic=lambda: list(self.open))
+        self.renewal = Renewal(cast(Any, ctx), lambda: next(found), self._end, own)
+        monkeypatch.setattr(proxying, "tell", lambda _, tasks, line: self.told.append(list(tasks)))
+
+    def _end(self) -> None:
+        self.ended += 1
+
+
+def test_without_connections_a_relay_ends_as_soon_as_there_is_a_newer_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = Played(monkeypatch, "old", "old", "", "new")
+    for ended in (0, 0, 0, 1):
+        played.renewal.step()
+        assert played.ended == ended
+    assert played.told == []
+
+
+def test_what_replaced_a_relay_before_its_first_look_is_newer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = Played(monkeypatch, "new", own="old")
+    played.renewal.step()
+    assert played.ended == 1
+
+
+def test_open_connections_are_told_of_it_once_and_keep_it_until_they_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = Played(monkeypatch, "old", "new")
+    played.open = ["a-task"]
+    for _ in range(4):
+        played.renewal.step()
+    assert (played.ended, played.told) == (0, [["a-task"]])
+    played.open = []
+    played.renewal.step()
+    assert played.ended == 1
+
+
+def test_connections_keep_it_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewal, "NOTICE_S", 0.0)
+    played = Played(monkeypatch, "old", "new")
+    played.open = ["a-task"]
+    for ended in (0, 0, 1):
+        played.renewal.step()
+        assert played.ended == ended
+
+
+def test_open_connections_are_known_by_their_tasks_which_read_of_it_in_their_logs(
+    api: Api,
+) -> None:
+    def echo(connection: socket.socket) -> None:
+        while part := connection.recv(1 << 10):
+            connection.sendall(part)
+
+    with (
+        tcp_server(echo) as port,
+        proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task,
+    ):
+        assert set(api.ctx.open_traffic()) == set()
+        url = f"ws://{task.netloc}{task.path(port)}"
+        with connect(url, additional_headers=task.signed()) as client:
+            client.send(b"x")
+            assert client.recv(60) == b"x"
+            assert set(api.ctx.open_traffic()) == {task.task}
+        proxying.tell(api.ctx, [task.task], "open it again")
+        lines = task.owner.lines(f"/api/v1/tasks/{task.task}/logs")
+        assert "open it again" in json.dumps(lines)
+
+
+@pytest.fixture
+def function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A function as the command of AWS tells of it; changes are told by the next call."""
+    configuration: dict[str, Any] = {
+        "CodeSha256": "a", "Runtime": "python3.12", "Environment": {"Variables": {"A": "1"}},
+    }  # fmt: skip
+    told = tmp_path / "function.json"
+    command = tmp_path / "aws"
+    command.write_text(f"#!/bin/sh\ncat {told}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    class Kept(dict[str, Any]):
+        def __setitem__(self, name: str, value: Any) -> None:
+            super().__setitem__(name, value)
+            told.write_text(json.dumps({"Configuration": dict(self)}))
+
+    kept = Kept(configuration)
+    kept["RevisionId"] = "1"
+    return kept
+
+
+def test_program_python_and_settings_make_the_version_once_they_are_in_place(
+    function: dict[str, Any],
+) -> None:
+    first = deployed("f")
+    function["RevisionId"] = "2"
+    assert deployed("f") == first
+    function["LastUpdateStatus"] = "InProgress"
+    assert deployed("f") == ""
+    function["LastUpdateStatus"] = "Successful"
+    found = {first}
+    for name, value in (
+        ("CodeSha256", "b"), ("Runtime", "python3.13"), ("Environment", {"Variables": {"A": "2"}}),
+    ):  # fmt: skip
+        function[name] = value
+        found.add(deployed("f"))
+    assert len(found) == 4
+
+
+FETCHED = {"CodeSha256": "a", "Runtime": "python3.12", "Environment": {"Variables": {"A": "1"}}}
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [("", ["old", "new"]), (json.dumps(FETCHED), ["another than it was fetched"])],
+)
+def test_it_ends_with_a_status_after_which_its_machine_starts_it_again(
+    monkeypatch: pytest.MonkeyPatch, told: str, found: list[str]
+) -> None:
+    ended, versions = threading.Event(), iter(found)
+    monkeypatch.setenv("DET_RELAY_DEPLOYED", told)
+    monkeypatch.setattr(renewal, "_end", ended.set)
+    monkeypatch.setattr(renewal, "LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(main, "deployed", lambda _: next(versions))
+    monkeypatch.setenv("DET_DB_URL", "postgresql://x")
+    monkeypatch.setenv("DET_RELAY_FUNCTION", "f")
+
+    def serve(_: object, beside: Any, **__: object) -> None:
+        with beside(SimpleNamespace(open_traffic=list), None):
+            assert ended.wait(60)
+
+    monkeypatch.setattr(main, "_serve", serve)
+    with pytest.raises(SystemExit) as exit:
+        main._relay()
+    assert exit.value.code == RENEWED != 0

@@ -1,0 +1,180 @@
+"""Requests that come while others like them are being answered: one thread answers all of them in the next round."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import pytest
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Request, Response
+from det_controlplane.api.router import Route, Shared
+from det_controlplane.entry.server import rounds
+from det_controlplane.entry.server.answers import WireAnswer
+from det_controlplane.entry.server.rounds import Rounds
+
+PATIENT_S = 60.0
+SHARED = Shared(lambda _: True, lambda _, requests: [None] * len(requests))
+ROUTE = Route("POST", "/x", lambda _, request: Response(request.body), shared=SHARED)
+
+
+class Echo:
+    """Answers requests with their bodies, and leaves those without one to others."""
+
+    def handle_together(self, _: Route, requests: Sequence[Request]) -> list[Response | None]:
+        if any(r.body == b"mistake" for r in requests):
+            raise ValueError("a mistake")
+        return [Response(r.body) if r.body else None for r in requests]
+
+
+class Host:
+    """Runs rounds on the loop of the test; each ends when the test lets it."""
+
+    def __init__(self) -> None:
+        self.rounds: list[list[bytes]] = []
+        self.is_in_thread = False
+        self._ends: list[asyncio.Future[None]] = []
+        self._sharing = Rounds(cast(App, Echo()), self._in_thread)
+
+    async def _in_thread(self, call: Callable[..., Any], *given: Any) -> Any:
+        self.rounds.append([request.body for request in given[1]])
+        self._ends.append(asyncio.get_running_loop().create_future())
+        await self._ends[-1]
+        self.is_in_thread = True
+        try:
+            return call(*given)
+        finally:
+            self.is_in_thread = False
+
+    async def send(self, *bodies: bytes) -> "list[asyncio.Task[WireAnswer | None]]":
+        """Send requests one after the other; return their answers to be."""
+        sent = []
+        for body in bodies:
+            answer = self._sharing.answer(ROUTE, Request("POST", "/x", body=body))
+            sent.append(asyncio.create_task(answer))
+            await self.settled()
+        return sent
+
+    async def end(self, number: int) -> None:
+        self._ends[number].set_result(None)
+        await self.settled()
+
+    async def end_all(self) -> None:
+        for number, end in enumerate(self._ends):
+            if not end.done():
+                await self.end(number)
+
+    async def settled(self) -> None:
+        """Let everything happen that waits for nothing."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+def tried(test: Callable[[Host], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await test(Host())
+
+    asyncio.run(run())
+
+
+async def bodies_of(sent: "Sequence[asyncio.Task[WireAnswer | None]]") -> list[bytes | None]:
+    return [None if answer is None else answer.body for answer in await asyncio.gather(*sent)]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_PATIENCE_S", PATIENT_S)
+
+
+def test_what_comes_while_two_rounds_are_under_way_shares_the_next_one() -> None:
+    async def test(host: Host) -> None:
+        sent = await host.send(b"1", b"2", b"3", b"", b"5")
+        assert host.rounds == [[b"1"], [b"2"]]
+        await host.end(1)
+        assert host.rounds[2:] == [[b"3", b"", b"5"]]
+        await host.end_all()
+        assert await bodies_of(sent) == [b"1", b"2", b"3", None, b"5"]
+
+    tried(test)
+
+
+def test_a_second_round_begins_when_it_has_as_many_as_the_first() -> None:
+    async def test(host: Host) -> None:
+        sent = await host.send(b"1", b"2", b"3", b"4")
+        await host.end(0)
+        await host.end(1)
+        sent += await host.send(b"5")
+        assert host.rounds[2:] == [[b"3", b"4"]]
+        sent += await host.send(b"6")
+        assert host.rounds[3:] == [[b"5", b"6"]]
+        await host.end_all()
+        assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+
+    tried(test)
+
+
+def test_a_round_takes_no_more_than_one_statement_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_MOST", 2)
+
+    async def test(host: Host) -> None:
+        sent = await host.send(b"1", b"2", b"3", b"4", b"5")
+        await host.end(0)
+        assert host.rounds[2:] == [[b"3", b"4"]]
+        await host.end(1)
+        await host.end(2)
+        assert host.rounds[3:] == [[b"5"]]
+        await host.end_all()
+        assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5"]
+
+    tried(test)
+
+
+def test_what_comes_during_rounds_that_hang_does_not_wait_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "_PATIENCE_S", 0.0)
+
+    async def test(host: Host) -> None:
+        hanging = await host.send(b"1", b"2")
+        (last,) = await host.send(b"3")
+        while len(host.rounds) < 3:
+            await asyncio.sleep(0)
+        await host.end(2)
+        assert await bodies_of([last]) == [b"3"]
+        await host.end_all()
+        assert await bodies_of(hanging) == [b"1", b"2"]
+
+    tried(test)
+
+
+def test_requests_of_a_round_that_fails_go_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(host: Host) -> None:
+        sent = await host.send(b"1", b"2", b"3", b"mistake", b"5", b"6", b"7")
+        await host.end_all()
+        await host.end_all()
+        assert await bodies_of(sent) == [b"1", b"2", *[None] * 5]
+        sent = await host.send(b"8")
+        await host.end_all()
+        assert await bodies_of(sent) == [b"8"]
+
+    tried(test)
+    assert "5 requests that were answered together failed" in caplog.text
+
+
+def test_a_failure_is_logged_by_the_thread_that_met_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The log is kept in the database, for which no event loop may wait."""
+
+    async def test(host: Host) -> None:
+        def watched(record: logging.LogRecord) -> bool:
+            in_thread.append(host.is_in_thread)
+            return True
+
+        caplog.handler.addFilter(watched)
+        sent = await host.send(b"mistake")
+        await host.end_all()
+        assert await bodies_of(sent) == [None]
+        caplog.handler.removeFilter(watched)
+
+    in_thread: list[bool] = []
+    tried(test)
+    assert in_thread == [True]

@@ -1,0 +1,43 @@
+"""What a snapshot of the API's function holds, from which SnapStart starts all others."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from det_controlplane.api import routes
+
+SHOW = """
+import json, sys
+import det_controlplane.entry.aws.chalice_app as functions
+print(json.dumps([sorted(sys.modules), functions.built.cache_info().currsize]))
+"""
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    # Nothing listens there: what asked for the database would fail.
+    return {"DET_DB_URL": "postgresql://u:p@127.0.0.1:1/x", "DET_OBJECTS": "s3://bucket/contexts"}
+
+
+def loaded(environment: dict[str, str]) -> set[str]:
+    """Return the modules of the API that a function has when it is initialised."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    modules, applications = json.loads(done.stdout)
+    assert applications == 0, "an application would carry connections into the snapshot"
+    return {name.removeprefix("det_controlplane.api.") for name in modules}
+
+
+def test_a_snapshot_holds_every_route(environment: dict[str, str]) -> None:
+    modules = loaded({**environment, "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"})
+    assert {name for name in routes._MODULES if name not in modules} == set()
+
+
+def test_a_function_without_a_snapshot_loads_what_a_request_asks_for(
+    environment: dict[str, str],
+) -> None:
+    modules = loaded({**environment, "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand"})
+    assert {"experiments", "models", "webhooks"} & modules == set()

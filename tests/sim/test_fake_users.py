@@ -1,0 +1,40 @@
+"""Fake users leave nothing paused behind: else a world fails that found no bug."""
+
+from random import Random
+from typing import Any
+
+from det_controlplane.testing import Hosts, MachineWorld
+from det_controlplane.testing.world.machine_people import MachineUser
+from det_controlplane.testing.world.script import Call, Reply
+
+
+class Ground:
+    """As much of a world as the script of one user needs."""
+
+    def stream(self, name: str) -> Random:
+        return Random(1)
+
+
+def test_users_activate_what_a_budget_paused_when_the_budget_is_gone() -> None:
+    """Seed 22167: a budget was spent right after its user had seen the work active for the last time."""
+    ground: Any = Ground()
+    user = MachineUser(ground, 0, ("default",))
+    user._mine.append(5)
+    script = user._see_work_go_on()
+    answers = [Reply(200, {"budgets": [{"id": 1}]}), Reply(0), Reply(200, {"budgets": []})]
+    asked = [next(script)]
+    while answers:
+        asked.append(script.send(answers.pop(0) if isinstance(asked[-1], Call) else Reply(0)))
+    calls = [call.path for call in asked if isinstance(call, Call)]
+    assert calls == [*["/api/v1/budgets"] * 3, "/api/v1/experiments/5"]
+    assert not user.is_done, "the world goes on until it is"
+
+
+def test_a_world_waits_for_a_user_who_sleeps_for_long(hosts: Hosts) -> None:
+    """With seed 9 of gangs a user slept for 500 s while its work was paused, and the world was over."""
+    world = MachineWorld(1, hosts)
+    world._demand_ended_s = -1e6
+    world.users = [user := MachineUser(world, 0, ("default",))]
+    assert not world._is_over()
+    user.is_done = True
+    assert world._is_over()

@@ -1,0 +1,22 @@
+"""Packages of Debian that tests need and new machines lack."""
+
+import os
+import shutil
+import subprocess
+
+from tests.support.cache import only_one
+
+
+def install(*packages: str) -> None:
+    """Install packages where that is allowed. Callers look for what they need: a refusal is no error here."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    # Servers that packages bring are not started.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
+    asked = [*apt, "install", "-y", "--no-install-recommends", *packages]
+    with only_one("debian"):
+        for command in (asked, [*apt, "update"], asked):
+            done = subprocess.run(command, check=False, capture_output=True, env=environment)
+            if command is asked and done.returncode == 0:
+                return

@@ -1,0 +1,30 @@
+"""What a person does with forms of the WebUI."""
+
+import re
+
+from tests.support.browser import Tab
+
+
+def press(tab: Tab, *names: str) -> None:
+    """Press buttons, or items of the menus that they open."""
+    for name in names:
+        for_button = tab.page.get_by_role("button", name=name, exact=True)
+        for_button.or_(tab.page.get_by_role("menuitem", name=name, exact=True)).last.click()
+
+
+def fill(tab: Tab, **fields: str) -> None:
+    for label, text in fields.items():
+        tab.page.get_by_label(re.compile(f"^{label.replace('_', ' ')}")).last.fill(text)
+
+
+def choose(tab: Tab, **fields: str) -> None:
+    for label, name in fields.items():
+        shown = tab.page.get_by_role("dialog").get_by_label(
+            re.compile(f"^{label.replace('_', ' ')}")
+        )
+        shown.select_option(label=name)
+
+
+def gone(tab: Tab) -> None:
+    """Wait until what a dialog asked for is done."""
+    tab.page.get_by_role("dialog").wait_for(state="detached")

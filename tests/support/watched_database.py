@@ -1,0 +1,75 @@
+"""A front before PostgreSQL that is asked about each statement before it goes on."""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import parse_qs, urlsplit
+
+Lets = Callable[[str], bool]  # of "statement" or "commit": may it go on?
+# What messages of PostgreSQL's protocol begin with that run something: a statement that they bind or bound, or a text.
+_RUNS = (b"B", b"E", b"Q")
+_FLUSH = b"H\0\0\0\4"  # what was bound is run by the next message
+_PREPARES = (b"P", b"Q")  # with the text of a statement
+
+
+@contextmanager
+def watched_database(database_url: str, lets: Lets) -> Iterator[str]:
+    """Put a front before the database of a URL that names a socket of this machine; gives its URL.
+
+    What may not go on ends its connection, as the end of its process does."""
+    parts = urlsplit(database_url)
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.behind, server.lets = parse_qs(parts.query)["unix_sock"][0], lets
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"postgresql://{parts.username}@127.0.0.1:{server.server_address[1]}{parts.path}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    behind: str
+    lets: Lets
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._answered = True
+        with socket.socket(socket.AF_UNIX) as database, suppress(OSError):
+            database.connect(self.server.behind)
+            back = threading.Thread(target=self._carry_back, args=(database,), daemon=True)
+            back.start()
+            with suppress(OSError):  # a process that is killed may leave an answer unread
+                self._carry(database)
+            # What went on arrives: PostgreSQL runs nothing more once it cannot answer.
+            database.shutdown(socket.SHUT_WR)
+            back.join(10)
+
+    def _carry(self, database: socket.socket) -> None:
+        is_commit = False
+        while data := self.request.recv(1 << 20):
+            # What comes before an answer is the rest of the same message.
+            kind = data[:1] if self._answered else b""
+            if kind in _PREPARES:
+                is_commit = b"commit\0" in data[:16].lower()
+            runs = kind in _RUNS and not data.endswith(_FLUSH)
+            if runs and not self.server.lets("commit" if is_commit else "statement"):
+                return
+            self._answered = False
+            database.sendall(data)
+
+    def _carry_back(self, database: socket.socket) -> None:
+        with suppress(OSError):
+            while data := database.recv(1 << 20):
+                self._answered = True
+                with suppress(OSError):
+                    self.request.sendall(data)
+            self.request.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,98 @@
+"""Sections of pools are completed with what a deployment knows of its machines."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.provider_defaults import with_defaults
+
+AWS = {
+    "region": "us-west-2",
+    "iam_instance_profile_arn": "arn:agents",
+    "network_interface": {
+        "subnet_ids": ["subnet-a", "subnet-b"], "security_group_id": "sg-1", "public_ip": True,
+    },
+}  # fmt: skip
+GCP = {
+    "project": "ours",
+    "region": "us-central1",
+    "network_interface": {"network": "net", "subnetwork": "sub", "external_ip": True},
+    "service_account": {"email": "agents@ours", "scopes": ["cloud-platform"]},
+}
+DEFAULTS = {"aws": AWS, "gcp": GCP}
+
+
+def filled(section: dict[str, Any], form: str = "provider") -> dict[str, Any]:
+    """Return a section as the cluster reads it, which accepts it."""
+    pool = {"pool_name": "gpus", form: [section] if form == "offers" else section}
+    config = with_defaults({"resource_pools": [pool]}, DEFAULTS)
+    load_cluster(config)
+    found = config["resource_pools"][0][form]
+    own: dict[str, Any] = found[0] if form == "offers" else found
+    return own
+
+
+@pytest.mark.parametrize("form", ["provider", "offers"])
+def test_both_forms_get_what_they_leave_out(form: str) -> None:
+    assert filled({"type": "aws", "instance_type": "g5.xlarge"}, form) == {
+        **AWS, "type": "aws", "instance_type": "g5.xlarge",
+    }  # fmt: skip
+    assert filled({"type": "gcp"}, form) == {**GCP, "type": "gcp"}
+
+
+def test_each_offer_of_a_mixed_pool_gets_the_defaults_of_its_own_cloud() -> None:
+    pool = {"pool_name": "mixed", "offers": [{"type": "aws"}, {"type": "gcp"}, {"type": "aws"}]}
+    config = with_defaults({"resource_pools": [pool]}, DEFAULTS)
+    profiles = [o.get("iam_instance_profile_arn") for o in config["resource_pools"][0]["offers"]]
+    projects = [o.get("project") for o in config["resource_pools"][0]["offers"]]
+    assert (profiles, projects) == (["arn:agents", None, "arn:agents"], [None, "ours", None])
+
+
+def test_a_part_of_an_object_keeps_the_rest_of_it() -> None:
+    found = filled({"type": "aws", "network_interface": {"public_ip": False}})
+    assert found["network_interface"] == {**AWS["network_interface"], "public_ip": False}  # type: ignore[dict-item]
+    found = filled({"type": "gcp", "service_account": {"email": "mine"}})
+    assert found["service_account"] == {"email": "mine", "scopes": ["cloud-platform"]}
+
+
+def test_a_subnet_takes_the_place_of_the_subnets() -> None:
+    found = filled({"type": "aws", "network_interface": {"subnet_id": "subnet-mine"}})
+    assert found["network_interface"] == {
+        "subnet_id": "subnet-mine", "security_group_id": "sg-1", "public_ip": True,
+    }  # fmt: skip
+
+
+def test_another_network_has_no_subnetwork_of_the_deployment() -> None:
+    own = filled({"type": "gcp", "network_interface": {"network": "mine"}})["network_interface"]
+    assert own == {"network": "mine", "external_ip": True}
+    own = filled({"type": "gcp", "network_interface": {"subnetwork": "b"}})["network_interface"]
+    assert own == {"network": "net", "subnetwork": "b", "external_ip": True}
+
+
+@pytest.mark.parametrize("place", [{"zone": "us-west-2a"}, {"zones": ["us-west-2a"]}])
+def test_a_zone_of_the_deployments_region_keeps_its_network(place: dict[str, Any]) -> None:
+    found = filled({"type": "aws", **place})
+    assert "region" not in found
+    assert found["network_interface"] == AWS["network_interface"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"region": "eu-west-1"},
+        {"regions": ["eu-west-1", "us-east-1"]},
+        {"zone": "eu-west-1a"},
+        {"zones": ["eu-west-1a"]},
+    ],
+)
+def test_another_region_gets_the_identity_and_no_subnets(place: dict[str, Any]) -> None:
+    found = filled({"type": "aws", **place})
+    assert {key: found[key] for key in found if key in ("region", *place)} == place
+    assert found["network_interface"] == {"public_ip": True}
+    assert found["iam_instance_profile_arn"] == "arn:agents"
+
+
+def test_what_a_deployment_does_not_know_is_left_as_it_is() -> None:
+    raw = {"resource_pools": [{"pool_name": "own"}, "broken", {"offers": ["broken"]}], "log": {}}
+    assert with_defaults(raw, DEFAULTS) == raw
+    assert with_defaults({"resource_pools": None}, DEFAULTS) == {"resource_pools": None}

@@ -1,0 +1,69 @@
+"""Machines that cannot write checkpoints are told before anything is rented."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.reach_of_storage import warnings
+
+AWS = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge"}
+GCP = {"type": "gcp", "region": "us-central1", "instance_type": "g2-standard-8"}
+S3 = {"type": "s3", "bucket": "checkpoints"}
+GCS = {"type": "gcs", "bucket": "checkpoints"}
+KEYS = {"access_key": "AKIA", "secret_key": "secret"}
+
+
+def told(storage: dict[str, Any], *offers: dict[str, Any], **more: Any) -> list[str]:
+    pool = {"pool_name": "default", "offers": list(offers)}
+    config = {"checkpoint_storage": storage, "resource_pools": [pool], **more}
+    return list(warnings(load_cluster(config)))
+
+
+@pytest.mark.parametrize(
+    ("storage", "offers", "where", "remedy"),
+    [
+        (S3, [AWS, GCP], "pool default on Google Cloud", "access_key and secret_key"),
+        (S3, [GCP], "pool default on Google Cloud", "access_key and secret_key"),
+        (GCS, [AWS, GCP], "pool default on AWS", "type s3 with access_key"),
+    ],
+)
+def test_a_pool_on_another_cloud_than_the_bucket_is_told(
+    storage: dict[str, Any], offers: list[dict[str, Any]], where: str, remedy: str
+) -> None:
+    (warning,) = told(storage, *offers)
+    assert where in warning
+    assert remedy in warning
+
+
+@pytest.mark.parametrize(
+    ("storage", "offers"),
+    [
+        (S3, [AWS]),
+        (GCS, [GCP]),
+        (S3 | KEYS, [AWS, GCP]),
+        ({"type": "shared_fs", "host_path": "/checkpoints"}, [AWS, GCP]),
+    ],
+)
+def test_a_pool_that_reaches_its_bucket_is_not_told(
+    storage: dict[str, Any], offers: list[dict[str, Any]]
+) -> None:
+    assert told(storage, *offers) == []
+
+
+@pytest.mark.parametrize("form", [list, lambda given: {"cuda": list(given), "cpu": []}])
+def test_credentials_in_the_variables_of_all_tasks_are_enough(form: Any) -> None:
+    variables = form(["AWS_ACCESS_KEY_ID=AKIA", "AWS_SECRET_ACCESS_KEY=secret"])
+    defaults = {"environment_variables": variables}
+    assert told(S3, AWS, GCP, task_container_defaults=defaults) == []
+
+
+def test_each_pool_is_told_by_itself() -> None:
+    pools = [
+        {"pool_name": "here", "offers": [AWS]},
+        {"pool_name": "there", "offers": [GCP]},
+        {"pool_name": "own"},
+    ]
+    manager = {"default_compute_resource_pool": "here", "default_aux_resource_pool": "here"}
+    config = {"checkpoint_storage": S3, "resource_pools": pools, "resource_manager": manager}
+    (warning,) = warnings(load_cluster(config))
+    assert "pool there on Google Cloud" in warning
