@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
-SHELL_SCRIPTS := agent_ami/packer/provision.sh scripts/quickstart scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
+SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision.sh scripts/quickstart scripts/peer-venv scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine scripts/webui/check scripts/webui/browser ci/train .ci/run $(wildcard tests/fresh/engines/*)
 # Tests of one file share servers: a worker takes whole files. Two more than there are processors, as clusters are waited for.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
@@ -15,7 +15,7 @@ help:
 	@echo "make test         run the tests; a table at the end tells which did not run (TESTS=tests/api for a part)"
 	@echo "make test-all     run the heavy ones too"
 	@echo "make fresh        try first starts on machines that have nothing (Linux, root)"
-	@echo "make check        format, lint, types, architecture, shell scripts"
+	@echo "make check        format, lint, types, architecture, docs, shell scripts"
 	@echo "make policy       hold the Terraform stacks against rules of security (fetches checkov)"
 	@echo "make bench        measure against the floors, one JSON line a figure"
 	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
@@ -34,7 +34,7 @@ test: $(VENV)/.installed-dev
 	$(PYTEST)
 
 test-all: $(VENV)/.installed-dev
-	DET_TEST_FRAMEWORKS=1 HOSTILE_REQUESTS=100000 $(PYTEST)
+	DET_TEST_FRAMEWORKS=1 HOSTILE_REQUESTS=100000 DECLARED_REQUESTS=60 $(PYTEST)
 
 fresh: $(VENV)/.installed-dev
 	$(RUN)/python -m pytest -n $(WORKERS) tests/fresh
@@ -43,7 +43,7 @@ check: $(VENV)/.installed-dev
 	$(RUN)/ruff format --check .
 	$(RUN)/ruff check .
 	$(RUN)/mypy $(PACKAGES) scripts/best_trial.py scripts/new_migration.py scripts/fresh_machine bench tests
-	$(RUN)/python -m pytest tests/test_architecture.py
+	$(RUN)/python -m pytest tests/test_architecture.py tests/docs
 	$(RUN)/shellcheck $(SHELL_SCRIPTS)
 	scripts/webui/check
 
