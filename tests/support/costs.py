@@ -1,4 +1,4 @@
-"""With `--costs`, tell at the end which files of tests took most processor time.
+"""With `--costs`, tell at the end which folders and files of tests took most processor time.
 
 A plugin of pytest. Programs that a test waits for are counted, and containers are not.
 """
@@ -47,9 +47,14 @@ class Costs:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         total = sum(self.by_file.values())
         terminalreporter.section(f"processor time by file: {total:.0f} s in all")
-        dearest = sorted(self.by_file.items(), key=lambda entry: -entry[1])
-        for name, spent in dearest[:_SHOWN]:
-            terminalreporter.write_line(f"{spent:7.1f} s  {name}")
+        by_folder: dict[str, float] = {}
+        for name, spent in self.by_file.items():
+            folder = name.rpartition("/")[0]
+            by_folder[folder] = by_folder.get(folder, 0.0) + spent
+        for costs in (by_folder, self.by_file):
+            dearest = sorted(costs.items(), key=lambda entry: -entry[1])
+            for name, spent in dearest[:_SHOWN]:
+                terminalreporter.write_line(f"{spent:7.1f} s  {name}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
