@@ -49,7 +49,7 @@ class Costs:
         terminalreporter.section(f"processor time by file: {total:.0f} s in all")
         by_folder: dict[str, float] = {}
         for name, spent in self.by_file.items():
-            folder = name.rpartition("/")[0]
+            folder = f"{name.rpartition('/')[0] or '.'}/"
             by_folder[folder] = by_folder.get(folder, 0.0) + spent
         for costs in (by_folder, self.by_file):
             dearest = sorted(costs.items(), key=lambda entry: -entry[1])
