@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from tests.support.postgres import DatabaseServer
 from tests.support.searching import ASHA, SINGLE, context, running
+from tests.support.statements import statements
 
 NOW = datetime(2026, 11, 20, tzinfo=timezone.utc)
 _TRANSACTIONS = text("SELECT count(DISTINCT xmin::text) FROM metrics")
@@ -159,10 +160,11 @@ def test_a_trial_that_changed_after_the_look_at_it_keeps_what_changed(
     changed, left_alone = running(ctx, ASHA.format(trials=2)).trials
     add_all = rows.add_all
 
-    def late(tx: Tx, new: Any) -> set[int]:
-        monkeypatch.setattr(rows, "add_all", add_all)
-        metric_reports.take(ctx, report(changed, loss=0.25))
-        return add_all(tx, new)
+    def late(tx: Tx, new: Any, asked: Any = ()) -> Any:
+        if new:
+            monkeypatch.setattr(rows, "add_all", add_all)
+            metric_reports.take(context(database), report(changed, loss=0.25))
+        return add_all(tx, new, asked)
 
     monkeypatch.setattr(rows, "add_all", late)
     reports = [report(changed, steps=2, loss=0.75), report(left_alone)]
@@ -178,7 +180,7 @@ def test_a_connection_that_ends_before_the_answer_leaves_nothing_of_any(
     ctx = context(database)
     reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
 
-    def cut(tx: Tx, new: Any) -> set[int]:
+    def cut(tx: Tx, new: Any, asked: Any) -> Any:
         tx.execute(_CUT)
         raise AssertionError("the connection did not end")
 
@@ -199,10 +201,11 @@ def test_a_thread_that_is_killed_around_the_statement_loses_and_doubles_nothing(
     reports = [report(t) for t in running(ctx, ASHA.format(trials=4)).trials]
     add_all = rows.add_all
 
-    def die(tx: Tx, new: Any) -> set[int]:
-        if committed:
-            add_all(tx, new)
-        raise Killed
+    def die(tx: Tx, new: Any, asked: Any) -> Any:
+        found = add_all(tx, new, asked) if committed or asked else None
+        if new:
+            raise Killed
+        return found
 
     with monkeypatch.context() as patched:
         patched.setattr(rows, "add_all", die)
@@ -211,6 +214,39 @@ def test_a_thread_that_is_killed_around_the_statement_loses_and_doubles_nothing(
     assert len(database.read(_REPORTS)) == (4 if committed else 0)
     assert sent_together(ctx, reports) == ["stored"] * 4
     assert_each_once(database, 4)
+
+
+def test_trials_that_nobody_else_reports_of_are_read_once(database: Database) -> None:
+    ctx = context(database)
+    trials = running(ctx, ASHA.format(trials=4)).trials
+    asked = []
+    for steps in (1, 2, 3):
+        with statements(database) as of_step:
+            told = sent_together(ctx, [report(t, steps=steps, loss=steps / 2) for t in trials])
+        assert told == ["stored"] * 4
+        asked.append(len(of_step))
+    assert asked == [2, 1, 1]
+    kept = {"count": 3, "sum": 3.0, "mean": 1.0, "min": 0.5, "max": 1.5, "last": 1.5}
+    for row in database.read(_TRIALS):
+        assert row.summary_metrics["avg_metrics"]["loss"] == {"type": "number", **kept}
+
+
+def test_what_other_processes_stored_meanwhile_is_kept(database: Database) -> None:
+    ctx, other = context(database), context(database)
+    trial, next_run, validated = running(ctx, ASHA.format(trials=3)).trials
+    assert sent_together(ctx, [report(t) for t in (trial, next_run, validated)]) == ["stored"] * 3
+    assert sent(other, report(trial, steps=2)) == "stored"
+    assert sent(other, report(next_run, steps=1, run=2)) == "stored"
+    assert sent(other, MetricsReport(validated, 1, "validation", 2, {"loss": 2.0})) == "stored"
+    told = sent_together(
+        ctx, [report(trial, steps=3), report(next_run, steps=2), report(validated, steps=3)]
+    )
+    assert told == ["stored"] * 3
+    found = [(row.total_batches, row.summary_metrics) for row in database.read(_TRIALS)]
+    assert [(steps, all["avg_metrics"]["loss"]["count"]) for steps, all in found] == [
+        (3, 3), (2, 2), (3, 2),
+    ]  # fmt: skip
+    assert found[2][1]["validation_metrics"]["loss"]["last"] == 2.0
 
 
 def test_more_reports_than_one_statement_takes_are_all_stored(database: Database) -> None:

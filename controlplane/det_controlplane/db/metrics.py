@@ -1,6 +1,6 @@
 """Metric rows: one a trial, group and step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -71,12 +71,6 @@ _SAVE = (
     .values({name: bindparam(name) for name in _KEPT})
 )
 MOST_TOGETHER = 32  # which the planner is told by a LIMIT: it would expect a hundred
-_REPORTING = text(f"""
-    SELECT t.id, t.run_id, t.total_batches, t.summary_metrics->w.key AS summary, cast(t.xmin AS text) AS version
-    FROM (SELECT * FROM jsonb_to_recordset(cast(:asked AS jsonb)) AS x (trial_id integer, key text)
-          LIMIT {MOST_TOGETHER}) AS w
-    JOIN trials t ON t.id = w.trial_id
-""")
 # What another transaction changes or has changed is left out: its report waits alone, and holds no other one up.
 _ADD_ALL = text(f"""
     WITH new AS MATERIALIZED (
@@ -89,10 +83,16 @@ _ADD_ALL = text(f"""
         INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
         SELECT trial_id, run_id, metric_group, steps, metrics, at FROM new JOIN unchanged ON id = trial_id
         ON CONFLICT (trial_id, metric_group, total_batches) WHERE NOT archived AND total_batches IS NOT NULL DO NOTHING
-        RETURNING trial_id)
-    UPDATE trials t SET summary_metrics = t.summary_metrics || n.summary,
-        total_batches = greatest(t.total_batches, n.steps)
-    FROM added a JOIN new n ON n.trial_id = a.trial_id WHERE t.id = a.trial_id RETURNING t.id
+        RETURNING trial_id),
+    stored AS (
+        UPDATE trials t SET summary_metrics = t.summary_metrics || n.summary,
+            total_batches = greatest(t.total_batches, n.steps)
+        FROM added a JOIN new n ON n.trial_id = a.trial_id WHERE t.id = a.trial_id
+        RETURNING t.id, cast(t.xmin AS text) AS version, t.run_id, t.total_batches)
+    SELECT id, version, run_id, total_batches, NULL AS summaries FROM stored
+    UNION ALL
+    SELECT t.id, cast(t.xmin AS text), t.run_id, t.total_batches, t.summary_metrics
+    FROM new n JOIN trials t ON t.id = n.trial_id WHERE t.id NOT IN (SELECT id FROM stored)
 """)
 _VALIDATIONS = (
     select(_m.id, _m.metrics.op("->>")(bindparam("metric", type_=Text())))
@@ -123,43 +123,49 @@ class ReportingTrial:
     """Hold the state of a trial that its report is checked against."""
 
     id: int
+    version: str  # another one as soon as anything of the trial has changed
     run_id: int
     total_batches: int
-    summary: dict[str, Any] | None  # of the report's group
-    version: str  # another one as soon as anything of the trial has changed
+    summaries: dict[str, dict[str, Any]]  # of its groups, by their names there
 
 
 @dataclass(frozen=True, slots=True)
 class NewReport:
     """Hold the row of metrics of one report, and its changes to its trial."""
 
-    trial_id: int
-    version: str  # of the trial that the changes were made from
+    trial: ReportingTrial  # that the changes were made from
     run_id: int
     metric_group: str
     steps: int
     metrics: dict[str, Any]
     at: datetime
+    key: str  # of the group in the summary
     summary: dict[str, Any]
 
 
-def reporting_trials(tx: Tx, keys: Mapping[int, str]) -> dict[int, ReportingTrial]:
-    """Return trials, each with one group of its summary, by its name there."""
-    asked = [{"trial_id": trial_id, "key": key} for trial_id, key in keys.items()]
-    rows = tx.execute(_REPORTING, {"asked": as_json(asked)})
-    return {row.id: ReportingTrial(*row) for row in rows}
+def add_all(
+    tx: Tx, new: Sequence[NewReport], asked: Sequence[int] = ()
+) -> tuple[dict[int, ReportingTrial], dict[int, ReportingTrial]]:
+    """Add reports of different trials, each with the change of its trial.
 
-
-def add_all(tx: Tx, new: Sequence[NewReport]) -> set[int]:
-    """Add reports of different trials, each with the change of its trial; return the trials whose report was added."""
-    rows = [
+    Return those trials whose report was added, and the others as they are, with those that were only asked for."""
+    rows = [{"trial_id": trial_id} for trial_id in asked] + [
         {
-            "trial_id": one.trial_id, "version": one.version, "run_id": one.run_id, "metric_group": one.metric_group,
-            "steps": one.steps, "metrics": one.metrics, "at": one.at.isoformat(), "summary": one.summary,
+            "trial_id": one.trial.id, "version": one.trial.version, "run_id": one.run_id,
+            "metric_group": one.metric_group, "steps": one.steps, "metrics": one.metrics, "at": one.at.isoformat(),
+            "summary": {one.key: one.summary},
         }
         for one in new
     ]  # fmt: skip
-    return {row.id for row in tx.execute(_ADD_ALL, {"rows": as_json(rows)})}
+    changed = {n.trial.id: {**n.trial.summaries, n.key: n.summary} for n in new}
+    stored: dict[int, ReportingTrial] = {}
+    others: dict[int, ReportingTrial] = {}
+    for id, version, run_id, steps, summaries in tx.execute(_ADD_ALL, {"rows": as_json(rows)}):
+        if summaries is None:
+            stored[id] = ReportingTrial(id, version, run_id, steps, changed[id])
+        else:
+            others[id] = ReportingTrial(id, version, run_id, steps, summaries)
+    return stored, others
 
 
 def lock_trial(tx: Tx, trial_id: int) -> TrialMetrics | None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.db.metrics import ReportingTrial
 from det_controlplane.services.gathering import Gathering
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _CAPACITY = 256
 _WATCHED = 16  # searches with the history of each trial, for those who look
 _TRIALS_KEPT = 50_000
+_REPORTING = 256  # trials with their summaries
+_LONGEST_NAMES = 16 * 1024  # of all metrics of a summary that is kept
 
 
 @dataclass(slots=True)
@@ -55,6 +58,30 @@ class WatchedSearches:
                 self._entries.popitem(last=False)
 
 
+class ReportingTrials:
+    """Lends trials as this process stored their last reports to whoever stores the next ones."""
+
+    def __init__(self) -> None:
+        self._trials: OrderedDict[int, ReportingTrial] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, trial_id: int) -> ReportingTrial | None:
+        with self._lock:
+            return self._trials.pop(trial_id, None)
+
+    def keep(self, trial: ReportingTrial) -> None:
+        """Keep a trial, unless its summaries are large."""
+        groups = trial.summaries.values()
+        if sum(len(name) for group in groups for name in group) > _LONGEST_NAMES:
+            return
+        if any(entry["type"] != "number" for group in groups for entry in group.values()):
+            return
+        with self._lock:
+            self._trials[trial.id] = trial
+            while len(self._trials) > _REPORTING:
+                self._trials.popitem(last=False)
+
+
 class _Queue:
     """The threads that want one experiment, first come first served."""
 
@@ -72,6 +99,7 @@ class ExperimentMemory:
         self._experiments: dict[int, int] = {}
         self._lock = threading.Lock()
         self.watched = WatchedSearches()
+        self.reporting = ReportingTrials()
         self.reports: Gathering[MetricsReport, bool] = Gathering(self.turn)
 
     @contextmanager

@@ -1,4 +1,7 @@
-"""Store small reports of several trials in one transaction, if their trials are as the process last saw them."""
+"""Store small reports of several trials in one transaction, if their trials are as the process last saw them.
+
+A trial that only this process stores reports of is never read again: a report that meets another state brings it along.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,6 +17,7 @@ from det_controlplane.services.gathering import Ticket, together_or_each
 SMALL = 100
 
 Report = Ticket[MetricsReport, bool]
+_Trials = dict[int, ReportingTrial]
 
 
 def store(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
@@ -22,8 +26,9 @@ def store(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
     for ticket in tickets:
         if not _is_small(ticket.item):
             ticket.answer(False)
+    read: _Trials = {}
     while left := [t for t in tickets if not t.answered][: metrics.MOST_TOGETHER]:
-        together_or_each(left, partial(_store_together, ctx))
+        together_or_each(left, partial(_store_together, ctx, read))
     return [bool(t.result) for t in tickets]
 
 
@@ -33,25 +38,31 @@ def _is_small(report: MetricsReport) -> bool:
     return 0 < len(report.metrics) <= SMALL
 
 
-def _store_together(ctx: Context, tickets: Sequence[Report]) -> None:
-    """Store the first report of each trial; others of it have to come after these."""
+def _store_together(ctx: Context, read: _Trials, tickets: Sequence[Report]) -> None:
+    """Store the first report of each trial, if its trial is known; others of it have to come after these.
+
+    Trials that are not known, or have changed, are read for the next call."""
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
-    stored: set[int] = set()
+    known = {id: trial for id in first if (trial := read.get(id) or ctx.memory.reporting.take(id))}
+    new = [_new(ctx, trial, first[id].item) for id, trial in known.items()
+           if first[id].item.goes_on(trial.run_id, trial.total_batches)]  # fmt: skip
     with ctx.db.autocommit() as tx:
-        keys = {trial_id: summary_key(ticket.item.group) for trial_id, ticket in first.items()}
-        found = metrics.reporting_trials(tx, keys)
-        new = [_new(ctx, trial, first[trial_id].item) for trial_id, trial in found.items()
-               if first[trial_id].item.goes_on(trial.run_id, trial.total_batches)]  # fmt: skip
-        if new:
-            stored = metrics.add_all(tx, new)
+        stored, others = metrics.add_all(tx, new, [id for id in first if id not in known])
+    for trial in stored.values():
+        ctx.memory.reporting.keep(trial)
     for trial_id, ticket in first.items():
-        ticket.answer(trial_id in stored)
+        if trial_id in stored:
+            ticket.answer(True)
+        elif trial_id in read or trial_id not in others:
+            ticket.answer(False)
+        read.pop(trial_id, None)
+    read.update(others)
 
 
 def _new(ctx: Context, trial: ReportingTrial, report: MetricsReport) -> NewReport:
     key = summary_key(report.group)
     return NewReport(
-        trial_id=trial.id, version=trial.version, run_id=report.run_id, metric_group=report.group,
-        steps=report.total_batches or 0, metrics=report.metrics, at=report.reported_at or ctx.now(),
-        summary={key: core_metrics.summarise(trial.summary or {}, [report.metrics])},
+        trial=trial, run_id=report.run_id, metric_group=report.group, steps=report.total_batches or 0,
+        metrics=report.metrics, at=report.reported_at or ctx.now(), key=key,
+        summary=core_metrics.summarise(trial.summaries.get(key) or {}, [report.metrics]),
     )  # fmt: skip
