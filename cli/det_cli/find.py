@@ -10,6 +10,19 @@ if TYPE_CHECKING:
     from det_cli.declare import Arg, Command, Group
 
 
+# Commands of Determined that have no counterpart, and why.
+_NO_KUBERNETES = (
+    "Kubernetes is not used here: `det resource-pool bindings` holds a pool to workspaces,"
+    " and `det budget` bounds what a workspace spends"
+)
+NOT_HERE = {
+    "oauth": "programs are registered at your identity provider: see docs/guides/sign-in.md",
+    "deploy gke-experimental": "Kubernetes is not used here: use `det deploy gcp`",
+    "workspace bindings": _NO_KUBERNETES,
+    "workspace resource-quota": _NO_KUBERNETES,
+}
+
+
 class Found:
     """A command, or a group whose members are to be listed."""
 
@@ -86,6 +99,9 @@ def unknown(word: str, path: str, names: list[str]) -> UsageError:
     import difflib
 
     where = f"det {path}".rstrip()
+    why = NOT_HERE.get(f"{path} {word}".strip())
+    if why:
+        return UsageError(f"{where} has no command '{word}' of Determined's", why)
     near = difflib.get_close_matches(word, names, 3, 0.6)
     meant = " or ".join(f"`{where} {n}`" for n in near)
     hint = f"did you mean {meant}?" if near else f"`{where} --help` lists the commands"

@@ -46,6 +46,24 @@ def test_version_is_printed(det: Det, flag: str) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
+        (["oauth", "client", "list"], "identity provider"),
+        (["deploy", "gke-experimental", "up"], "use `det deploy gcp`"),
+        (["w", "bindings", "list", "ours"], "det resource-pool bindings"),
+        (["workspace", "resource-quota", "set", "ours", 3], "det budget"),
+        (["w", "create", "ours", "--namespace", "n"], "leave --namespace out"),
+    ],
+)
+def test_what_has_no_counterpart_says_what_stands_in_its_place(
+    det: Det, words: list[object], hint: str
+) -> None:
+    ran = det(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert hint in ran.err.partition("hint: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
         (["experimnt"], "did you mean `det experiment`?"),
         (["e", "creat"], "did you mean `det experiment create`?"),
         (["e", "set", "piority", 1], "did you mean `det experiment set priority`?"),

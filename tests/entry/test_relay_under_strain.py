@@ -172,6 +172,11 @@ def _send_on(client: ClientConnection) -> None:
         client.send(bytes(1 << 18))
 
 
+def _send_and_hear(client: ClientConnection) -> None:
+    _send_on(client)
+    client.recv(60)
+
+
 def test_bytes_that_a_task_never_reads_end_their_websocket(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,8 +186,7 @@ def test_bytes_that_a_task_never_reads_end_their_websocket(
             connect_now(url(task, port), additional_headers=task.signed()) as client,
             pytest.raises(ConnectionClosed),
         ):
-            _send_on(client)
-            client.recv(60)
+            _send_and_hear(client)
         assert client.close_code == 1011
 
 

@@ -1,6 +1,16 @@
 """det workspace"""
 
-from det_cli.declare import JSON, OUTPUT, YES, Arg, Command, Group, OneOf
+from det_cli.declare import (
+    JSON,
+    OUTPUT,
+    YES,
+    Arg,
+    Command,
+    Group,
+    OneOf,
+    Replaced,
+    replaced_flag,
+)
 
 NAME = Arg("workspace_name")
 SORT_PAGE = (
@@ -22,6 +32,17 @@ _FIELDS = (
     Arg("--default-aux-pool", metavar="POOL"),
     JSON,
 )
+_KUBERNETES = "belongs to Kubernetes, which is not used here"
+_OF_KUBERNETES = (
+    *(
+        Replaced(*names, instead=_KUBERNETES, refused=True)
+        for names in (("--cluster-name",), ("--namespace", "-n"), ("--resource-quota",))
+    ),
+    *(
+        replaced_flag(name, instead=_KUBERNETES, refused=True)
+        for name in ("--auto-create-namespace", "--auto-create-namespace-all-clusters")
+    ),
+)
 
 
 def _change(verb: str, done: str, help: str) -> Command:
@@ -33,7 +54,14 @@ MEMBERS = {
         "workspace",
         "group projects in workspaces",
         _change("archive", "Archived", "hide a workspace"),
-        Command("create", "create a workspace", "workspaces:create", Arg("name"), *_FIELDS),
+        Command(
+            "create",
+            "create a workspace",
+            "workspaces:create",
+            Arg("name"),
+            *_FIELDS,
+            *_OF_KUBERNETES,
+        ),
         Command("delete", "delete a workspace", "workspaces:delete", NAME, YES),
         Command("describe", "describe a workspace", "workspaces:describe", NAME, OUTPUT),
         Command(
