@@ -14,7 +14,7 @@ _STATE_COLOURS = {"COMPLETED": "32", "RUNNING": "36", "ERROR": "31", "CANCELED":
 
 def say(text: str) -> None:
     """Print a remark to stderr, which keeps it out of pipes."""
-    print(text, file=sys.stderr, flush=True)
+    print("\n".join(map(plain, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def show(
@@ -64,6 +64,15 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, as_csv: 
     print(table(header, rows, width, colour=colours()))
 
 
+def plain(text: str) -> str:
+    """Write out what a terminal would obey: names and messages are whatever other users and programs made them."""
+    if text.isascii() and text.isprintable():
+        return text
+    from det_cli.live.text import clean
+
+    return clean(text.expandtabs())
+
+
 def cell(value: Any) -> str:
     if value is None:
         return ""
@@ -84,7 +93,7 @@ def table(
     colour: bool = False,
 ) -> str:
     """Return a table with bars, numbers to the right and cells of several lines, fitted to `width`."""
-    texts = [[cell(v).split("\n") for v in row] for row in rows]
+    texts = [[[plain(line) for line in cell(v).split("\n")] for v in row] for row in rows]
     numeric = [_is_numeric([row[i] for row in texts]) for i in range(len(header))]
     sizes = [
         max([len(h) + 2, *(len(line) for row in texts for line in row[i])])

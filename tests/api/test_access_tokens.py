@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from det_controlplane.core.config.access_tokens import TokenLives
+from det_controlplane.core import permissions
+from det_controlplane.core.config.access_tokens import AccessTokens
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 
@@ -20,13 +21,13 @@ def days_of(caller: Caller, token_id: int) -> float | None:
     return lasts / timedelta(days=1)
 
 
-def let_last(api: Api, **lives: int) -> None:
-    token = load_cluster({"security": {"token": lives}}).token
+def set_rules(api: Api, **rules: int | bool) -> None:
+    token = load_cluster({"security": {"token": rules}}).token
     api.ctx.config = replace(api.ctx.config, token=token)
 
 
 def test_a_cluster_says_how_long_tokens_last(api: Api, user: Caller) -> None:
-    let_last(api, default_lifespan_days=2, max_lifespan_days=90)
+    set_rules(api, default_lifespan_days=2, max_lifespan_days=90)
     usual = user.post("/api/v1/tokens", {})["tokenId"]
     long = user.post("/api/v1/tokens", {"lifespan": "2160h"})["tokenId"]
     assert (days_of(user, usual), days_of(user, long)) == (2, 90)
@@ -36,14 +37,14 @@ def test_a_cluster_says_how_long_tokens_last(api: Api, user: Caller) -> None:
 
 
 def test_a_cluster_may_let_everybody_s_tokens_last(api: Api, user: Caller) -> None:
-    let_last(api, default_lifespan_days=-1, max_lifespan_days=-1)
+    set_rules(api, default_lifespan_days=-1, max_lifespan_days=-1)
     for body in ({}, {"lifespan": "-1"}):
         assert days_of(user, user.post("/api/v1/tokens", body)["tokenId"]) is None
 
 
 def test_a_short_limit_shortens_the_usual_time() -> None:
     config = load_cluster({"security": {"token": {"max_lifespan_days": 7}}})
-    assert config.token == TokenLives(7, 7)
+    assert config.token == AccessTokens(7, 7)
     assert "security.token" not in config.ignored
 
 
@@ -95,5 +96,63 @@ def test_an_access_token_keeps_its_user_from_nothing(api: Api, admin: Caller, us
     own = f"/api/v1/users/{id_of(admin)}"
     for change in ({"active": False}, {"remote": True}):
         assert of_admin.ask("PATCH", own, change).status == 403
-    of_admin.done("DELETE", f"{path}/sessions")
-    assert user.ask("GET", "/api/v1/me").status == 401
+
+
+def managing_people(user: int, session: int, token: int) -> list[tuple[str, str, object]]:
+    """Return what an administrator does to others, on routes that everybody uses for themselves."""
+    return [
+        ("PATCH", f"/api/v1/users/{user}", {"displayName": "Somebody"}),
+        ("PATCH", f"/api/v1/users/{user}", {"admin": True}),
+        ("DELETE", f"/api/v1/users/{user}/sessions/{session}", None),
+        ("POST", f"/api/v1/users/{user}/password", b'"of the thief, hashed"'),
+        ("PATCH", f"/api/v1/tokens/{token}", {"setRevoked": True}),
+        ("DELETE", f"/api/v1/users/{user}/sessions", None),
+    ]
+
+
+def test_an_access_token_of_an_administrator_manages_no_people(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    """Accounts, roles and tokens that it made would be there after it was revoked."""
+    program = api.with_token(admin.post("/api/v1/tokens", {})["token"])
+    token = user.post("/api/v1/tokens", {})["tokenId"]
+    session = user.get(f"/api/v1/users/{id_of(user)}/sessions")["sessions"][0]["id"]
+    asked: list[tuple[str, str, object]] = [
+        (method, "/api/v1/" + path.replace("{groupId}", "1").replace("{tokenId}", "1"), {})
+        for (method, path), row in permissions.rows().items()
+        if "+session" in row
+    ]
+    assert {("POST", "/api/v1/users", "{}"), ("POST", "/api/v1/agent-tokens", "{}")} <= {
+        (method, path, str(body)) for method, path, body in asked
+    }
+    for method, path, body in asked + managing_people(id_of(user), session, token):
+        told = program.ask(method, path, body)
+        assert (told.status, "security.token.administers" in told.error) == (403, True), path
+    assert user.get("/api/v1/me")["user"]["displayName"] == ""
+    # What administrators do every day goes on.
+    program.get("/api/v1/master/config")
+    program.post("/api/v1/workspaces", {"name": "of a program"})
+    program.get(f"/api/v1/users/{id_of(user)}/sessions")
+
+
+def test_a_cluster_may_let_access_tokens_manage_people(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    set_rules(api, administers=True)
+    program = api.with_token(admin.post("/api/v1/tokens", {})["token"])
+    token = user.post("/api/v1/tokens", {})["tokenId"]
+    session = user.get(f"/api/v1/users/{id_of(user)}/sessions")["sessions"][0]["id"]
+    program.post("/api/v1/users", {"user": {"username": "made-by-token", "active": True}})
+    program.post("/api/v1/groups", {"name": "made by a token"})
+    for method, path, body in managing_people(id_of(user), session, token):
+        program.done(method, path, body)
+    assert program.ask("POST", "/api/v1/tokens", {}).status == 403
+
+
+def test_no_access_token_gives_rights_that_its_user_lacks(api: Api, user: Caller) -> None:
+    set_rules(api, administers=True)
+    program = api.with_token(user.post("/api/v1/tokens", {})["token"])
+    for path in ("/api/v1/users", "/api/v1/groups", "/api/v1/agent-tokens"):
+        assert (
+            program.ask("POST", path, {"user": {"username": "mine"}, "name": "mine"}).status == 403
+        )

@@ -210,6 +210,35 @@ def test_a_body_that_is_no_text_or_too_deep_is_refused(reader: Caller, body: byt
     assert "JSON" in told.error
 
 
+def many(values: int) -> dict[str, bytes]:
+    """Return bodies of more than a megabyte that would be read as many values each."""
+    return {
+        "lists": b'{"config":"x","modelDefinition":[' + b"[]," * values + b"[]]}",
+        "texts": b'{"config":"x","modelDefinition":[' + b'"",' * values + b'""]}',
+        "hidden": b'{"config":"\\\\","modelDefinition":[' + b"{}," * values + b'{}],"a":"\\""}',
+        "packed": gzip.compress(b'{"config":"x","a":[' + b"1.5," * values + b"1]}"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["lists", "texts", "hidden", "packed"])
+def test_a_body_of_very_many_values_is_refused_before_they_are_made(
+    reader: Caller, kind: str
+) -> None:
+    """Each takes a hundred bytes of memory and more, from three of the body."""
+    headers = {"content-encoding": "gzip"} if kind == "packed" else {}
+    told = reader.ask("POST", E, many(600_000)[kind], headers=headers)
+    assert (told.status, "more than 500000 values" in told.error) == (413, True)
+    few = reader.ask("POST", E, many(400)[kind], headers=headers)
+    assert few.status == 400
+
+
+def test_marks_in_texts_are_no_values(api: Api, user: Caller) -> None:
+    """Lines of a log may be full of commas, and of quotes."""
+    task = trial_of(user, create(user))["taskId"]
+    line = {"taskId": task, "log": '1,[2],{"3":4},\\,' * 4000}
+    user.post("/api/v1/task/logs", {"logs": [line] * 60})
+
+
 def test_fields_of_the_wrong_type_are_named(reader: Caller) -> None:
     told = reader.ask("POST", E, {"config": {"name": "x"}})
     assert (told.status, "config" in told.error) == (400, True)

@@ -133,3 +133,28 @@ def test_signing_out_takes_the_cookie_back(api: Api) -> None:
 def test_the_cookie_of_a_task_stays_on_https(scheme: str) -> None:
     _, cookie = cookie_to_keep("t", "a:1", [(b"x-forwarded-proto", scheme.encode())])
     assert (b"; Secure" in cookie) == (scheme == "https")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_let_in"),
+    [
+        ("localhost:8080", True),
+        ("127.0.0.1:8080", True),
+        ("[::1]:8080", True),
+        ("evil.example:8080", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("[::1", False),
+    ],
+)
+def test_no_name_server_leads_a_page_to_accounts_without_a_password(
+    api: Api, admin: Caller, host: str, is_let_in: bool
+) -> None:
+    """A page of its name would be of the same site as the API on its visitor's machine."""
+    admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})
+    headers = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
+    grace = {"username": "grace", "password": ""}
+    told = api.anonymous().ask("POST", "/api/v1/auth/login", grace, headers=headers)
+    assert told.status == (200 if is_let_in else 401)
+    told = api.anonymous().ask("POST", "/api/v1/auth/login", LOGIN, headers=headers)
+    assert told.status == 200

@@ -259,6 +259,15 @@ def test_tokens_of_agents_and_of_wrong_tasks_are_refused(scene: Scene) -> None:
             assert told.status == 403, f"{route.method} {path}: {told.status} {told.body!r}"
 
 
+def test_a_rule_for_a_task_s_own_things_has_one_in_its_path() -> None:
+    """What only a body names is for the use case to look at: `service`."""
+    own = (TaskRule.OWN_TRIAL, TaskRule.OWN_EXPERIMENT, TaskRule.OWN_TASK)
+    for route in GUARDED:
+        if rule_of(route).task in own:
+            names = ("{trialId}", "{runId}", "{experimentId}", "{id}", "{taskId}")
+            assert any(name in route.path for name in names), f"{route.method} {route.path}"
+
+
 def test_a_task_of_another_user_changes_nothing(own_scene: Scene) -> None:
     """Ask each route with the token of a task whose owner has no role in the workspace that is named."""
     refused = 0

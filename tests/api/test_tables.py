@@ -217,6 +217,10 @@ def test_a_filter_as_deep_or_long_as_no_user_writes_is_refused(three: Caller) ->
     assert "deeper than 20" in three.ask("POST", RUNS, {"filter": filter_of(deep)}).error
     many = filter_of(*[field("id", "=", 1)] * 501)
     assert "one condition too many" in three.ask("POST", RUNS, {"filter": many}).error
+    empty = filter_of(*[group("and")] * 501)
+    assert "one condition too many" in three.ask("POST", RUNS, {"filter": empty}).error
+    told = three.ask("POST", RUNS, {"sort": ",".join(["id=asc"] * 51)})
+    assert (told.status, "more than 50 columns" in told.error) == (400, True)
 
 
 def test_columns_are_those_of_every_row_and_those_that_runs_reported(three: Caller) -> None:

@@ -31,8 +31,13 @@ def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
         "uuid": "8a9e9d56-9d8c-4d2e-b0b1-a3f6a0a8a001", "taskId": trial["taskId"], "resources": {"state": "1"},
         "metadata": {"steps_completed": 2}, "state": "STATE_COMPLETED",
     }  # fmt: skip
+    sample = {
+        "labels": {"trialId": trial["id"], "name": "gpu_util"}, "values": [1], "batches": [1],
+        "timestamps": ["2026-11-23T10:00:00Z"],
+    }  # fmt: skip
     return [
         report_metrics(task, trial["id"], "validation", 1, {"loss": 0.0}, run=1),
+        task.ask("POST", "/api/v1/trials/profiler/metrics", {"batches": [sample]}),
         task.ask("POST", f"{path}/progress", {"progress": 0.5}),
         task.ask("POST", f"{path}/runner/metadata", {"state": "training"}),
         task.ask("POST", f"/api/v1/runs/{trial['id']}/metadata", {"metadata": {"a": 1}}),
@@ -44,13 +49,13 @@ def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
 
 def test_a_task_reports_for_its_own_trial(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user)
-    assert [told.status for told in reports(task, user, experiment)] == [200] * 7
+    assert [told.status for told in reports(task, user, experiment)] == [200] * 8
 
 
 def test_a_task_reports_for_no_other_trial_of_its_owner(api: Api, user: Caller) -> None:
     task, _ = task_of(api, user)
     other = create(user)
-    assert [told.status for told in reports(task, user, other)] == [403] * 7
+    assert [told.status for told in reports(task, user, other)] == [403] * 8
 
 
 def test_a_task_reports_for_unmanaged_trials_that_its_code_makes(api: Api, user: Caller) -> None:
@@ -96,7 +101,7 @@ def test_a_narrow_token_is_good_for_its_task_only(api: Api, user: Caller) -> Non
     other = create(user)
     foreign = f"/api/v1/checkpoints/{report_checkpoint(user, other)}"
     own = f"/api/v1/checkpoints/{report_checkpoint(user, experiment)}"
-    assert [told.status for told in reports(task, user, experiment)] == [200] * 7
+    assert [told.status for told in reports(task, user, experiment)] == [200] * 8
     assert [task.ask("GET", own).status, task.ask("GET", f"{own}/metrics").status] == [200, 200]
     refused = [
         task.ask("GET", foreign),

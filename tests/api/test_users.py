@@ -4,7 +4,7 @@ import pytest
 from det_controlplane.db import sessions
 from det_controlplane.services.identity.authentication import token_hash
 
-from tests.support.api import Api, Caller, create, report_metrics, trial_of
+from tests.support.api import Api, Caller, Told, create, report_metrics, trial_of
 from tests.support.played_agent import task_of
 
 STRONG = "a better password"
@@ -100,6 +100,17 @@ def test_settings_of_web_pages_are_kept_and_forgotten(user: Caller) -> None:
     assert user.get("/api/v1/users/setting")["settings"] == [setting]
     user.post("/api/v1/users/setting/reset")
     assert user.get("/api/v1/users/setting")["settings"] == []
+
+
+def test_web_settings_have_a_bound(user: Caller) -> None:
+    def kept(key: str) -> Told:
+        setting = {"key": key, "storagePath": "big", "value": '"' + "x" * 600_000 + '"'}
+        return user.ask("POST", "/api/v1/users/setting", {"settings": [setting]})
+
+    assert kept("first").status == 200
+    told = kept("second")
+    assert (told.status, "1 MiB at most" in told.error) == (413, True)
+    assert [s["key"] for s in user.get("/api/v1/users/setting")["settings"]] == ["first"]
 
 
 def test_the_projects_looked_at_last_come_first(user: Caller) -> None:

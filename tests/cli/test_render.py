@@ -51,3 +51,15 @@ def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_sizes_are_readable(count: object, text: str) -> None:
     assert render.size_text(count) == text  # type: ignore[arg-type]
+
+
+def test_names_tell_a_terminal_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Other users name things; a terminal would obey: clear its screen, set its title, fill the clipboard."""
+    name = "a\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07\u202eb"
+    shown = render.table(["Name"], [[name]])
+    render.say(f"experiment {name}\nis there")
+    told = capsys.readouterr().err
+    for text in (shown, told):
+        assert "a\\x1b[2J\\x1b]52;c;cm0gLXJmIC8=\\x07\\u202eb" in text
+        assert "\x1b" not in text
+    assert told.endswith("\nis there\n")

@@ -102,3 +102,23 @@ def test_no_part_is_longer_than_the_others(made: Database) -> None:
 def test_a_short_page_is_one_statement(made: Database) -> None:
     (whole,) = trial_pages.listed(made, ALL, Sort(), 1, [])
     assert len(json.loads(whole)["trials"]) == 1
+
+
+@pytest.mark.parametrize("page", [ALL, Page(2, 100), Page(-4, -1)])
+def test_rows_that_are_long_come_in_parts_of_few(
+    made: Database, ctx: Context, monkeypatch: pytest.MonkeyPatch, page: Page
+) -> None:
+    """Whoever lists experiments holds no more of what others wrote into theirs than fits."""
+    with made.begin() as tx:
+        tx.execute(text("UPDATE experiments SET notes = repeat('x', 100000) WHERE id > 2"))
+
+    def found() -> list[str]:
+        return list(listing.experiments(ctx, page, Sort(), {"visible": True}))
+
+    (whole,) = found()
+    monkeypatch.setattr(pages, "PART_BYTES", 150_000)
+    parts = found()
+    assert joined(parts) == joined([whole])
+    assert len(parts) > 3
+    # A part ends with the row that goes beyond the bound.
+    assert max(map(len, parts)) < 150_000 + 110_000

@@ -1,12 +1,13 @@
 """Containers of one allocation exchange data through the API, as often as they like."""
 
+import json
 import threading
 from typing import Any
 
 import pytest
 from det_controlplane.db.engine import Database
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Unready
+from det_controlplane.services.errors import Invalid, Oversized, Unready
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
 from det_controlplane.services.tasks import allocations
@@ -29,7 +30,8 @@ def ctx(database: Database) -> Context:
 
 def send(ctx: Context, request: str, data: Any, peers: int = 2) -> Any:
     (row,) = ctx.db.read(_ALLOCATION)
-    return allocations.all_gather(ctx, OWNER, row.id, request, peers, data)
+    gathered = allocations.all_gather(ctx, OWNER, row.id, request, peers, data)
+    return [json.loads(text) for text in gathered]
 
 
 def test_a_peer_waits_for_the_others_and_everybody_gets_all_data(ctx: Context) -> None:
@@ -69,3 +71,11 @@ def test_peers_that_arrive_at_once_form_whole_rounds(ctx: Context) -> None:
 def test_a_number_of_peers_below_one_is_refused(ctx: Context) -> None:
     with pytest.raises(Invalid, match="numPeers"):
         send(ctx, "a", None, peers=0)
+
+
+def test_peers_share_what_each_of_them_is_answered(ctx: Context) -> None:
+    """A round of large pieces would fill the memory of the API, once for each that asks for it."""
+    large = "x" * (1 << 20)
+    with pytest.raises(Oversized, match="each of 64 peers may send 262144"):
+        send(ctx, "a", large, peers=64)
+    assert send(ctx, "a", large, peers=1) == [large]

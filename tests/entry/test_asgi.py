@@ -1,8 +1,10 @@
 """The ASGI host: bodies, headers, long polls and streams around synchronous handlers."""
 
 import asyncio
+import gzip
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,7 +18,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
 from tests.support.apps import Handler, small_app
-from tests.support.asgi import in_flight, request
+from tests.support.asgi import in_flight, request, requested
 
 
 def host(
@@ -127,6 +129,44 @@ def test_a_body_over_the_limit_is_refused_with_the_limit(size: int) -> None:
 def test_a_body_of_exactly_the_limit_is_taken() -> None:
     app = host(("/x", echo), method="POST", max_body=1000)
     assert request(app, "POST", "/x", body=b"x" * 1000).status == 200
+
+
+def most_at_once(body: bytes, headers: dict[str, str], expected: int) -> int:
+    """Send a dozen requests; return how many were worked on at the same time."""
+    lock, working, most = threading.Lock(), 0, 0
+    reached, exceeded = threading.Event(), threading.Event()
+
+    def handler(_: Context, r: Request) -> Response:
+        nonlocal working, most
+        with lock:
+            working += 1
+            most = max(most, working)
+            if working >= expected:
+                reached.set()
+            if working > expected:
+                exceeded.set()
+        reached.wait(60)
+        exceeded.wait(0.1)
+        with lock:
+            working -= 1
+        return Response()
+
+    app = host(("/x", handler), method="POST", max_body=10_000)
+
+    async def all_of_them() -> None:
+        asked = [requested(app, "POST", "/x", body=body, headers=headers) for _ in range(12)]
+        assert [got.status for got in await asyncio.gather(*asked)] == [200] * 12
+
+    asyncio.run(all_of_them())
+    return most
+
+
+def test_few_large_requests_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes of a large body takes many times its bytes; a packed one may be large, too."""
+    monkeypatch.setattr(asgi, "FORM_BODY", 1000)
+    assert most_at_once(b"x" * 2000, {}, 4) == 4
+    assert most_at_once(gzip.compress(b"{}"), {"content-encoding": "gzip"}, 4) == 4
+    assert most_at_once(b"{}", {}, 12) == 12
 
 
 def test_a_long_poll_is_answered_as_soon_as_its_topic_is_woken() -> None:

@@ -47,7 +47,7 @@ def test_other_answers_are_refusals(receiver: Receiver, status: int, forever: bo
         "127.0.0.1", "localhost", "10.1.2.3", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
         "224.0.0.1",
         "2130706433", "[::1]", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]",
-        "[2002:a00:1::]",
+        "[2002:a00:1::]", "[fec0::1]", "[64:ff9b:1::a00:1]", "[::ffff:0:a00:1]", "[::a00:1]",
     ],
 )  # fmt: skip
 def test_private_addresses_are_refused(host: str) -> None:

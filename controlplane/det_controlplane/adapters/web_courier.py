@@ -81,7 +81,9 @@ def _is_public(address: str) -> bool:
             ip = inner
         elif ip in _NAT64:
             ip = IPv4Address(int(ip) & 0xFFFFFFFF)
-    return ip.is_global and not ip.is_multicast
+    # What is reserved has translations of private addresses, by prefixes that a network may route.
+    is_site_local = isinstance(ip, IPv6Address) and ip.is_site_local
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or is_site_local)
 
 
 class _Pinned(http.client.HTTPConnection):

@@ -2,7 +2,15 @@
 
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
-from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, Wait, json_response
+from det_controlplane.api.http import (
+    EMPTY,
+    REPORT_BODY,
+    Answer,
+    Request,
+    Wait,
+    json_response,
+    json_text,
+)
 from det_controlplane.api.router import get, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
@@ -51,7 +59,7 @@ def all_gather(ctx: Context, request: Request) -> Answer:
         if request.final:
             raise
         return Wait(f"allocation:{allocation_id}", _GATHER_WAIT_S)
-    return json_response({"data": gathered})
+    return json_text(f'{{"data":[{",".join(gathered)}]}}')
 
 
 def ready(ctx: Context, request: Request) -> Answer:

@@ -6,14 +6,20 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from itertools import chain
 from typing import Any
+from urllib.parse import urlsplit
 
 from det_controlplane.api.errors import BadRequest, TooLarge
 from det_controlplane.core.numerals import whole
 from det_controlplane.services.identity.principal import Principal
 
 MAX_DEPTH = 200
+MAX_VALUES = (
+    500_000  # of a body: each may take hundreds of bytes once it is read, from three in JSON
+)
+_NO_MARKS = bytes(set(range(256)) - set(b'",[{'))
 STRANGERS_BODY = 64 * 1024  # of a caller who is not known (yet)
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
 REPORT_BODY = 16 * 1024 * 1024  # of programs: reports, logs, what ranks exchange
@@ -45,22 +51,29 @@ class Request:
 
     def json(self) -> dict[str, Any]:
         """Return the body as an object; an absent body is an empty object."""
+        obj = self.json_value()
+        if not isinstance(obj, dict):
+            raise BadRequest("the body must be a JSON object")
+        if self.noted is not None:
+            self.noted(obj)
+        return obj
+
+    def json_value(self) -> Any:
+        """Return the body, whatever kind of value it is; an absent one is an empty object."""
         raw = self.body
         if self.headers.get("content-encoding") == "gzip":
             raw = _unpacked(raw, self.largest)
         if not raw.strip():
             return {}
+        if len(raw) > FORM_BODY and _values_in(raw) > MAX_VALUES:
+            raise TooLarge(f"the body has more than {MAX_VALUES} values: send less, or in parts")
         try:
-            obj = json.loads(raw.decode("utf-8-sig"))
+            value = json.loads(raw.decode("utf-8-sig"))
         except (ValueError, RecursionError) as e:
             raise BadRequest(f"the body is not valid JSON: {e}") from e
-        if not isinstance(obj, dict):
-            raise BadRequest("the body must be a JSON object")
         if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
-            _refuse_depth(obj)
-        if self.noted is not None:
-            self.noted(obj)
-        return obj
+            _refuse_depth(value)
+        return value
 
     def text(self, *names: str, default: str = "") -> str:
         """Return the first value of a query parameter, by any of its spellings."""
@@ -150,6 +163,18 @@ class Stream:
 
 
 Answer = Response | Wait | Stream
+
+
+def _values_in(raw: bytes) -> int:
+    """Return about how many values are in JSON, by the marks between them, before anything is made of them."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= MAX_VALUES:
+        return 0
+    # Texts may have such marks, too: code in base64 has none, lines of a log many.
+    marks = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, delete=_NO_MARKS)
+    quotes = marks.count(b'"')
+    if quotes > 4 * MAX_VALUES:
+        return quotes // 2
+    return len(b"".join(marks.split(b'"')[::2]))
 
 
 def _refuse_depth(value: Any) -> None:
@@ -257,6 +282,20 @@ def is_of_another_site(request: Request) -> bool:
     if origin is None:
         return False
     return origin == "null" or origin.partition("://")[2] != request.headers.get("host")
+
+
+def asks_this_machine(request: Request) -> bool:
+    """Tell whether a request names this machine as nobody else can: a name server may lead any other name here.
+
+    To a browser a page of such a name is then of the same site as the API."""
+    host = request.headers.get("host")
+    if host is None:  # no browser
+        return True
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name.split(".")[-1] == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def session_cookie(request: Request, token: str, seconds: int) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Task and trial logs: NDJSON streams, and the routes that containers and agents ship to."""
 
-import json
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -123,10 +122,7 @@ def post_logs(ctx: Context, request: Request) -> Answer:
 
 def post_bare_logs(ctx: Context, request: Request) -> Answer:
     """Store logs of `/task-logs`, whose body is a bare list."""
-    try:
-        items = json.loads(request.body or b"[]")
-    except (ValueError, RecursionError) as e:
-        raise BadRequest(f"the body is not valid JSON: {e}") from e
+    items = request.json_value() if request.body else []
     if not isinstance(items, list):
         raise BadRequest("the body must be a list of log lines")
     _store(ctx, request, Body({"logs": items}).bodies("logs"))

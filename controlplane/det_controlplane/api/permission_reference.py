@@ -30,6 +30,8 @@ they begin with a slash.
 The last column is for the token of a task: what its owner may *read*; all its *owner* may; only its own *trial*, or
 *experiments* or *tasks* of its owner; what its request names (*service*); *never*.
 With *own*, also for `environment.det_token: task`.
+With *session*, the route manages people: no access token is good for it, also not an administrator's, unless
+`security.token.administers` says so.
 
 | method | path | right | of | task |
 |---|---|---|---|---|

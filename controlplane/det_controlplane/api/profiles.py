@@ -3,12 +3,14 @@
 import math
 from typing import Any
 
+from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Batch, Request, Stream, line
 from det_controlplane.api.listing import choice_of
 from det_controlplane.api.router import get, post
 from det_controlplane.services.context import Context
+from det_controlplane.services.identity import task_rights
 from det_controlplane.services.trials import profiles
 from det_controlplane.services.trials.profiles import KINDS, Labels, Point, Series
 
@@ -62,7 +64,10 @@ def _stream(messages: list[dict[str, Any]]) -> Stream:
 
 def report(ctx: Context, request: Request) -> Answer:
     """Store the profiler samples of older harnesses, which send them by this route."""
-    profiles.add(ctx, [_batch(body) for body in Body(request.json()).bodies("batches")])
+    batches = [_batch(body) for body in Body(request.json()).bodies("batches")]
+    for trial_id in {trial_id for trial_id, _, _ in batches}:
+        task_rights.require_trial(ctx, user_of(request), trial_id)
+    profiles.add(ctx, batches)
     return EMPTY
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
 
-_DEEPEST, _MOST = 20, 500  # groups within each other, and conditions: no user's filter comes near
+# Groups within each other, groups and conditions, and columns to sort by: no user's table comes near.
+_DEEPEST, _MOST, _MOST_KEYS = 20, 500, 50
 
 
 class Operator(str, Enum):
@@ -112,6 +113,8 @@ def parse_sort(text: str) -> tuple[SortKey, ...]:
                 "sort", f"must be a list of COLUMN=asc or COLUMN=desc, not {shown(part)}"
             )
         keys.append(SortKey(column, order == "desc"))
+        if len(keys) > _MOST_KEYS:
+            raise _invalid("sort", f"must not have more than {_MOST_KEYS} columns")
     return tuple(keys)
 
 
@@ -139,6 +142,9 @@ class _Reader:
 
     def _node(self, node: Any, path: str, depth: int) -> Condition | Group:
         kind = node.get("kind") if isinstance(node, Mapping) else None
+        self._left -= 1
+        if self._left < 0:
+            raise _invalid(path, f"is one condition too many: {_MOST} are understood")
         if kind == "group":
             return self.group(node, path, depth + 1)
         if kind == "field":
@@ -146,9 +152,6 @@ class _Reader:
         raise _invalid(path, f"kind must be group or field, not {shown(kind)}")
 
     def _condition(self, node: Mapping[str, Any], path: str) -> Condition:
-        self._left -= 1
-        if self._left < 0:
-            raise _invalid(path, f"is one condition too many: {_MOST} are understood")
         column = node.get("columnName")
         if not isinstance(column, str) or not column:
             raise _invalid(f"{path}.columnName", "is required")

@@ -10,7 +10,9 @@ out and asks). `everybody` who is signed in needs nothing.
 
 A task acts as its owner, because its code registers models and creates experiments; it does not report for other
 tasks, does not change experiments of other users, and has nothing to do with accounts and the cluster itself. With
-`+own`, a route is also open to a task whose token is for itself only."""
+`+own`, a route is also open to a task whose token is for itself only.
+
+With `+session`, a route manages people: it takes a sign-in, or an access token where the cluster lets those."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,6 +88,7 @@ class Rule:
     needs: tuple[Need, ...]
     task: TaskRule
     own: bool  # also for a task whose token is for itself only
+    session: bool  # not for access tokens, unless the cluster lets them administer
 
 
 @lru_cache(maxsize=512)
@@ -96,8 +99,9 @@ def rule_of(method: str, path: str) -> Rule | None:
     if row is None:
         return None
     task, *needs = row.split()
-    name, _, own = task.partition("+")
-    return Rule(tuple(n for text in needs for n in _needs(text)), TaskRule(name), own == "own")
+    name, *marks = task.split("+")
+    found = tuple(n for text in needs for n in _needs(text))
+    return Rule(found, TaskRule(name), "own" in marks, "session" in marks)
 
 
 @cache

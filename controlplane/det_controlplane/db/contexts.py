@@ -7,13 +7,19 @@ from uuid import UUID
 
 from sqlalchemy import select, text, update
 
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.schema import contexts, experiments, tasks
 
 # Under names of its own: it is part of the statement that makes an experiment, too.
 INSERT = """INSERT INTO contexts (id, size, sha256, content, object_key, uploaded, user_id, created_at)
     VALUES (:context_id, :context_size, :context_sha256, :context_content, :context_object_key, :context_uploaded, :user_id, :now)"""
 _INSERT = text(INSERT)
+# The index `contexts_sent` has those that count.
+COUNTED_FROM = 16 * 1024
+_SENT = text("""
+    SELECT coalesce(sum(size), 0) FROM contexts
+    WHERE user_id = :user_id AND created_at > :since AND size > 16384
+""")
 # What an experiment or task is being made of right now is locked by it, and left alone.
 _DELETE_UNUSED = text("""
     DELETE FROM contexts WHERE id IN (
@@ -57,6 +63,12 @@ class Owner:
 
 def insert(tx: Tx, new: NewContext, user_id: int, now: datetime) -> None:
     tx.execute(_INSERT, {**new.params(), "user_id": user_id, "now": now})
+
+
+def sent_since(db: Database, user_id: int, since: datetime) -> int:
+    """Return the bytes of the archives that a user announced or sent since then, and that are still there."""
+    (row,) = db.read(_SENT, {"user_id": user_id, "since": since})
+    return int(row[0])
 
 
 def find(tx: Tx, context_id: UUID) -> StoredContext | None:

@@ -10,11 +10,13 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     ColumnElement,
     FromClause,
     Integer,
     ScalarSelect,
     Select,
+    Subquery,
     Text,
     TextClause,
     any_,
@@ -35,6 +37,8 @@ from det_controlplane.db.schema import users
 PART = (
     1000  # rows; the longest JSON of one, a checkpoint with its configuration, has a few kilobytes
 )
+# What people write into one may have megabytes: a part ends with the row that goes beyond this.
+PART_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +100,8 @@ class _Listed:
     order: Sequence[Any]
 
     def page(self, page: Page) -> Select[Any]:
-        return select(self._total().label("total"), _joined(self._chosen(page)).label("items"))
+        fitting = _fitting(self._chosen(page), literal_column("0"))
+        return select(self._total().label("total"), fitting)
 
     def keys(self, page: Page) -> Select[Any]:
         return self._chosen(page).with_only_columns(self.key, maintain_column_froms=True)
@@ -110,7 +115,7 @@ class _Listed:
             .render_derived(name="wanted")
         )
         rows = self.rows.where(self.key == wanted.c.key).order_by(wanted.c.place)
-        return select(_joined(rows))
+        return select(_fitting(rows, wanted.c.place))
 
     def _chosen(self, page: Page) -> Select[Any]:
         rows = self.rows.order_by(*self.order)
@@ -125,9 +130,20 @@ class _Listed:
         return counted.correlate(None).scalar_subquery()
 
 
-def _joined(rows: Select[Any]) -> ScalarSelect[Any]:
-    shown = rows.with_only_columns(rows.selected_columns[0].label("item")).subquery().c.item
-    return select(func.string_agg(cast(shown, Text), literal_column("','"))).scalar_subquery()
+def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
+    """Join the JSON of rows up to a number of bytes; tell how many these are, of how many, and the place of the last."""
+    columns = (rows.selected_columns[0].label("item"), place.label("place"))
+    shown = rows.with_only_columns(*columns).subquery()
+    item = cast(shown.c.item, Text)
+    before = func.sum(func.octet_length(item)).over(rows=(None, -1))
+    sized = select(item.label("item"), shown.c.place, before.label("before")).subquery()
+    fits = func.coalesce(sized.c.before, 0) < bindparam("part_bytes", type_=BigInteger)
+    return select(
+        func.string_agg(sized.c.item, literal_column("','")).filter(fits).label("items"),
+        func.count().filter(fits).label("taken"),
+        func.count().label("found"),
+        func.max(sized.c.place).filter(fits).label("last"),
+    ).subquery()
 
 
 def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> _Listed:
@@ -161,9 +177,10 @@ def _read(
 ) -> Iterator[str]:
     keys: Sequence[Any] = ()
     with db.autocommit() as tx:
-        found = tx.execute(first, {**params, "offset": page.offset}).one()
+        given = {**params, "offset": page.offset, "part_bytes": PART_BYTES}
+        found = tx.execute(first, given).one()
         pagination = page.pagination(found.total)
-        if pagination["endIndex"] - pagination["startIndex"] > PART:
+        if pagination["endIndex"] - pagination["startIndex"] > found.taken:
             statement = listed().keys(page)
             keys = tx.execute(statement, {**params, "offset": page.offset}).scalars().all()
     before, after = f'{{"{name}":[', f'],"pagination":{as_json(pagination)}}}'
@@ -172,12 +189,17 @@ def _read(
         return
     statement, separator = listed().part(), ""
     yield before
-    for start in range(0, len(keys), PART):
+    start, rows = 0, PART
+    while start < len(keys):
+        part = keys[start : start + rows]
         with db.autocommit() as tx:
-            items = tx.execute(statement, {**params, "keys": keys[start : start + PART]}).scalar()
-        if items:  # unless all were deleted meanwhile
-            yield separator + items
+            found = tx.execute(statement, {**given, "keys": part}).one()
+        if found.items:  # unless all were deleted meanwhile
+            yield separator + found.items
             separator = ","
+        is_whole = found.taken == found.found
+        start += len(part) if is_whole else found.last
+        rows = min(PART, 2 * (len(part) if is_whole else found.taken))
     yield after
 
 

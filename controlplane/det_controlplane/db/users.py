@@ -133,5 +133,11 @@ def settings(tx: Tx, user_id: int) -> dict[str, dict[str, str]]:
     return found or {}
 
 
+def settings_size(tx: Tx, user_id: int) -> int:
+    """Return how many bytes all settings of a user have."""
+    size = func.octet_length(_u.settings.cast(Text))
+    return int(tx.execute(select(func.coalesce(size, 0)).where(_u.id == user_id)).scalar_one())
+
+
 def keep_setting(tx: Tx, user_id: int, place: str, key: str, value: str) -> None:
     tx.execute(_KEEP, {"id": user_id, "place": place, "key": key, "value": as_json(value)})

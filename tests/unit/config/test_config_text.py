@@ -1,5 +1,6 @@
 """Reading YAML and JSON text."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -83,6 +84,7 @@ def test_a_key_given_twice_is_refused_with_its_line() -> None:
         ("a: 1\n---\nb: 2", "line 2"),
         ("<<: 3", "must be given a mapping"),
         ("a: " + "9" * 5000, "not valid YAML"),
+        ("a: 0x" + "f" * 4000, "a number of more than 1000 digits"),
         ("a: " + "[" * 150 + "]" * 150, "nested more than 100 levels"),
     ],
 )
@@ -104,4 +106,26 @@ def test_a_text_whose_aliases_explode_is_refused() -> None:
 @pytest.mark.parametrize("long", ["x" * 100_000, f"{{? {'x' * 100_000} : 1}}"], ids=["text", "key"])
 def test_a_long_text_that_aliases_repeat_is_refused(long: str) -> None:
     text = f"a: &a {long}\nb: [{', '.join(['*a'] * 200)}]"
-    assert "more than 16000000 characters" in message(text)
+    assert "more than 1000000 characters" in message(text)
+
+
+def test_a_text_that_is_too_long_is_not_read() -> None:
+    """Comments are stored, too."""
+    assert "more than 1000000 characters" in message("name: x\n#" + "x" * 1_000_000)
+
+
+def test_a_text_of_very_many_values_is_refused_before_they_are_made() -> None:
+    tracemalloc.start()
+    try:
+        assert "more than 200000 values" in message("a: [" + "a," * 450_000 + "]")
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_mapping_that_is_merged_again_and_again_is_refused() -> None:
+    """Each merge copies every key: half a megabyte would take minutes."""
+    keys = ", ".join(f"k{n}: 1" for n in range(10_000))
+    text = f"a: &a {{{keys}}}\nb: {{<<: [{', '.join(['*a'] * 50_000)}]}}"
+    assert "merges more than 200000 values" in message(text)
+    assert load_yaml("a: &a {x: 1}\nb: {<<: [*a, *a], y: 2}")["b"] == {"x": 1, "y": 2}

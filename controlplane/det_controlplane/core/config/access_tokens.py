@@ -1,4 +1,4 @@
-"""Read for how long access tokens are good (docs/reference/cluster-config.md#securitytoken)."""
+"""Read what access tokens are good for, and how long (docs/reference/cluster-config.md#securitytoken)."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,11 +10,12 @@ _USUAL, _MOST = 30, 36500
 
 
 @dataclass(frozen=True, slots=True)
-class TokenLives:
-    """Days for which access tokens are good; FOREVER: they have no end."""
+class AccessTokens:
+    """Days for which access tokens are good (FOREVER: they have no end), and whether they manage people."""
 
     default_lifespan_days: int = _USUAL
     max_lifespan_days: int = _USUAL
+    administers: bool = False
 
     @property
     def default(self) -> timedelta | None:
@@ -25,13 +26,14 @@ class TokenLives:
         return _length(self.max_lifespan_days)
 
 
-def read_token_lives(reader: Reader) -> TokenLives:
+def read_access_tokens(reader: Reader) -> AccessTokens:
     most = _days(reader, "max_lifespan_days", _USUAL)
     usual = _days(reader, "default_lifespan_days", _USUAL if most == FOREVER else min(_USUAL, most))
     if most != FOREVER and not 0 <= usual <= most:
         reader.refuse("default_lifespan_days", f"must not be more than max_lifespan_days, {most}")
+    administers = reader.flag("administers", False)
     reader.close()
-    return TokenLives(usual, most)
+    return AccessTokens(usual, most, administers)
 
 
 def _days(reader: Reader, key: str, default: int) -> int:

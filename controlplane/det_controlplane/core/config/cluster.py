@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from det_controlplane.core.config.access_tokens import TokenLives, read_token_lives
+from det_controlplane.core.config.access_tokens import AccessTokens, read_access_tokens
 from det_controlplane.core.config.pipelines import PipelineTrust, read_pipelines
 from det_controlplane.core.config.pools import (
     DEFAULT_POOL,
@@ -90,7 +90,8 @@ class ClusterConfig:
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
     audit_retention_days: int = -1  # forever
-    token: TokenLives = field(default_factory=TokenLives)
+    max_uploads_per_day: int = 20 << 30  # bytes of code that a user may send within 24 hours
+    token: AccessTokens = field(default_factory=AccessTokens)
     oidc: SignInProvider | None = None  # where people sign in
     pipelines: tuple[PipelineTrust, ...] = ()  # that sign in by a token of their CI service
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
@@ -173,7 +174,8 @@ def _cluster(reader: Reader) -> ClusterConfig:
         webhooks=_webhooks(reader.section("webhooks")),
         log=_log(reader.section("log")),
         audit_retention_days=_audit_retention(security),
-        token=read_token_lives(security.section("token")),
+        max_uploads_per_day=security.size("max_uploads_per_day", 20 << 30),
+        token=read_access_tokens(security.section("token")),
         oidc=oidc,
         pipelines=read_pipelines(reader.items("pipelines")),
     )

@@ -20,6 +20,7 @@ def document(config: ClusterConfig) -> dict[str, Any]:
             "allowed_host_paths": config.allowed_host_paths and list(config.allowed_host_paths),
             "authz": {"type": config.authz.value},
             "audit_retention_days": config.audit_retention_days,
+            "max_uploads_per_day": config.max_uploads_per_day,
             "token": asdict(config.token),
             "oidc": None if oidc is None else _plain(asdict(oidc)),
         },

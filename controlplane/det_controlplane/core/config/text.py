@@ -12,12 +12,15 @@ from det_controlplane.core.problems import InvalidConfig, Problem, shown
 _MAX_DEPTH = 100
 # Aliases can make a small text huge.
 _MAX_VALUES = 200_000
-_MAX_CHARACTERS = 16_000_000
+_MAX_CHARACTERS = 1_000_000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL has no such characters
 
 
 def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str, Any]:
     """Return the document as JSON values; raises InvalidConfig with line and column for bad syntax."""
+    if len(text) > _MAX_CHARACTERS:
+        problem = Problem("", f"the document has more than {_MAX_CHARACTERS} characters")
+        raise InvalidConfig([problem], what=what)
     value: Any = _parsed(text, what)
     problems = json_problems(value)
     if not isinstance(value, dict):

@@ -23,6 +23,9 @@ _SCALAR = re.compile(
     r"|(?P<merge><<)"
 )
 _MAX_DEPTH = 200
+# A node takes some hundred bytes, from two in the text; what a merge copies takes time for each key.
+MAX_NODES = 200_000
+_MAX_DIGITS = 1000  # what is read in hexadecimal must be written in decimal, which Python bounds
 _NOT_TEXT = frozenset("~nNtTfF-+.0123456789<")
 
 
@@ -42,10 +45,14 @@ def _loader() -> Any:
 
     class Loader(base):  # type: ignore[misc]
         depth = 0
+        nodes = 0
 
         def descend_resolver(self, parent: Any, index: Any) -> None:
             # Called for every node: the parser in C would overflow its stack and end the process.
             self.depth += 1
+            self.nodes += 1
+            if self.nodes > MAX_NODES:
+                raise yaml.YAMLError(f"more than {MAX_NODES} values")
             if self.depth > _MAX_DEPTH:
                 raise yaml.YAMLError(f"more than {_MAX_DEPTH} levels of nesting")
 
@@ -69,6 +76,7 @@ class _Values:
     def __init__(self) -> None:
         self._made: dict[int, Any] = {}
         self._open: set[int] = set()
+        self._copied = 0
 
     def value(self, node: Any) -> Any:
         if isinstance(node, yaml.ScalarNode):
@@ -108,7 +116,11 @@ class _Values:
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(source, yaml.MappingNode):
                 raise _refused("'<<' must be given a mapping or a list of mappings", node)
-            merged = self.value(source) | merged
+            given = self.value(source)
+            self._copied += len(given) + len(merged)
+            if self._copied > MAX_NODES:
+                raise _refused(f"'<<' merges more than {MAX_NODES} values", node)
+            merged = given | merged
         return merged
 
 
@@ -134,6 +146,8 @@ def _key(node: Any) -> str:
 
 def _whole(text: str) -> int:
     digits = text.lstrip("+-").replace("_", "")
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a number of more than {_MAX_DIGITS} digits")
     base = {"0x": 16, "0o": 8}.get(digits[:2], 10)
     return int(digits[2:] if base != 10 else digits, base) * (-1 if text.startswith("-") else 1)
 

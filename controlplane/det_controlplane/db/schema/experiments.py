@@ -42,7 +42,12 @@ contexts = Table(
     Column("user_id", Integer, ForeignKey("users.id", ondelete="SET NULL")),
     Column("created_at", Time, nullable=False),
     CheckConstraint("content IS NOT NULL OR object_key IS NOT NULL", name="content"),
-)
+    # What a user has sent of late; small archives weigh no more than the rows of what is made of them.
+    Index(
+        "contexts_sent", "user_id", "created_at",
+        postgresql_include=["size"], postgresql_where=text("size > 16384"),
+    ),
+)  # fmt: skip
 
 # What the queue orders: an experiment, or a task of its own.
 jobs = Table(

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
@@ -13,6 +13,7 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
 from det_controlplane.api.errors import NotFound, RequestTimeout, TooLarge, Unavailable
 from det_controlplane.api.http import (
+    FORM_BODY,
     MAX_BODY,
     STRANGERS_BODY,
     Answer,
@@ -51,6 +52,9 @@ AddressOf = Callable[[str, Mapping[str, str]], str]  # of a client, from its pee
 _THREADS = 16
 _STREAM_PAUSE_S = 1.0
 _RETRY_AFTER_S = 5
+# Large requests that threads work on: what is read of a body takes many times its bytes.
+_LARGE_AT_ONCE = 4
+_MOST_PACKED = 1024  # how many times gzip makes something smaller
 
 
 class _Client:
@@ -114,6 +118,7 @@ class AsgiApp:
         self._address_of = address_of or peer_address
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
         self._rounds = Rounds(app, self._in_thread)
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._traffic: Relay | Forward | None = None
         if relays:
             self._traffic = Relay(app, self._in_thread)
@@ -200,7 +205,8 @@ class AsgiApp:
         request.final = may_wait_s <= 0
         while True:
             seen = self._notifier.seen()
-            answer = await self._in_thread(self._handle, request)
+            async with self._large if _is_large(request) else nullcontext():
+                answer = await self._in_thread(self._handle, request)
             if not isinstance(answer, Wait):
                 return answer
             if deadline is None:
@@ -285,6 +291,12 @@ def _request(scope: Message) -> Request:
         client=client[0] if client else "",
         scheme=scope.get("scheme", "http"),
     )
+
+
+def _is_large(request: Request) -> bool:
+    """Return whether a request's body is larger than those of forms, or may be once it is unpacked."""
+    is_packed = "content-encoding" in request.headers
+    return len(request.body) * (_MOST_PACKED if is_packed else 1) > FORM_BODY
 
 
 async def refuse_websocket(receive: Receive, send: Send, why: Response) -> None:

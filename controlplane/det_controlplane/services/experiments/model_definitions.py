@@ -26,6 +26,7 @@ INLINE_LIMIT = 8 * 1024 * 1024
 UPLOAD_LIFE = timedelta(hours=1)
 DOWNLOAD_LIFE = timedelta(minutes=15)
 UNUSED_FOR = timedelta(days=1)
+_DAY = timedelta(days=1)
 _AT_ONCE = 1000
 _GZIP = 31  # zlib's way to ask for gzip around it
 _FEW_TABLES, _USUAL_TABLES, _SMALL = 5, 8, 1 << 16
@@ -113,6 +114,7 @@ def prepare(ctx: Context, user_id: int, content: bytes) -> Prepared:
     """Put a large archive into the object store first, outside any transaction.
 
     Its row is there before it: archives of what is refused later are collected with those that nothing uses."""
+    _require_within_day(ctx, user_id, len(content))
     context_id = ctx.new_uuid()
     digest = hashlib.sha256(content).hexdigest()
     if len(content) <= INLINE_LIMIT:
@@ -140,12 +142,32 @@ def begin_upload(ctx: Context, user_id: int, size: int, sha256: str) -> Upload:
         )
     if len(sha256) != 64:
         raise Invalid("sha256 must be the archive's SHA-256 in hex")
+    _require_within_day(ctx, user_id, size)
     context_id = ctx.new_uuid()
     key = f"contexts/{context_id}.tar.gz"
     announced = NewContext(context_id, size, sha256, None, key, uploaded=False)
     with ctx.db.begin() as tx:
         rows.insert(tx, announced, user_id, ctx.now())
     return Upload(context_id, ctx.objects.upload_url(key, size, int(UPLOAD_LIFE.total_seconds())))
+
+
+def _require_within_day(ctx: Context, user_id: int, size: int) -> None:
+    """Refuse an archive by which its user would have sent more within a day than the cluster takes of one user."""
+    most = ctx.config.max_uploads_per_day
+    if (
+        size <= rows.COUNTED_FROM
+        or size + rows.sent_since(ctx.db, user_id, ctx.now() - _DAY) <= most
+    ):
+        return
+    raise Oversized(
+        f"the model definitions that you sent within 24 hours would have more than {_shown_size(most)} with this one:"
+        " exclude files by .detignore, delete experiments that you do not need, or wait; an administrator may set"
+        " another limit by security.max_uploads_per_day"
+    )
+
+
+def _shown_size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size} bytes"
 
 
 def check_uploaded(ctx: Context, user: User, context_id: UUID) -> None:

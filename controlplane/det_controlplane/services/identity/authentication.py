@@ -60,7 +60,7 @@ def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> U
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
     place = NamedPlace(*named, holder.workspace_id) if named and with_roles else None
-    return _user(holder, place, with_roles=with_roles)
+    return _user(ctx, holder, place)
 
 
 def users_of(ctx: Context, tokens: Sequence[str]) -> dict[str, User]:
@@ -69,17 +69,18 @@ def users_of(ctx: Context, tokens: Sequence[str]) -> dict[str, User]:
     read = sessions.holders_with_roles if with_roles else sessions.holders
     hashed = {token_hash(token): token for token in tokens}
     found = read(ctx.db, list(hashed), ctx.now())
-    return {hashed[h]: _user(holder, None, with_roles=with_roles) for h, holder in found.items()}
+    return {hashed[h]: _user(ctx, holder, None) for h, holder in found.items()}
 
 
-def _user(holder: Holder, place: NamedPlace | None, *, with_roles: bool) -> User:
-    grants = _grants(holder, with_roles=with_roles)
+def _user(ctx: Context, holder: Holder, place: NamedPlace | None) -> User:
+    grants = _grants(holder, with_roles=ctx.config.authz is Authz.RBAC)
+    administers = holder.kind is not SessionKind.ACCESS or ctx.config.token.administers
     return User(
         holder.user_id, holder.username,
         # An administrator's task is no administrator.
         grants is ALL,
         holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id,
-        holder.kind.value, holder.narrow, grants, place,
+        holder.kind.value, administers, holder.narrow, grants, place,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ class User:
     trial_id: int | None = None
     experiment_id: int | None = None
     via: str = "user"  # the kind of the token
+    administers: bool = True  # may manage people, if its rights allow it
     narrow: bool = False  # a task's token that is only for the task itself
     grants: Grants = OPEN
     place: NamedPlace | None = None

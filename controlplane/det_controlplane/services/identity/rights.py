@@ -27,6 +27,15 @@ def require_session(user: User, what: str) -> None:
         )
 
 
+def require_sign_in(user: User, what: str) -> None:
+    """Require a sign-in to manage people, as what an access token made would outlive it, unless the cluster lets tokens."""
+    if not user.administers:
+        raise Forbidden(
+            f"an access token may not {what}: sign in, by 'det user login' or 'det auth login',"
+            " or set security.token.administers in the cluster's configuration"
+        )
+
+
 def require_right(user: User, right: Right, what: str) -> None:
     """Require a right in the whole cluster."""
     if right not in user.grants.everywhere:

@@ -12,6 +12,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_sign_in
 
 Names = Callable[[Need], Sequence[object]]  # what a request names, as it wrote it
 _UUIDS = ("checkpoint", "job")
@@ -57,6 +58,8 @@ def admit(
             require_in(user, need.right, None)
         elif need.of is NeedScope.SOMEWHERE and not user.grants.somewhere(need.right):
             raise _forbidden(user, need.right, "in any workspace")
+    if rule.session:
+        require_sign_in(user, "manage accounts, groups, roles and tokens")
     over_all = any(presides) and all(presides) and user.allocation_id is None
     return Admitted(replace(user, presides=True) if over_all else user, within)
 

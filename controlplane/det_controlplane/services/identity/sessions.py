@@ -6,7 +6,7 @@ from det_controlplane.db import sessions, users
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, found
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_self, require_session
+from det_controlplane.services.identity.rights import require_self, require_session, require_sign_in
 
 # Programs that sign in each time they run leave many; the oldest end by themselves.
 _MOST = 500
@@ -26,6 +26,7 @@ def _require_end(caller: User, user_id: int) -> None:
     require_self(caller, user_id, "sign another user out")
     if caller.id == user_id:
         require_session(caller, "sign its own user out")
+    require_sign_in(caller, "sign others out")
 
 
 def end(ctx: Context, caller: User, user_id: int, session_id: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from det_controlplane.core.config.access_tokens import TokenLives
+from det_controlplane.core.config.access_tokens import AccessTokens
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import sessions
@@ -16,7 +16,12 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin, require_self, require_session
+from det_controlplane.services.identity.rights import (
+    require_admin,
+    require_self,
+    require_session,
+    require_sign_in,
+)
 
 FOREVER = "-1"
 
@@ -59,7 +64,9 @@ def edit(
     with ctx.db.begin() as tx:
         row = _find(tx, token_id)
         require_self(caller, row.user_id, "edit another user's token")
-        if revoke and row.user_id == caller.id and token_id != caller.session_id:
+        if row.user_id != caller.id:
+            require_sign_in(caller, "edit tokens of others")
+        elif revoke and token_id != caller.session_id:
             require_session(caller, "revoke other tokens of its user")
         if row.revoked:
             raise WrongState(f"token {token_id} is revoked: create a new one")
@@ -77,7 +84,7 @@ def _find(tx: Tx, token_id: int) -> AccessToken:
     return row
 
 
-def _expiry(now: datetime, lifespan: str, lives: TokenLives) -> datetime | None:
+def _expiry(now: datetime, lifespan: str, lives: AccessTokens) -> datetime | None:
     if not lifespan:
         return None if lives.default is None else now + lives.default
     if lifespan == FOREVER:

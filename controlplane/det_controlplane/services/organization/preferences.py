@@ -6,7 +6,9 @@ from typing import Any
 
 from det_controlplane.db import projects, users
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing
+from det_controlplane.services.errors import Missing, Oversized
+
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ def keep(ctx: Context, user_id: int, settings: Sequence[Setting]) -> None:
     with ctx.db.begin() as tx:
         for s in settings:
             users.keep_setting(tx, user_id, s.storage_path, s.key, s.value)
+        if users.settings_size(tx, user_id) > _MOST_BYTES:
+            raise Oversized(
+                f"what web pages keep of a user has {_MOST_BYTES >> 20} MiB at most: keep less,"
+                " or forget all by POST /api/v1/users/setting/reset"
+            )
 
 
 def reset(ctx: Context, user_id: int) -> None:

@@ -13,7 +13,12 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
 from det_controlplane.services.identity.authentication import client_hash, stored_hash
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_admin, require_self, require_session
+from det_controlplane.services.identity.rights import (
+    require_admin,
+    require_self,
+    require_session,
+    require_sign_in,
+)
 
 _COLUMNS = ("username", "display_name", "admin", "active", "remote")
 SHORTEST_PASSWORD = 8
@@ -168,6 +173,8 @@ def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
         given = (changes.username, changes.active, changes.remote, changes.end_tokens or None)
         if any(change is not None for change in given):
             require_session(caller, "rename its user, or sign it out")
+    else:
+        require_sign_in(caller, "change accounts of others")
     administrative = (changes.admin, changes.active, changes.remote, changes.agent_user)
     if any(change is not None for change in administrative):
         require_admin(caller, "change a user's rights, activity, remote flag or agent user")

@@ -10,13 +10,21 @@ from det_controlplane.core.lifecycle.allocation import AllocationState, Containe
 from det_controlplane.db import allocations, containers, gathers, interactive, logs
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.logs import NamedLine
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, Invalid, Missing, Unready, WrongState
+from det_controlplane.services.errors import (
+    Forbidden,
+    Invalid,
+    Missing,
+    Oversized,
+    Unready,
+    WrongState,
+)
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.use_case import change
 
+_GATHERED = 16 << 20  # bytes of a round
 _LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+\\$-]{0,255}")
 
 
@@ -125,13 +133,21 @@ def mark_daemon(ctx: Context, user: User, allocation_id: str, resources_id: str)
 
 def all_gather(
     ctx: Context, user: User, allocation_id: str, request_uuid: str, peers: int, data: Any
-) -> list[Any]:
-    """Return the data of a round, once all `peers` have sent theirs; a request sent twice gets the same answer."""
+) -> list[str]:
+    """Return the data of a round as JSON, once all `peers` have sent theirs; a request sent twice gets the same answer.
+
+    Nothing is made of it here, and there is a bound to all of it, because it is answered to each of them."""
     find(ctx, user, allocation_id)
     if peers < 1:
         raise Invalid(f"numPeers must be at least 1, not {peers}")
+    sent, share = as_json(data), _GATHERED // peers
+    if len(sent) > share:
+        raise Oversized(
+            f"{len(sent)} bytes of data: each of {peers} peers may send {share}, as all of them get all of it;"
+            " exchange larger things by files, or among the peers themselves"
+        )
     with change(ctx) as changed:
-        gathered = gathers.add(changed.tx, allocation_id, request_uuid, peers, data)
+        gathered = gathers.add(changed.tx, allocation_id, request_uuid, peers, sent)
         if len(gathered) >= peers:
             allocations.set_ready(changed.tx, allocation_id)
         changed.allocation_changed(allocation_id)
