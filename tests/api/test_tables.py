@@ -129,6 +129,8 @@ def test_a_condition_leaves_the_rows_that_meet_it(
         (EXPERIMENTS, field("numTrials", "=", 1), [1, 2, 3]),
         (RUNS, field("experimentName", "!=", "second"), [1, 3]),
         (RUNS, field("isExpMultitrial", "=", "false"), [1, 2, 3]),
+        (RUNS, field("totalBatchesProcessed", ">=", 2), [1]),
+        (RUNS, field("restarts", ">", 0), []),
         (RUNS, field("metadata.team.name", "=", "navy"), [1]),
         (RUNS, field("metadata.stars", ">", 2), [1]),
         (RUNS, field("metadata.stars", "isEmpty"), [2, 3]),

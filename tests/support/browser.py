@@ -86,6 +86,14 @@ class Tab:
         self.page.get_by_label("Password").fill(password)
         self.page.get_by_role("button", name="Sign in", exact=True).click()
 
+    def beyond(self) -> int:
+        """Return by how many pixels the page is wider than its window."""
+        return int(
+            self.page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+        )
+
     def faults(self) -> list[str]:
         """Return what axe finds wrong with the page as it is now."""
         self.page.evaluate(axe())

@@ -139,7 +139,7 @@ def test_a_first_experiment_is_made_from_a_folder(
     tab.page.get_by_label("A folder").set_input_files(folder)
     tab.page.get_by_text(re.compile("^4 files, .* of code; 2 left out")).wait_for()
     tab.page.get_by_label("Take it from a file").select_option("const.yaml")
-    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot each.").wait_for()
+    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot.").wait_for()
     tab.page.get_by_label("Start paused").check()
     tab.page.get_by_role("button", name="Create", exact=True).click()
     tab.page.wait_for_url(re.compile(r"/det/experiments/\d+$"))
@@ -161,7 +161,7 @@ def test_a_trial_is_trained_again(tab: Tab, cluster: Cluster, trained: int) -> N
     tab.page.wait_for_function(
         "e => e.value.includes('source_trial_id')", arg=written.element_handle()
     )
-    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot each.").wait_for()
+    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot.").wait_for()
     tab.page.get_by_label("Start paused").check()
     tab.page.get_by_role("button", name="Create", exact=True).click()
     tab.page.wait_for_url(re.compile(rf"/det/experiments/(?!{trained}\b)\d+$"))
@@ -172,3 +172,14 @@ def test_a_trial_is_trained_again(tab: Tab, cluster: Cluster, trained: int) -> N
     assert searcher["source_checkpoint_uuid"] in uuids
     (trial,) = cluster.get(f"/api/v1/experiments/{made}/trials")["trials"]
     assert trial["hparams"] == hparams
+
+
+def test_what_failed_leads_to_its_log(tab: Tab, cluster: Cluster) -> None:
+    made = cluster.create(
+        EXAMPLE / "adaptive.yaml", EXAMPLE, "--config", "entrypoint=echo it-broke; exit 3",
+        "--config", "max_restarts=0", "--config", "searcher.max_trials=1",
+    )  # fmt: skip
+    cluster.until_state(made, "ERROR")
+    tab.open(f"/experiments/{made}")
+    tab.page.get_by_role("link", name="Read its log").click()
+    tab.page.locator(".log-text", has_text="it-broke").first.wait_for()

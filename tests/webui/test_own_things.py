@@ -84,13 +84,23 @@ def test_a_text_that_is_not_saved_is_not_lost_unasked(tab: Tab, house: House) ->
     assert text.input_value() == "max_restarts: 2\n"
     with tab.page.expect_event("dialog"):
         tab.page.evaluate("history.back()")
-    tab.page.wait_for_function("location.pathname.endsWith('/templates/kept')")
+    tab.page.wait_for_url("**/templates/kept")
     assert text.input_value() == "max_restarts: 2\n"
     tab.page.get_by_role("link", name="Models").click()
     tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
     assert asked == ["confirm"] * 3
     shown = house.admin.get("/api/v1/templates/kept")["template"]["config"]
     assert json.dumps(shown) == '{"max_restarts": 1}'
+
+
+def test_a_configuration_that_was_typed_is_not_lost_unasked(tab: Tab, house: House) -> None:
+    tab.page.on("dialog", lambda dialog: dialog.dismiss())
+    tab.open("/experiments/new")
+    text = tab.page.get_by_label(re.compile("^Configuration"))
+    text.fill(f"{text.input_value()}name: typed\n")
+    with tab.page.expect_event("dialog") as asked:
+        tab.page.get_by_role("link", name="Models").click()
+    assert (asked.value.type, "typed" in text.input_value()) == ("confirm", True)
 
 
 def test_a_saved_text_is_no_reason_to_ask(tab: Tab, house: House) -> None:

@@ -61,10 +61,7 @@ def test_every_page_fits(
         for address in addresses(cluster, trained):
             tab.open(address)
             tab.ready()
-            beyond = tab.page.evaluate(
-                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            )
-            assert (address, beyond) == (address, 0)
+            assert (address, tab.beyond()) == (address, 0)
         assert tab.complaints == []
 
 

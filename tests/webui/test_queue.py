@@ -121,6 +121,29 @@ def test_a_job_comes_back_from_a_pool_of_another_scheduler(
     assert (sorted(queue(user)), job(user, "job a")["weight"]) == (three, 1)
 
 
+def test_a_weight_is_set_and_brought_back(tab: Tab, house: House, user: Caller, fair: str) -> None:
+    made = []
+    for name, weight in (("light", 1), ("heavy", 2)):
+        resources = {"slots_per_trial": 1, "resource_pool": fair, "weight": weight}
+        made.append(create(user, name=name, activate=True, resources=resources))
+    house.api.tick()
+    tab.open(f"/queue/{fair}")
+    row = tab.page.get_by_role("row").filter(has=tab.page.get_by_role("link", name="light"))
+    tab.page.get_by_role("columnheader", name="Weight").wait_for()
+    manage(tab, "light")
+    assert tab.page.get_by_role("dialog").get_by_label("Priority").count() == 0
+    fill(tab, Weight="2.5")
+    press(tab, "Save")
+    gone(tab)
+    row.get_by_role("cell", name="2.5", exact=True).wait_for()
+    assert [job(user, name, fair)["weight"] for name in ("light", "heavy")] == [2.5, 2]
+    press(tab, "Undo")
+    tab.page.get_by_text("Undone").wait_for()
+    assert job(user, "light", fair)["weight"] == 1
+    for experiment_id in made:
+        user.post(f"/api/v1/experiments/{experiment_id}/kill")
+
+
 def test_a_place_before_jobs_of_another_priority_is_left_for_the_one_before(
     tab: Tab, user: Caller, three: list[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """What is changed through pages other than those of experiments; the API is asked afterwards."""
 
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,8 @@ def test_a_checkpoint_is_registered_and_downloaded_where_it_is_listed(
     tab.page.locator("button.link.mono").first.click()
     with tab.page.expect_download() as downloading:
         tab.page.get_by_role("link", name="Download").click()
-    assert downloading.value.suggested_filename.endswith(".tar")
+    uuid = tab.page.get_by_role("dialog").locator("code").first.inner_text()
+    assert files_in(downloading.value) == files_of(cluster, uuid)
     tab.page.get_by_role("button", name="Register as a model version").click()
     tab.page.get_by_role("combobox", name="Model").select_option(label="A new model")
     tab.page.get_by_label("Name of the new model").fill("from a list")
@@ -132,6 +134,10 @@ def test_a_checkpoint_is_registered_and_downloaded_where_it_is_listed(
     tab.page.get_by_role("heading", name="from a list").wait_for()
     (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
     assert made["numVersions"] == 1
+    tab.page.get_by_role("button", name="Actions on version 1").click()
+    with tab.page.expect_download() as downloading:
+        tab.page.get_by_role("menuitem", name="Download").click()
+    assert files_in(downloading.value) == files_of(cluster, uuid)
     tab.page.get_by_role("button", name="More actions").click()
     tab.page.get_by_role("menuitem", name="Edit").click()
     tab.page.get_by_label("Labels").fill("best, digits")
@@ -153,6 +159,45 @@ def test_a_checkpoint_is_registered_and_downloaded_where_it_is_listed(
         "keep this one",
         0,
     )
+
+
+def files_in(download: Any) -> set[str]:
+    """Return the files of a downloaded archive."""
+    assert download.suggested_filename.endswith(".tar")
+    with tarfile.open(download.path()) as archive:
+        return {m.name.removeprefix("./") for m in archive if m.isfile()}
+
+
+def files_of(cluster: Cluster, uuid: str) -> set[str]:
+    resources = cluster.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]["resources"]
+    return {path for path in resources if not path.endswith("/")}
+
+
+def test_checkpoints_are_deleted_one_and_many(tab: Tab, cluster: Cluster, trained: int) -> None:
+    # The last one of each trial is kept by its policy; other tests have the newest of all.
+    path = f"/api/v1/experiments/{trained}/checkpoints?states=STATE_COMPLETED&orderBy=ORDER_BY_DESC"
+    listed = cluster.get(f"{path}&sortByAttr=SORT_BY_END_TIME")["checkpoints"]
+    last = {c["training"]["trialId"]: c["uuid"] for c in reversed(listed)}
+    one, *many = [uuid for uuid in last.values() if uuid != listed[0]["uuid"]]
+    tab.open(f"/experiments/{trained}/checkpoints")
+    tab.page.get_by_role("button", name=one[:8]).click()
+    tab.page.get_by_role("button", name="Delete", exact=True).click()
+    tab.page.get_by_role("dialog", name="Delete this checkpoint?").wait_for()
+    tab.page.get_by_role("button", name="Delete", exact=True).click()
+    tab.page.get_by_text("Deleting 1 checkpoint").wait_for()
+    for uuid in many:
+        tab.page.get_by_role("checkbox", name=f"Choose {uuid}").check()
+    bar = tab.page.get_by_role("group", name="Chosen checkpoints")
+    bar.get_by_role("button", name="Delete").click()
+    asked = tab.page.get_by_role("dialog", name=f"Delete {len(many)} checkpoints?")
+    asked.get_by_role("button", name="Delete", exact=True).click()
+    bar.wait_for(state="detached")
+    for uuid in (one, *many):
+        # The list follows until they are gone.
+        tab.page.get_by_role("checkbox", name=f"Choose {uuid}").wait_for(state="detached")
+        found = cluster.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]
+        assert found["state"] == "STATE_DELETED"
+    assert tab.faults() == []
 
 
 def test_a_project_is_made_and_an_experiment_moves_there(

@@ -151,7 +151,7 @@ def test_trials_are_filtered_and_show_the_metrics_that_are_chosen(tab: Tab, user
     trials = user.get(f"/api/v1/experiments/{made}/trials")["trials"]
     assert len(trials) > 1
     for nth, trial in enumerate(trials):
-        report_metrics(user, trial["id"], "validation", 1, {"loss": 0.5, "accuracy": nth / 8})
+        report_metrics(user, trial["id"], "validation", nth + 1, {"loss": 0.5, "accuracy": nth / 8})
     first, last = trials[0], trials[-1]
     tab.open(f"/experiments/{made}/trials")
     press(tab, "Columns")
@@ -161,8 +161,13 @@ def test_trials_are_filtered_and_show_the_metrics_that_are_chosen(tab: Tab, user
     tab.page.get_by_role("cell", name=value, exact=True).wait_for()
     press(tab, "Filter")
     condition(tab, 0, "accuracy, last (validation)", "is more than (>)", "0")
-    press(tab, "Condition")
-    condition(tab, 1, "lr", "is (=)", str(last["hparams"]["lr"]))
+    for column, operator, wanted in (
+        ("lr", "is (=)", str(last["hparams"]["lr"])),
+        ("Batches", "is at least (≥)", str(len(trials))),
+        ("Restarts", "is (=)", "0"),
+    ):
+        press(tab, "Condition")
+        condition(tab, -1, column, operator, wanted)
     tab.page.get_by_text("1 trial fits.").wait_for()
     press(tab, "Apply")
     gone(tab)
@@ -214,21 +219,22 @@ def test_many_are_moved_back_and_each_that_refused_says_why(
     assert {experiment(user, e)["projectId"] for e in made} == {here}
 
 
-def test_many_are_paused_resumed_stopped_and_deleted(
-    tab: Tab, user: Caller, place: dict[str, str]
+@pytest.mark.parametrize(("end", "done"), [("Stop", "Stopping"), ("Kill", "Killed")])
+def test_many_are_paused_resumed_ended_and_deleted(
+    tab: Tab, user: Caller, place: dict[str, str], end: str, done: str
 ) -> None:
     made = [create(user, name=f"steered {n}", activate=True, **place) for n in range(2)]
     tab.open(address_of(user, made[0]))
     steps = (
         ("Pause", "Paused", "STATE_PAUSED"),
         ("Resume", "Resumed", "STATE_QUEUED"),
-        ("Kill", "Killed", "STATE_CANCELED"),
+        (end, done, "STATE_CANCELED"),
     )
     for action, told, state in steps:
         tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
         press(tab, action)
-        if action == "Kill":
-            tab.page.get_by_role("dialog").get_by_role("button", name="Kill", exact=True).click()
+        if action == end:
+            tab.page.get_by_role("dialog").get_by_role("button", name=end, exact=True).click()
         tab.page.get_by_text(f"{told} 2 experiments").wait_for()
         assert {experiment(user, e)["state"] for e in made} == {state}
         tab.page.get_by_text("experiments chosen").wait_for(state="detached")

@@ -39,7 +39,7 @@ _OF_BOTH = """id state startTime endTime duration checkpointCount checkpointSize
     projectId projectName workspaceName"""
 RUNS = Table(
     _paths(
-        f"{_OF_BOTH} localId externalRunId",
+        f"{_OF_BOTH} localId externalRunId totalBatchesProcessed restarts",
         user="username",
         tags="labels",
         searcherMetricsVal="searcherMetricValue",

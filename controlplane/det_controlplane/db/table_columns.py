@@ -79,6 +79,8 @@ RUN_COLUMNS = {
     "duration": column(NUMBER, _duration("t")),
     "state": column(TEXT, "t.state::text"),
     "searcherMetricsVal": column(NUMBER, "t.searcher_metric"),
+    "totalBatchesProcessed": column(NUMBER, "t.total_batches"),
+    "restarts": column(NUMBER, "t.restarts"),
     "externalRunId": column(TEXT, "t.external_id"),
     "checkpointCount": _count("trial_id = t.id"),
     "checkpointSize": _size("trial_id = t.id"),

@@ -28,7 +28,7 @@ _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 's
     'archived', t.archived, 'parentArchived', e.archived OR p.archived OR w.archived, 'labels', e.labels, 'userId', e.user_id,
     'projectId', p.id, 'projectName', p.name, 'workspaceId', w.id, 'workspaceName', w.name, 'externalRunId', t.external_id,
     'hyperparameters', t.hparams, 'summaryMetrics', t.summary_metrics, 'metadata', t.metadata,
-    'searcherMetricValue', t.searcher_metric, 'logPolicyMatched', t.log_policy_matched,
+    'searcherMetricValue', t.searcher_metric, 'totalBatchesProcessed', t.total_batches, 'restarts', t.restarts, 'logPolicyMatched', t.log_policy_matched,
     'checkpointCount', (SELECT count(*) FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'),
     'checkpointSize', (SELECT coalesce(sum(c.size), 0)::bigint::text FROM checkpoints c
                        WHERE c.trial_id = t.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')),

@@ -1,9 +1,12 @@
 """Pages over an API in the test's own process: no agent is needed, and time goes as tests say."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.support.api import PASSWORD
+from tests.support.browser import Tab, opened
 from tests.support.house import House, house_over
 from tests.support.postgres import DatabaseServer
 from tests.support.served_api import served
@@ -22,3 +25,11 @@ def house(
 def base(house: House) -> Iterator[str]:
     with served(house.api) as url:
         yield url
+
+
+@pytest.fixture
+def tab(browser: Any, base: str) -> Iterator[Tab]:
+    """A tab of the administrator; nothing may have complained in the end."""
+    with opened(browser, base, user=("admin", PASSWORD)) as made:
+        yield made
+        assert made.complaints == []

@@ -1,10 +1,7 @@
 """Actions that no other test presses: groups, templates, webhooks, models, workspaces, agents, settings."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from tests.support.api import PASSWORD, trial_of
 from tests.support.browser import Tab, opened
@@ -13,12 +10,7 @@ from tests.support.inbox import W, make_webhook
 from tests.support.played_agent import PlayedAgent
 from tests.support.pressing import choose, fill, gone, press
 
-
-@pytest.fixture
-def tab(browser: Any, base: str) -> Iterator[Tab]:
-    with opened(browser, base, user=("admin", PASSWORD)) as made:
-        yield made
-        assert made.complaints == []
+MINUTE_MS = 60_000
 
 
 def told(tab: Tab, words: str) -> None:
@@ -96,6 +88,15 @@ def test_a_model_is_moved_archived_and_deleted(tab: Tab, house: House) -> None:
         tab.page.get_by_role("heading", name="Models")
     ).first.wait_for()
     assert house.admin.ask("GET", path).status == 404
+
+
+def test_workspaces_are_listed_by_two_questions(tab: Tab, house: House) -> None:
+    asked: list[str] = []
+    tab.open("/design")
+    tab.page.on("request", lambda r: asked.append(r.url) if "/workspaces" in r.url else None)
+    tab.page.get_by_role("link", name="Workspaces").click()
+    tab.page.get_by_role("link", name="work", exact=True).nth(1).wait_for()
+    assert len([url for url in asked if "/api/v1/" in url]) == 2
 
 
 def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
@@ -196,6 +197,63 @@ def test_an_experiment_is_renamed_and_labelled(tab: Tab, house: House) -> None:
     found = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
     assert (found["name"], found["description"]) == ("digits", "the first")
     assert sorted(found["labels"]) == ["<b>b", "a"]
+
+
+def test_what_was_done_is_undone_by_a_key(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    house.admin.post(f"/api/v1/experiments/{made}/kill")
+    tab.open(f"/experiments/{made}")
+    press(tab, "More actions", "Archive")
+    told(tab, "Archived experiment")
+    tab.page.keyboard.press("Control+z")
+    told(tab, "Unarchived experiment")
+    found = house.admin.get(f"/api/v1/experiments/{made}")["experiment"]
+    assert found["archived"] is False
+
+
+def test_a_message_stays_while_somebody_is_at_it(tab: Tab) -> None:
+    tab.page.clock.install()
+    tab.open("/design")
+    press(tab, "Message")
+    undo = tab.page.get_by_role("button", name="Undo")
+    undo.focus()
+    tab.page.clock.run_for(MINUTE_MS)
+    undo.wait_for()
+    tab.page.get_by_role("heading", name="Design").focus()
+    tab.page.clock.run_for(MINUTE_MS)
+    undo.wait_for(state="detached")
+
+
+def test_a_text_is_copied_without_https(tab: Tab) -> None:
+    # Browsers give such pages no clipboard.
+    tab.page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    tab.page.context.grant_permissions(["clipboard-read"])
+    tab.open("/settings")
+    press(tab, "New token", "Create")
+    token = tab.page.locator(".token").inner_text()
+    press(tab, "Copy")
+    told(tab, "Copied")
+    press(tab, "Close")
+    name = tab.page.get_by_label("Shown name")
+    name.fill("")
+    name.press("Control+v")
+    assert name.input_value() == token
+
+
+def test_the_menu_of_a_phone_is_shut_by_a_key(tab: Tab) -> None:
+    tab.page.set_viewport_size({"width": 360, "height": 800})
+    tab.open("/models")
+    menu = tab.page.get_by_role("button", name="Menu", exact=True)
+    menu.press("Enter")
+    tab.page.get_by_role("link", name="Workspaces").press("Escape")
+    tab.page.get_by_role("link", name="Workspaces").wait_for(state="hidden")
+    assert menu.evaluate("e => e === document.activeElement")
+
+
+def test_an_experiment_is_made_in_the_project_that_is_shown(tab: Tab, house: House) -> None:
+    tab.open(f"/experiments?project={house.red_project}")
+    tab.page.get_by_role("link", name="New experiment").first.click()
+    tab.page.locator("option:checked", has_text="red / work").wait_for(state="attached")
 
 
 def test_an_experiment_ends_is_continued_and_deleted(tab: Tab, house: House) -> None:

@@ -224,3 +224,32 @@ def test_every_line_that_fits_is_saved_as_text(log: Log) -> None:
         content = Path(downloading.value.path()).read_text("utf-8")
         assert content.count("\n") == wanted
         assert "line 7 <b>broke</b>\n" in content
+
+
+def test_lines_of_one_moment_are_all_found_and_filtered(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.blue_project)
+    house.admin.post(f"/api/v1/experiments/{made}/activate")
+    (trial,) = house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    told = {"taskId": trial["taskId"], "timestamp": "2026-01-01T00:00:00Z"}
+    lines = [{**told, "log": f"line {n}\n", "rankId": n % 2} for n in range(1500)]
+    lines[7] |= {"level": "LOG_LEVEL_ERROR"}
+    house.admin.post("/api/v1/task/logs", {"logs": lines[:1000]})
+    house.admin.post("/api/v1/task/logs", {"logs": lines[1000:]})
+    tab.open(f"/trials/{trial['id']}/logs")
+    shown = tab.page.locator(".log-text")
+    tab.page.get_by_text("line 1499", exact=True).wait_for()
+    tab.page.get_by_role("log", name="Log lines").press("Home")
+    tab.page.get_by_text("line 0", exact=True).wait_for()
+    assert sum(text.startswith("line ") for text in shown.all_text_contents()) == 1500
+    tab.page.get_by_label("Least level").select_option(label="Error and up")
+    shown.nth(1).wait_for(state="detached")
+    assert shown.all_text_contents() == ["line 7"]
+    tab.page.get_by_label("Least level").select_option(label="Every level")
+    tab.page.get_by_label("Ranks").fill("1")
+    tab.page.get_by_label("Search in logs").fill("line 149")
+    shown.filter(has_text=re.compile("^line 149$")).wait_for()
+    shown.nth(6).wait_for(state="detached")
+    # Those of odd ranks that have "line 149" in them.
+    wanted = [149, *range(1491, 1500, 2)]
+    assert shown.all_text_contents() == [f"line {n}" for n in wanted]
+    house.admin.post(f"/api/v1/experiments/{made}/kill")

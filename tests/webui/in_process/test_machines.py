@@ -9,8 +9,8 @@ from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine import Database
 
-from tests.support.api import PASSWORD, create
-from tests.support.browser import Tab, opened
+from tests.support.api import create
+from tests.support.browser import Tab
 from tests.support.postgres import DatabaseServer
 from tests.support.pressing import fill, gone, press
 from tests.support.rented import OFFERS, Rented, rented_cluster
@@ -34,13 +34,6 @@ def rented(
 def base(rented: Rented) -> Iterator[str]:
     with served(rented.api) as url:
         yield url
-
-
-@pytest.fixture
-def tab(browser: Any, base: str) -> Iterator[Tab]:
-    with opened(browser, base, user=("admin", PASSWORD)) as made:
-        yield made
-        assert made.complaints == []
 
 
 def machine(tab: Tab, name: str) -> Any:

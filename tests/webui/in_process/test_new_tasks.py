@@ -119,3 +119,14 @@ def test_a_tensorboard_shows_what_was_compared(tab: Tab, house: House) -> None:
     experiments.fill(f"{first}, {second}")
     made = started(tab, house, "tensorboard")
     assert made["tensorboard"]["experimentIds"] == [first, second]
+
+
+def test_a_task_in_a_tree_of_many_has_a_page(tab: Tab, house: House) -> None:
+    new = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
+    ids = [house.admin.post("/api/v1/generic-tasks", new)["taskId"]]
+    for _ in range(100):
+        ids.append(house.admin.post("/api/v1/generic-tasks", new | {"parentId": ids[0]})["taskId"])
+    for id in (ids[0], ids[-1]):
+        tab.open(f"/tasks/generic/{id}")
+        tab.page.get_by_text("Task of admin").wait_for()
+    house.admin.post(f"/api/v1/tasks/{ids[0]}/kill", {"taskId": ids[0], "killFromRoot": True})

@@ -7,15 +7,19 @@ import { keeps, may } from "./rights.js";
 export const MOST_COMPARED = 16;
 
 /**
- * @typedef {{ id: string, name: string, icon?: string, danger?: boolean, done: string, undo?: string, sure?: string, fits: (experiment: any) => boolean, right: string }} Action
+ * What one can do; `sure` is told before it is done, `about` on its button.
+ * @typedef {{ id: string, name: string, icon?: string, danger?: boolean, done: string, undo?: string, sure?: string, about?: string, fits: (experiment: any) => boolean, right: string }} Action
  */
 
 const state = (/** @type {any} */ e) => e.state.replace("STATE_", "");
 
 /** @type {Action[]} */
 export const ACTIONS = [
-  { id: "pause", right: "UPDATE_EXPERIMENT", name: "Pause", icon: "pause", done: "Paused", undo: "activate", fits: (e) => ["ACTIVE", "RUNNING", "QUEUED", "PULLING", "STARTING"].includes(state(e)) && !e.unmanaged },
-  { id: "activate", right: "UPDATE_EXPERIMENT", name: "Resume", icon: "play", done: "Resumed", undo: "pause", fits: (e) => state(e) === "PAUSED" && !e.unmanaged },
+  {
+    id: "pause", right: "UPDATE_EXPERIMENT", name: "Pause", icon: "pause", done: "Paused", undo: "activate", about: "Trials save a checkpoint and free their slots, until somebody resumes them.",
+    fits: (e) => ["ACTIVE", "RUNNING", "QUEUED", "PULLING", "STARTING"].includes(state(e)) && !e.unmanaged,
+  },
+  { id: "activate", right: "UPDATE_EXPERIMENT", name: "Resume", icon: "play", done: "Resumed", undo: "pause", about: "Trials go on from their last checkpoints, as soon as slots are free.", fits: (e) => state(e) === "PAUSED" && !e.unmanaged },
   {
     id: "cancel", right: "UPDATE_EXPERIMENT", name: "Stop", icon: "stop", done: "Stopping", fits: (e) => !ended(e.state) && !state(e).startsWith("STOPPING") && !e.unmanaged,
     sure: "Trials save a checkpoint, then end. A stopped experiment can be continued.",

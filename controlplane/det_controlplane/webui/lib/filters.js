@@ -1,4 +1,5 @@
 // Conditions on any column of a table, also in groups; they live in the address, so a view can be kept and sent.
+import { localOf } from "./format.js";
 
 /**
  * @typedef {{ column: string, location: string, type: string, operator: string, value: string }} Condition
@@ -104,17 +105,6 @@ export function asked(node) {
   const value = !needsValue(node.operator) ? null : kind === "NUMBER" ? Number(node.value) : kind === "DATE" ? new Date(node.value).toISOString() : node.value;
   return field(node.column, node.operator, value, node.location, node.type);
 }
-
-/** Write a time as fields of forms want it, as it is where the reader is; addresses have it with its zone. @param {string} time */
-export function localOf(time) {
-  const at = Date.parse(time);
-  if (Number.isNaN(at)) return "";
-  const text = new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
-  return text.replace(/:00$/, "");
-}
-
-/** Write a time of a field as addresses have it. @param {string} local */
-export const zonedOf = (local) => (Number.isNaN(Date.parse(local)) ? "" : new Date(local).toISOString());
 
 /** Say a filter in words. @param {Node} node @param {(column: string) => string} nameOf @param {boolean} [inner] @returns {string} */
 export function wordsOf(node, nameOf, inner = false) {

@@ -45,6 +45,20 @@ export function moment(time) {
   return `${day(time)}, ${at.toLocaleTimeString("en-GB")}`;
 }
 
+/** Write a time as fields of forms want it, as it is where the reader is; addresses have it with its zone. @param {string} time */
+export function localOf(time) {
+  const at = Date.parse(time);
+  if (Number.isNaN(at)) return "";
+  const text = new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  return text.replace(/:00$/, "");
+}
+
+/** Write a time of a field as addresses have it. @param {string} local */
+export const zonedOf = (local) => (Number.isNaN(Date.parse(local)) ? "" : new Date(local).toISOString());
+
+/** Read labels that somebody wrote one after the other. @param {string} text */
+export const labelsOf = (text) => text.split(",").map((label) => label.trim()).filter(Boolean);
+
 /** @param {string | number} bytes */
 export function size(bytes) {
   let left = Number(bytes);
@@ -76,7 +90,7 @@ export function stateColour(state) {
   const name = state.replace(/^(JOB_)?STATE_/, "");
   if (["RUNNING", "ACTIVE", "STARTING", "PULLING", "SCHEDULED", "REQUESTED", "LAUNCHED"].includes(name)) return "blue";
   if (name === "COMPLETED" || name === "REGISTERED") return "green";
-  if (["PAUSED", "DRAINING", "TERMINATING"].includes(name) || name.startsWith("STOPPING") || name === "QUEUED") return "amber";
+  if (["PAUSED", "DRAINING", "TERMINATING", "DELETING"].includes(name) || name.startsWith("STOPPING") || name === "QUEUED") return "amber";
   if (name === "ERROR" || name.includes("FAILED")) return "red";
   return "";
 }

@@ -14,7 +14,7 @@ const FRESH_MS = 6_000;
  * List what `fetched` gives, anew with other `keys`, and at once with another `mark`; rows of before stay until others are there.
  * @param {(offset: number, limit: number, signal: AbortSignal) => Promise<Part>} fetched
  * @param {unknown[]} keys
- * @param {{ every?: number, mark?: unknown }} [how]
+ * @param {{ every?: number | ((parts: Part[]) => number), mark?: unknown }} [how]
  * @returns {Paged}
  */
 export function usePaged(fetched, keys, { every = FRESH_MS, mark } = {}) {
@@ -99,4 +99,17 @@ export function usePaged(fetched, keys, { every = FRESH_MS, mark } = {}) {
       missing();
     },
   };
+}
+
+/**
+ * Return the rows of chosen ids: those that were chosen before, and others that are there.
+ * @param {Set<any>} ids @param {Map<any, any>} before @param {{ total?: number, row: (index: number) => any }} found @param {(row: any) => any} idOf
+ */
+export function rowsOf(ids, before, found, idOf) {
+  const rows = new Map([...before].filter(([id]) => ids.has(id)));
+  for (let i = 0; i < (found.total ?? 0) && rows.size < ids.size; i++) {
+    const row = found.row(i);
+    if (row && ids.has(idOf(row))) rows.set(idOf(row), row);
+  }
+  return rows;
 }

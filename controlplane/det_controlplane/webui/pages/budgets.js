@@ -8,7 +8,7 @@ import { html, useState } from "../lib/view.js";
 import { workspaces } from "../lib/workspaces.js";
 import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
 import { Choice, Line } from "../parts/fields.js";
-import { Ask, Menu } from "../parts/overlay.js";
+import { Ask, AskDelete, Menu } from "../parts/overlay.js";
 import { Person } from "../parts/person.js";
 import { Table } from "../parts/table.js";
 
@@ -32,16 +32,7 @@ export function Page() {
       <//>
     <//>
     ${open?.what === "set" && html`<${SetBudget} of=${open.of} onClose=${close} onDone=${found.reload} />`}
-    ${open?.what === "delete" &&
-    html`
-      <${Ask} title=${`Delete the budget of ${nameOf(open.of)}?`} act="Delete" danger onClose=${close}
-        onAct=${async () => {
-          await send("DELETE", `/api/v1/budgets/${open.of.id}`);
-          await found.reload();
-        }}>
-        <p class="soft">Nothing holds back what is spent there. A pool that it held launches again; experiments that it paused stay paused.</p>
-      <//>
-    `}
+    ${open?.what === "delete" && html`<${AskDelete} what=${`the budget of ${nameOf(open.of)}`} path=${`/api/v1/budgets/${open.of.id}`} onDone=${found.reload} onClose=${close}>Nothing holds back what is spent there. A pool that it held launches again; experiments that it paused stay paused.<//>`}
   `;
 }
 

@@ -6,7 +6,8 @@ import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { cluster } from "../lib/session.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Empty, Field, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
+import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
+import { Line } from "../parts/fields.js";
 import { Ask, attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 import { Costs, Rented } from "./cluster_rented.js";
@@ -33,7 +34,7 @@ const monthBegan = () => `${new Date().toISOString().slice(0, 7)}-01T00:00:00Z`;
 export function Page() {
   const found = useLive(all, [], LIVE_MS);
   return html`
-    <${Head} title="Machines" text=${`Version ${cluster.value?.version ?? ""}`} />
+    <${Head} title="Machines" text=${`Pools of machines and what each one does. A slot is what one process trains on: a GPU, where there are any. Version ${cluster.value?.version ?? ""}`} />
     <${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} ...${data} reload=${found.reload} />`}<//>
   `;
 }
@@ -90,7 +91,7 @@ function Pool({ pool, agents, rented, instances, work, month, reload }) {
           await reload();
         }}>
         <p class="soft">It launches no machine until you resume it. Machines that run go on.</p>
-        <${Field} label="Reason"><input class="input" value=${reason} onInput=${(/** @type {any} */ e) => setReason(e.target.value)} /><//>
+        <${Line} label="Reason" value=${reason} set=${setReason} />
       <//>
     `}
   `;

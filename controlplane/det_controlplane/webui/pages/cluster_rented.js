@@ -6,7 +6,7 @@ import { usePaged } from "../lib/paged.js";
 import { may } from "../lib/rights.js";
 import { ask, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
-import { Bones, Button, Failure, Figures, Pairs, State } from "../parts/basic.js";
+import { Bones, Button, Failure, Figures, Pairs, State, Toggle } from "../parts/basic.js";
 import { Ask, Dialog, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 
@@ -21,7 +21,7 @@ const LIFE = [
 /** @param {{ rented: any, instances: any[], reload: () => Promise<void> }} props */
 export function Rented({ rented, instances, reload }) {
   const all = place.value.query.has("ended");
-  const toggle = html`<${Button} kind=${all ? "on" : ""} aria-pressed=${String(all)} onClick=${() => ask({ ended: all ? "" : "1" })}>Ended ones too<//>`;
+  const toggle = html`<${Toggle} on=${all} onClick=${() => ask({ ended: all ? "" : "1" })}>Ended ones too<//>`;
   return html`
     <div class="panel-head"><h3>Machines</h3>${toggle}</div>
     ${all ? html`<${Every} pool=${rented.name} reload=${reload} />` : html`<${Now} instances=${instances} reload=${reload} />`}

@@ -10,6 +10,7 @@ import { html, useMemo } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Chart, Swatch } from "../parts/chart.js";
 import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
+import { Check } from "../parts/fields.js";
 
 const POINTS = 600;
 const LIVE_MS = 5_000;
@@ -161,7 +162,7 @@ function Differences({ sides }) {
       <tr><th scope="rowgroup" colspan=${sides.length + 1} class="group-title">${title}</th></tr>
       ${names.map((name) => html`<tr><th scope="row">${name}</th>${sides.map((s) => html`<td class="wrap">${cell(s, name)}</td>`)}</tr>`)}
     </tbody>`;
-  const actions = html`<label class="row small soft"><input class="check" type="checkbox" checked=${all} onChange=${() => ask({ all: all ? "" : "1" })} />What is the same, too</label>`;
+  const actions = html`<${Check} label="What is the same, too" value=${all} onChange=${() => ask({ all: all ? "" : "1" })} />`;
   return html`
     <${Panel} title="Differences" actions=${actions} flush>
       <div class="table-scroll" tabindex="0" role="region" aria-label="Differences">

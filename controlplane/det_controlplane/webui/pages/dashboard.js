@@ -2,10 +2,11 @@
 import { get, post } from "../lib/api.js";
 import { ago, counted, metric, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
+import { maySomewhere } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { shownName, user } from "../lib/session.js";
 import { isOver, KINDS, listed, served, stateOf } from "../lib/tasks.js";
-import { reasonOf } from "../lib/why.js";
+import { mainReason, saidOf } from "../lib/why.js";
 import { html } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
 import { Table } from "../parts/table.js";
@@ -25,7 +26,7 @@ async function mine(state, limit, signal) {
 /** @param {string} kind @param {number} id @param {AbortSignal} signal */
 async function why(kind, id, signal) {
   const { reasons } = await get(`/api/v1/why/${kind}/${id}`, {}, { signal });
-  return reasonOf(reasons, "It");
+  return saidOf(mainReason(reasons), "It");
 }
 
 /** Find experiments of mine, and say why each is as it is. @param {string} state @param {number} limit @param {AbortSignal} signal */
@@ -65,7 +66,10 @@ export function Page() {
   const hour = new Date().getHours();
   const greeting = hour < 5 ? "Hello" : hour < 12 ? "Good morning" : hour < 18 ? "Good afternoon" : "Good evening";
   return html`
-    <${Head} title=${`${greeting}, ${shownName(user.value)}`}><${Button} href=${link("/experiments")}>All experiments<//><//>
+    <${Head} title=${`${greeting}, ${shownName(user.value)}`}>
+      <${Button} href=${link("/experiments")}>All experiments<//>
+      ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} kind="primary" icon="plus" href=${link("/experiments/new")}>New experiment<//>`}
+    <//>
     <div class="stack">
       <${Loaded} of=${cluster} lines=${2}>${(/** @type {any} */ data) => html`<${Overview} ...${data} />`}<//>
       <${Panel} title="Running for you" actions=${allOf("ACTIVE", active.data)} flush>
@@ -96,8 +100,8 @@ function Overview({ pools, today, month }) {
   return html`
     <${Figures} of=${[
       ["Slots in use", html`${used} <span class="faint">of ${total}</span>`, html`<${Progress} value=${total ? used / total : 0} />`],
-      ["Jobs running", running, html`<a href=${link("/queue")}>${counted(queued, "waits", "wait")}</a>`],
-      ["Your work today", money(today), "machines at work for you"],
+      ["Jobs running", running, html`<a href=${link("/queue")}>${counted(queued, "waits", "wait")} in the queue</a>`],
+      ["Your work today", money(today), "rented machines, at work for you"],
       ["Your work this month", money(month), "since the first"],
     ]} />
   `;
@@ -106,7 +110,6 @@ function Overview({ pools, today, month }) {
 const Nothing = () => html`
   <${Empty} title="Nothing runs for you">
     <p>Start an experiment here or from a terminal, or open one that has ended and press “Fork”.</p>
-    <${Button} kind="primary" icon="plus" href=${link("/experiments/new")}>New experiment<//>
   <//>
 `;
 

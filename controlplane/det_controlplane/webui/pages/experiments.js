@@ -1,18 +1,19 @@
 // All experiments: found, sorted, compared at a glance, and steered many at once.
 import { get, post } from "../lib/api.js";
 import { filterOf, sizeOf, textOf } from "../lib/filters.js";
-import { counted } from "../lib/format.js";
+import { counted, stateName } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
-import { usePaged } from "../lib/paged.js";
+import { rowsOf, usePaged } from "../lib/paged.js";
 import { ask, link, place } from "../lib/router.js";
 import { maySomewhere } from "../lib/rights.js";
 import { html, useEffect, useMemo, useState } from "../lib/view.js";
 import { placeOf } from "../lib/workspaces.js";
-import { Bones, Button, Empty, Failure, Head, Search } from "../parts/basic.js";
+import { Bones, Button, Empty, Failure, Head, Search, Toggle } from "../parts/basic.js";
+import { Pick } from "../parts/fields.js";
 import { Chips, FilterBuilder } from "../parts/filters.js";
 import { Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
-import { ChosenBar } from "./experiments_chosen.js";
+import { Steering } from "./experiments_chosen.js";
 import { cellOf, COLUMNS, columnOf } from "./experiments_columns.js";
 import { filterable, filterText, STATES } from "./experiments_filter.js";
 import { Views } from "./experiments_views.js";
@@ -47,16 +48,19 @@ export function Page() {
   const project = useLive(async (signal) => asked.project && (await get(`/api/v1/projects/${asked.project}`, {}, { signal })).project, [asked.project]);
   const known = useLive(async () => (await get(`/api/v1/projects/${asked.project}/columns`)).columns, [asked.project]);
   const names = (query.get("columns") ?? DEFAULT).split(",");
-  const columns = names.map((name) => columnOf(name, known.data ?? [])).filter(Boolean);
+  // The same while only rows come: those that are drawn stay.
+  const columns = useMemo(() => names.map((name) => columnOf(name, known.data ?? [])).filter(Boolean), [names.join(), known.data]);
   const [chosen, setChosen] = useState(/** @type {import("./experiments_chosen.js").Chosen} */ (new Map()));
   useEffect(() => setChosen(new Map()), [filter, asked.project]);
   const ids = useMemo(() => new Set(chosen.keys()), [chosen]);
+  const listed = { total: found.total, row: (/** @type {number} */ i) => found.row(i)?.experiment };
   const [building, setBuilding] = useState(false);
   const open = () => setBuilding(true);
+  const newOne = link(`/experiments/new${asked.project ? `?project=${asked.project}` : ""}`);
   const narrowed = asked.text || asked.state || asked.mine || sizeOf(asked.more);
   return html`
     <${Head} title="Experiments" text=${found.total === undefined ? " " : `${counted(found.total, "experiment")}${project.data ? ` in ${placeOf(project.data)}` : ""}`}>
-      ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} kind="primary" icon="plus" href=${link("/experiments/new")}>New experiment<//>`}
+      ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} kind="primary" icon="plus" href=${newOne}>New experiment<//>`}
     <//>
     <div class="stack">
       <${Bar} asked=${asked} known=${known.data ?? []} names=${names} open=${open} />
@@ -64,16 +68,16 @@ export function Page() {
       ${asked.dropped > 0 && html`<${Dropped} of=${asked.more} />`}
       <${Failure} error=${found.error} retry=${found.reload} />
       ${found.total === undefined && !found.error && html`<div class="panel"><${Bones} /></div>`}
-      ${found.total === 0 && html`<div class="panel">${narrowed ? html`<${NoneFits} />` : html`<${NoneYet} archived=${asked.archived} />`}</div>`}
+      ${found.total === 0 && html`<div class="panel">${narrowed ? html`<${NoneFits} />` : html`<${NoneYet} archived=${asked.archived} newOne=${newOne} />`}</div>`}
       ${!!found.total &&
       html`
         <div class="panel">
           <${Table} label="Experiments" columns=${columns} total=${found.total} row=${found.row} onSight=${found.onSight} id=${(/** @type {any} */ r) => r.experiment.id}
             sort=${asked.sort} onSort=${(/** @type {string} */ sort) => ask({ sort })}
-            choice=${{ chosen: ids, onChange: (/** @type {Set<number>} */ next) => setChosen(rowsOf(next, chosen, found)) }} />
+            choice=${{ chosen: ids, onChange: (/** @type {Set<number>} */ next) => setChosen(rowsOf(next, chosen, listed, (e) => e.id)) }} />
         </div>
       `}
-      <${ChosenBar} chosen=${chosen} choose=${setChosen} total=${found.total ?? 0} filter=${`${asked.project} ${filter}`} every=${every} reload=${found.reload} />
+      <${Steering} chosen=${chosen} choose=${setChosen} total=${found.total ?? 0} filter=${`${asked.project} ${filter}`} every=${every} reload=${found.reload} />
       ${building &&
       known.data &&
       html`
@@ -92,16 +96,6 @@ const Dropped = ({ of }) => html`
   </div>
 `;
 
-/** @param {Set<number>} ids @param {Map<number, any>} before @param {{ total?: number, row: (i: number) => any }} found */
-function rowsOf(ids, before, found) {
-  const rows = new Map([...before].filter(([id]) => ids.has(id)));
-  for (let i = 0; i < (found.total ?? 0) && rows.size < ids.size; i++) {
-    const one = found.row(i)?.experiment;
-    if (one && ids.has(one.id)) rows.set(one.id, one);
-  }
-  return rows;
-}
-
 /** @param {{ asked: any, known: any[], names: string[], open: () => void }} props */
 function Bar({ asked, known, names, open }) {
   /** @param {string} name */
@@ -110,12 +104,9 @@ function Bar({ asked, known, names, open }) {
   return html`
     <div class="row">
       <${Search} label="Search names" value=${asked.text} onInput=${(/** @type {string} */ q) => ask({ q })} />
-      <select class="input inline" aria-label="State" value=${asked.state} onChange=${(/** @type {any} */ e) => ask({ state: e.target.value })}>
-        <option value="">Any state</option>
-        ${STATES.map((s) => html`<option value=${s}>${s.charAt(0) + s.slice(1).toLowerCase()}</option>`)}
-      </select>
-      <${Button} aria-pressed=${String(asked.mine)} kind=${asked.mine ? "on" : ""} onClick=${() => ask({ mine: asked.mine ? "" : "1" })}>Mine<//>
-      <${Button} aria-pressed=${String(asked.archived)} kind=${asked.archived ? "on" : ""} onClick=${() => ask({ archived: asked.archived ? "" : "1" })}>Archived too<//>
+      <${Pick} label="State" value=${asked.state} set=${(/** @type {string} */ state) => ask({ state })} of=${[["", "Any state"], ...STATES.map((s) => [s, stateName(s)])]} />
+      <${Toggle} on=${asked.mine} onClick=${() => ask({ mine: asked.mine ? "" : "1" })}>Mine<//>
+      <${Toggle} on=${asked.archived} onClick=${() => ask({ archived: asked.archived ? "" : "1" })}>Archived too<//>
       <${Button} icon="plus" onClick=${open}>Filter<//>
       <${Menu} label="Columns" text="Columns" items=${offered.map((name) => ({ name: cellOf(name, known).name, on: names.includes(name), act: () => toggle(name) }))} />
       <${Views} />
@@ -130,12 +121,12 @@ const NoneFits = () => html`
   <//>
 `;
 
-/** @param {{ archived: boolean }} props */
-const NoneYet = ({ archived }) => html`
+/** @param {{ archived: boolean, newOne: string }} props */
+const NoneYet = ({ archived, newOne }) => html`
   <${Empty} title="No experiments yet">
     <p>An experiment is a configuration and the code that it trains. It is made here, or from a terminal:</p>
     <pre>det experiment create adaptive.yaml .</pre>
     ${!archived && html`<p>Those that are archived are shown by “Archived too”.</p>`}
-    ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} kind="primary" icon="plus" href=${link("/experiments/new")}>New experiment<//>`}
+    ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} kind="primary" icon="plus" href=${newOne}>New experiment<//>`}
   <//>
 `;

@@ -7,6 +7,7 @@ import { link } from "../lib/router.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { placeOf } from "../lib/workspaces.js";
 import { Button, Progress } from "../parts/basic.js";
+import { ChosenBar } from "../parts/chosen.js";
 import { MoveExperiments } from "../parts/move_experiments.js";
 import { Ask, Dialog, tell } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
@@ -24,7 +25,7 @@ const moves = (e) => !e.archived && may("UPDATE_EXPERIMENT", e.workspaceId);
  * @param {{ chosen: Chosen, choose: (chosen: Chosen) => void, total: number, filter: string, every: () => Promise<any[]>, reload: () => Promise<unknown> }} props
  *   `every` gives all that the filter leaves; with another `filter` none is chosen
  */
-export function ChosenBar({ chosen, choose, total, filter, every, reload }) {
+export function Steering({ chosen, choose, total, filter, every, reload }) {
   const [open, setOpen] = useState("");
   const [refused, setRefused] = useState(/** @type {Outcome | null} */ (null));
   const rows = [...chosen.values()];
@@ -72,17 +73,14 @@ export function ChosenBar({ chosen, choose, total, filter, every, reload }) {
   const compared = rows.slice(0, MOST_COMPARED);
   return html`
     ${work.value && html`<${Working} of=${work.value} />`}
-    ${rows.length > 0 &&
-    !work.value &&
+    ${!work.value &&
     html`
-      <div class="chosen" role="group" aria-label="Chosen experiments">
-        <strong role="status">${counted(rows.length, "experiment")} chosen</strong>
+      <${ChosenBar} count=${rows.length} what="experiment" clear=${() => choose(new Map())}>
         ${rows.length < total && html`<button type="button" class="link" onClick=${chooseAll}>Choose all ${total.toLocaleString("en")} that fit</button>`}
         ${rows.length > 1 && html`<${Button} icon="columns" href=${link(`/compare?experiments=${compared.map((r) => r.id).join(",")}`)}>Compare${rows.length > compared.length ? ` the first ${compared.length}` : ""}<//>`}
-        ${offers.map((a) => html`<${Button} kind=${a.danger ? "danger" : ""} icon=${a.icon} onClick=${() => (a.sure ? setOpen(a.id) : command(a, a.targets))}>${a.name}${part(a.targets)}<//>`)}
+        ${offers.map((a) => html`<${Button} kind=${a.danger ? "danger" : ""} icon=${a.icon} title=${a.sure ?? a.about} onClick=${() => (a.sure ? setOpen(a.id) : command(a, a.targets))}>${a.name}${part(a.targets)}<//>`)}
         ${movable.length > 0 && html`<${Button} icon="folder" onClick=${() => setOpen("move")}>Move${part(movable)}<//>`}
-        <${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${() => choose(new Map())} />
-      </div>
+      <//>
     `}
     ${sure?.sure &&
     html`

@@ -1,13 +1,15 @@
 // One model of the registry with its versions.
-import { get, post, send } from "../lib/api.js";
+import { get, post } from "../lib/api.js";
 import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { usePaged } from "../lib/paged.js";
 import { keeps, may } from "../lib/rights.js";
 import { go, link } from "../lib/router.js";
+import { download } from "../lib/save.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Empty, Field, Head, Loaded, Panel } from "../parts/basic.js";
-import { Ask, attempt, Menu } from "../parts/overlay.js";
+import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
+import { Line } from "../parts/fields.js";
+import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { Listing } from "../parts/listing.js";
 import { MoveTo } from "../parts/move_to.js";
 import { Edit, EditVersion } from "./model_dialogs.js";
@@ -53,16 +55,7 @@ function Shown({ model, path, changed }) {
     ${open === "edit" && html`<${Edit} model=${model} path=${path} onClose=${close} onDone=${reload} />`}
     ${open === "move" && html`<${MoveTo} name=${model.name} from=${model.workspaceId} right="CREATE_MODEL_REGISTRY" note="Its versions go with it; who may see them is decided there." path=${`${path}/move`} body=${{ modelName: model.name }} onClose=${close} onDone=${reload} />`}
     ${open === "register" && html`<${Register} path=${path} onClose=${close} onDone=${reload} />`}
-    ${open === "delete" &&
-    html`
-      <${Ask} title=${`Delete ${model.name}?`} act="Delete" danger onClose=${close}
-        onAct=${async () => {
-          await send("DELETE", path);
-          go("/models");
-        }}>
-        <p class="soft">The model and its versions go; the checkpoints stay.</p>
-      <//>
-    `}
+    ${open === "delete" && html`<${AskDelete} what=${model.name} path=${path} onDone=${() => go("/models")} onClose=${close}>The model and its versions go; the checkpoints stay.<//>`}
   `;
 }
 
@@ -71,7 +64,7 @@ function Versions({ model, versions, path, reload }) {
   const [changed, setChanged] = useState(/** @type {any} */ (null));
   const [doomed, setDoomed] = useState(/** @type {any} */ (null));
   const actions = (/** @type {any} */ v) => [
-    v.checkpoint.state === "STATE_COMPLETED" && { name: "Download", act: () => window.location.assign(`/checkpoints/${encodeURIComponent(v.checkpoint.uuid)}`) },
+    v.checkpoint.state === "STATE_COMPLETED" && { name: "Download", act: () => download(`/checkpoints/${encodeURIComponent(v.checkpoint.uuid)}`) },
     may("EDIT_MODEL_REGISTRY", model.workspaceId) && { name: "Edit", act: () => setChanged(v) },
     may("DELETE_MODEL_VERSION", model.workspaceId) && keeps({ userId: v.userId, workspaceId: model.workspaceId }) && { name: "Delete", danger: true, act: () => setDoomed(v) },
   ];
@@ -88,16 +81,7 @@ function Versions({ model, versions, path, reload }) {
   return html`
     <${Listing} of=${versions} label="Versions" columns=${columns} id=${(/** @type {any} */ v) => v.version} empty=${html`<${Empty} title="No versions yet"><p>Each checkpoint that you register becomes the next one.</p><//>`} />
     ${changed && html`<${EditVersion} version=${changed} path=${path} onClose=${() => setChanged(null)} onDone=${reload} />`}
-    ${doomed &&
-    html`
-      <${Ask} title=${`Delete version ${doomed.version}?`} act="Delete" danger onClose=${() => setDoomed(null)}
-        onAct=${async () => {
-          await send("DELETE", `${path}/versions/${doomed.version}`);
-          await reload();
-        }}>
-        <p class="soft">The version goes; its checkpoint stays.</p>
-      <//>
-    `}
+    ${doomed && html`<${AskDelete} what=${`version ${doomed.version}`} path=${`${path}/versions/${doomed.version}`} onDone=${reload} onClose=${() => setDoomed(null)}>The version goes; its checkpoint stays.<//>`}
   `;
 }
 
@@ -112,9 +96,9 @@ function Register({ path, onClose, onDone }) {
   };
   return html`
     <${Ask} title="Register a checkpoint" act="Register" off=${!uuid.trim()} onAct=${act} onClose=${onClose}>
-      <${Field} label="Checkpoint" hint="Its UUID, from the Checkpoints of an experiment"><input class="input mono" value=${uuid} onInput=${(/** @type {any} */ e) => setUuid(e.target.value)} /><//>
-      <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-      <${Field} label="Comment"><input class="input" value=${comment} onInput=${(/** @type {any} */ e) => setComment(e.target.value)} /><//>
+      <${Line} label="Checkpoint" hint="Its UUID, from the Checkpoints of an experiment" class="input mono" value=${uuid} set=${setUuid} />
+      <${Line} label="Name" value=${name} set=${setName} />
+      <${Line} label="Comment" value=${comment} set=${setComment} />
     <//>
   `;
 }

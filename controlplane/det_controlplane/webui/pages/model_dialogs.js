@@ -1,11 +1,10 @@
 // Changing a model and its versions.
 import { send } from "../lib/api.js";
+import { labelsOf } from "../lib/format.js";
 import { html, useState } from "../lib/view.js";
 import { Field } from "../parts/basic.js";
+import { Line } from "../parts/fields.js";
 import { Ask } from "../parts/overlay.js";
-
-/** @param {string} labels separated by commas */
-const split = (labels) => labels.split(",").map((l) => l.trim()).filter(Boolean);
 
 /** @param {{ model: any, path: string, onClose: () => void, onDone: () => Promise<void> }} props */
 export function Edit({ model, path, onClose, onDone }) {
@@ -14,14 +13,14 @@ export function Edit({ model, path, onClose, onDone }) {
   const [labels, setLabels] = useState(model.labels.join(", "));
   const [notes, setNotes] = useState(model.notes ?? "");
   const act = async () => {
-    await send("PATCH", path, { ...(name === model.name ? {} : { name }), description, labels: split(labels), notes });
+    await send("PATCH", path, { ...(name === model.name ? {} : { name }), description, labels: labelsOf(labels), notes });
     await onDone();
   };
   return html`
     <${Ask} title=${`Edit ${model.name}`} act="Save" off=${!name.trim()} onAct=${act} onClose=${onClose}>
-      <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-      <${Field} label="Description"><input class="input" value=${description} onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//>
-      <${Field} label="Labels" hint="separated by commas"><input class="input" value=${labels} onInput=${(/** @type {any} */ e) => setLabels(e.target.value)} /><//>
+      <${Line} label="Name" value=${name} set=${setName} />
+      <${Line} label="Description" value=${description} set=${setDescription} />
+      <${Line} label="Labels" hint="Separated by commas" value=${labels} set=${setLabels} />
       <${Field} label="Notes"><textarea class="input" rows="4" value=${notes} onInput=${(/** @type {any} */ e) => setNotes(e.target.value)} /><//>
     <//>
   `;
@@ -38,8 +37,8 @@ export function EditVersion({ version, path, onClose, onDone }) {
   };
   return html`
     <${Ask} title=${`Edit version ${version.version}`} act="Save" onAct=${act} onClose=${onClose}>
-      <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-      <${Field} label="Comment"><input class="input" value=${comment} onInput=${(/** @type {any} */ e) => setComment(e.target.value)} /><//>
+      <${Line} label="Name" value=${name} set=${setName} />
+      <${Line} label="Comment" value=${comment} set=${setComment} />
       <${Field} label="Notes"><textarea class="input" rows="4" value=${notes} onInput=${(/** @type {any} */ e) => setNotes(e.target.value)} /><//>
     <//>
   `;

@@ -5,7 +5,8 @@ import { usePaged } from "../lib/paged.js";
 import { maySomewhere } from "../lib/rights.js";
 import { ask, go, link, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Empty, Field, Head, Panel, Search } from "../parts/basic.js";
+import { Button, Empty, Head, Panel, Search } from "../parts/basic.js";
+import { Line } from "../parts/fields.js";
 import { Listing } from "../parts/listing.js";
 import { Ask } from "../parts/overlay.js";
 
@@ -51,8 +52,8 @@ function NewModel({ onClose }) {
   };
   return html`
     <${Ask} title="New model" act="Create" off=${!name.trim()} onAct=${act} onClose=${onClose}>
-      <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-      <${Field} label="Description"><input class="input" value=${description} onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//>
+      <${Line} label="Name" value=${name} set=${setName} />
+      <${Line} label="Description" value=${description} set=${setDescription} />
     <//>
   `;
 }

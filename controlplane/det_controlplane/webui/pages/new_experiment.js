@@ -4,7 +4,8 @@ import { folderOf, modelDefinition } from "../lib/code_folder.js";
 import { counted, size } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
-import { go } from "../lib/router.js";
+import { go, place } from "../lib/router.js";
+import { useUnsaved } from "../lib/unsaved.js";
 import { html, useEffect, useState } from "../lib/view.js";
 import { everyProject, placeOf } from "../lib/workspaces.js";
 import { Button, Failure, Head, Panel } from "../parts/basic.js";
@@ -29,21 +30,26 @@ searcher:
 export function Page() {
   const [folder, setFolder] = useState(/** @type {Folder | null} */ (null));
   const [config, setConfig] = useState(FIRST);
+  const [taken, setTaken] = useState(FIRST);
   const [template, setTemplate] = useState("");
-  const [project, setProject] = useState("");
+  const [project, setProject] = useState(place.value.query.get("project") ?? "");
   const [paused, setPaused] = useState(false);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const given = { config, ...(template ? { template } : {}), ...(project ? { projectId: Number(project) } : {}) };
   const verdict = useVerdict(given);
+  const { release, hold } = useUnsaved(config !== taken);
+  const take = (/** @type {string} */ text) => (setConfig(text), setTaken(text));
   const create = async () => {
     setBusy(true);
     setError(undefined);
+    release();
     try {
       const made = await post("/api/v1/experiments", { ...given, modelDefinition: await modelDefinition(folder?.files ?? []), activate: !paused });
       tell(`Created experiment ${made.experiment.id}`);
       go(`/experiments/${made.experiment.id}`);
     } catch (e) {
+      hold();
       setError(explained(/** @type {Error} */ (e)));
       setBusy(false);
     }
@@ -54,11 +60,12 @@ export function Page() {
       <${Panel} title="Code"><${Files} folder=${folder} setFolder=${setFolder} /><//>
       <${Panel} title="Configuration">
         <div class="stack">
-          <${FromFile} folder=${folder} setConfig=${setConfig} fresh=${config === FIRST} />
+          <${FromFile} folder=${folder} setConfig=${take} fresh=${config === FIRST} />
           <${Code} label="Configuration, in YAML" value=${config} set=${setConfig} bad=${!!verdict.problems} style=${{ minHeight: "16rem" }} />
           <div class="fields"><${Places} template=${template} setTemplate=${setTemplate} project=${project} setProject=${setProject} /></div>
           <${Tick} label="Start paused" hint="It waits until somebody resumes it." value=${paused} set=${setPaused} />
           <${Verdict} of=${verdict} what="This configuration is valid." />
+          ${!folder && html`<p class="soft">No code is chosen: what the entrypoint runs must be part of the image then.</p>`}
           <${Failure} error=${error} />
           <div class="row"><${Button} kind="primary" disabled=${busy || !verdict.fits || !!folder?.problem} onClick=${create}>${busy ? "Sending …" : "Create"}<//></div>
         </div>

@@ -142,7 +142,7 @@ function columnsOf(rows, pool, change, manage, order) {
   return [
     { name: "#", right: true, cell: (/** @type {any} */ j) => (order && !j.hidden ? order.handle(j) : rows.indexOf(j) + 1) },
     { name: "Job", main: true, cell: nameOf },
-    { name: "State", cell: (/** @type {any} */ j) => html`<${State} state=${j.summary.state} />` },
+    { name: "State", cell: (/** @type {any} */ j) => html`<${State} state=${j.summary.state.replace(/_SCHEDULED.*/, "_RUNNING")} />` },
     { name: "Slots", right: true, title: "Slots that it has, of those that it asks for", cell: (/** @type {any} */ j) => `${j.allocatedSlots} / ${j.requestedSlots}` },
     { name: fair ? "Weight" : "Priority", right: true, cell: (/** @type {any} */ j) => (fair ? j.weight : j.priority) },
     { name: "User", cell: (/** @type {any} */ j) => j.username },

@@ -3,7 +3,8 @@ import { send } from "../lib/api.js";
 import { shownName, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Field, Head, Panel } from "../parts/basic.js";
+import { Button, Field, Head, Panel, Toggle } from "../parts/basic.js";
+import { Line } from "../parts/fields.js";
 import { attempt } from "../parts/overlay.js";
 import { Sessions } from "../parts/sessions.js";
 import { AccessTokens } from "../parts/tokens.js";
@@ -28,7 +29,7 @@ function Account() {
   return html`
     <${Panel} title="Name">
       <div class="stack">
-        <${Field} label="Shown name" hint=${`Others see ${shownName(user.value)}.`}><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
+        <${Line} label="Shown name" hint=${`Others see ${shownName(user.value)}.`} value=${name} set=${setName} />
         <div><${Button} disabled=${name === (user.value?.displayName ?? "")} onClick=${save}>Save<//></div>
       </div>
     <//>
@@ -57,7 +58,7 @@ function Password() {
 const Colours = () => html`
   <${Panel} title="Colours">
     <div class="row" role="group" aria-label="Colours">
-      ${THEMES.map((name) => html`<${Button} kind=${theme.value === name ? "on" : ""} aria-pressed=${String(theme.value === name)} onClick=${() => choose(name)}>${{ system: "As the system", light: "Light", dark: "Dark" }[name]}<//>`)}
+      ${THEMES.map((name) => html`<${Toggle} on=${theme.value === name} onClick=${() => choose(name)}>${{ system: "As the system", light: "Light", dark: "Dark" }[name]}<//>`)}
     </div>
   <//>
 `;

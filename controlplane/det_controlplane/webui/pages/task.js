@@ -56,7 +56,7 @@ function Task({ kind, id }) {
         <//>
         <div class="stack">
           ${opening && !isOver(task) && html`<div class="notice quiet" role="status"><p>It opens here as soon as it is ready.</p><${Button} onClick=${() => ask({ open: "" })}>Stay on this page<//></div>`}
-          ${(reason || task.exitStatus) && html`<div class=${`notice ${isOver(task) ? "quiet" : ""}`}><p>${task.exitStatus || `It ${reason}.`}</p></div>`}
+          ${(reason || task.exitStatus) && html`<div class=${`notice ${isOver(task) ? "quiet" : ""}`} role="status"><p>${task.exitStatus || `It ${reason}.`}</p></div>`}
           ${task.tree.length > 1 && html`<${Tree} tree=${task.tree} own=${id} />`}
           <${Logs} path=${`/api/v1/tasks/${encodeURIComponent(id)}/logs`} live=${!isOver(task)} name=${`${kind}-${id}`} />
         </div>

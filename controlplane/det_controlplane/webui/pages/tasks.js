@@ -5,7 +5,7 @@ import { maySomewhere } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";
 import { branch, end, hasTerminal, inTrees, isOver, KINDS, listed, served, stateOf, steers, terminalOf } from "../lib/tasks.js";
 import { html, useEffect, useState } from "../lib/view.js";
-import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
+import { Button, Empty, Head, Loaded, Panel, State, Toggle } from "../parts/basic.js";
 import { attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 import { NewTask } from "./new_task.js";
@@ -34,7 +34,7 @@ export function Page() {
   const start = (/** @type {string} */ kind) => setStarting({ kind, experiments: "", trials: "" });
   return html`
     <${Head} title="Tasks" text="Notebooks, shells, commands, TensorBoards and generic tasks">
-      <${Button} kind=${ended ? "on" : ""} aria-pressed=${String(ended)} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>
+      <${Toggle} on=${ended} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>
       ${starts && html`<${Menu} label="Other new tasks" text="Others" items=${OTHERS.map(([kind, name]) => ({ name, act: () => start(kind) }))} />`}
       ${starts && html`<${Button} icon="plus" onClick=${() => start("shell")}>New shell<//>`}
       ${starts && html`<${Button} kind="primary" icon="plus" onClick=${() => start("notebook")}>New notebook<//>`}

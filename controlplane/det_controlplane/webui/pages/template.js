@@ -10,7 +10,7 @@ import { yaml } from "../lib/yaml.js";
 import { Button, Head, Loaded, Panel } from "../parts/basic.js";
 import { useChecked, Verdict } from "../parts/checked.js";
 import { Code, Line } from "../parts/fields.js";
-import { Ask, attempt, Menu } from "../parts/overlay.js";
+import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { checkedConfig } from "./templates.js";
 
 /** @param {{ name: string }} props */
@@ -57,17 +57,7 @@ function Template({ template, place, path, reload }) {
       <p class="soft">What is submitted with <code>--template ${template.name}</code> lies on top: it wins where both say something.</p>
     </div>
     ${open === "rename" && html`<${Rename} name=${template.name} onClose=${() => setOpen("")} />`}
-    ${open === "delete" &&
-    html`
-      <${Ask} title=${`Delete ${template.name}?`} act="Delete" danger onClose=${() => setOpen("")}
-        onAct=${async () => {
-          await send("DELETE", path);
-          release();
-          go("/templates");
-        }}>
-        <p class="soft">Experiments that were made with it stay as they are. Whoever names it from now on is refused.</p>
-      <//>
-    `}
+    ${open === "delete" && html`<${AskDelete} what=${template.name} path=${path} onDone=${() => (release(), go("/templates"))} onClose=${() => setOpen("")}>Experiments that were made with it stay as they are. Whoever names it from now on is refused.<//>`}
   `;
 }
 

@@ -1,4 +1,5 @@
 // A terminal of a shell, in the page.
+import { copy } from "../lib/clipboard.js";
 import { useLive } from "../lib/live.js";
 import { library, token } from "../lib/library.js";
 import { link } from "../lib/router.js";
@@ -6,7 +7,7 @@ import { end as endTask, isOver, one, stateOf } from "../lib/tasks.js";
 import { Wire } from "../lib/terminal.js";
 import { onThemeChange } from "../lib/theme.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
-import { Bones, Button, Failure, Head, Loaded, State } from "../parts/basic.js";
+import { Bones, Button, Failure, Head, Loaded, State, Toggle } from "../parts/basic.js";
 import { attempt } from "../parts/overlay.js";
 
 const LIVE_MS = 5_000;
@@ -49,11 +50,10 @@ function Shell({ task, reload }) {
     if (made.current) made.current.terminal.options.screenReaderMode = reader;
   }, [reader, ready]);
   const again = () => (made.current?.wire.open(), made.current?.terminal.focus());
-  const copy = () => made.current && copied(made.current.terminal);
   return html`
     <${Head} title=${task.description || task.id} text="A shell of the cluster" beside=${html`<${State} state=${stateOf(task)} />`}>
-      <${Button} icon="copy" disabled=${!selected} onClick=${copy}>Copy<//>
-      <${Button} kind=${reader ? "on" : ""} aria-pressed=${String(reader)} onClick=${() => setReader(!reader)}>Read aloud<//>
+      <${Button} icon="copy" disabled=${!selected} onClick=${() => made.current && copied(made.current.terminal)}>Copy<//>
+      <${Toggle} on=${reader} onClick=${() => setReader(!reader)}>Read aloud<//>
       <${Button} href=${link(`/tasks/shell/${task.id}`)}>Log<//>
       ${!isOver(task) && html`<${Button} kind="danger" icon="close" onClick=${() => attempt(() => endTask(task), "It ends").then(reload)}>End<//>`}
     <//>
@@ -145,11 +145,7 @@ function isOurs(event, terminal) {
 }
 
 /** @param {import("@xterm/xterm").Terminal} terminal */
-function copied(terminal) {
-  // Browsers have no other way without HTTPS.
-  const byCommand = async () => (terminal.focus(), document.execCommand("copy"));
-  return attempt(() => (navigator.clipboard ? navigator.clipboard.writeText(terminal.getSelection()) : byCommand()), "Copied");
-}
+const copied = (terminal) => attempt(() => copy(terminal.getSelection()), "Copied");
 
 /** The name of this tab's session: the tab finds its shell again when it is loaded anew. @param {string} task */
 function sessionOf(task) {

@@ -79,7 +79,7 @@ function Shown({ trial, tab, reload }) {
       ${active && experiment && may("UPDATE_EXPERIMENT", experiment.workspaceId) && html`<${Button} kind="danger" icon="close" onClick=${() => setSure(true)}>Kill<//>`}
     <//>
     <div class="stack">
-      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`}><p>The trial ${reason}.</p></div>`}
+      ${tells(trial, reason) && html`<div class=${`notice ${{ STATE_ERROR: "red", STATE_COMPLETED: "quiet" }[/** @type {string} */ (trial.state)] ?? ""}`} role="status"><p>The trial ${reason}.</p>${trial.state === "STATE_ERROR" && tab !== "logs" && html`<${Button} href=${link(`/trials/${trial.id}/logs`)}>Read its log<//>`}</div>`}
       <${Figures} of=${[
         [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
         ["Batches", metric(trial.totalBatchesProcessed)],

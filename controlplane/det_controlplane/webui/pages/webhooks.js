@@ -8,7 +8,7 @@ import { html, useState } from "../lib/view.js";
 import { usual, workspaces } from "../lib/workspaces.js";
 import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
 import { Choice, Line, Tick } from "../parts/fields.js";
-import { Ask, attempt, Menu } from "../parts/overlay.js";
+import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 
 const LIVE_MS = 8_000;
@@ -38,16 +38,7 @@ export function Page() {
     <//>
     ${open?.what === "new" && html`<${New} places=${own} onClose=${close} onDone=${found.reload} />`}
     ${open?.what === "edit" && html`<${Edit} of=${open.of} onClose=${close} onDone=${found.reload} />`}
-    ${open?.what === "delete" &&
-    html`
-      <${Ask} title=${`Delete ${open.of.name}?`} act="Delete" danger onClose=${close}
-        onAct=${async () => {
-          await send("DELETE", `/api/v1/webhooks/${open.of.id}`);
-          await found.reload();
-        }}>
-        <p class="soft">Its address is told nothing more, also not what waits to be sent. Experiments that name it in their configuration are refused from now on.</p>
-      <//>
-    `}
+    ${open?.what === "delete" && html`<${AskDelete} what=${open.of.name} path=${`/api/v1/webhooks/${open.of.id}`} onDone=${found.reload} onClose=${close}>Its address is told nothing more, also not what waits to be sent. Experiments that name it in their configuration are refused from now on.<//>`}
   `;
 }
 

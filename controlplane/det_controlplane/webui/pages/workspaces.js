@@ -1,33 +1,26 @@
 // Workspaces and their projects, where experiments are kept.
-import { get, post } from "../lib/api.js";
+import { post } from "../lib/api.js";
 import { ago, counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { made, may, mayDemand, rolesDecide } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
-import { Button, Field, Head, Loaded, Panel } from "../parts/basic.js";
+import { withProjects } from "../lib/workspaces.js";
+import { Button, Head, Loaded, Panel, Toggle } from "../parts/basic.js";
+import { Line } from "../parts/fields.js";
 import { Ask } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
 import { Steering } from "./workspaces_steering.js";
 
 const LIVE_MS = 30_000;
 
-/** @param {boolean} archived too @param {AbortSignal} signal */
-async function every(archived, signal) {
-  const kept = archived ? {} : { archived: false };
-  const { workspaces } = await get("/api/v1/workspaces", { limit: -1, ...kept, sortBy: "SORT_BY_NAME" }, { signal });
-  return Promise.all(
-    workspaces.map(async (/** @type {any} */ w) => ({ ...w, projects: (await get(`/api/v1/workspaces/${w.id}/projects`, { limit: -1, ...kept }, { signal })).projects })),
-  );
-}
-
 export function Page() {
   const archived = place.value.query.has("archived");
-  const found = useLive((signal) => every(archived, signal), [archived], LIVE_MS);
+  const found = useLive((signal) => withProjects(archived, signal), [archived], LIVE_MS);
   const [making, setMaking] = useState(/** @type {any} */ (null));
   return html`
     <${Head} title="Workspaces" text="Projects keep experiments together; workspaces keep projects and who may see them">
-      <${Button} aria-pressed=${String(archived)} kind=${archived ? "on" : ""} onClick=${() => ask({ archived: archived ? "" : "1" })}>Archived too<//>
+      <${Toggle} on=${archived} onClick=${() => ask({ archived: archived ? "" : "1" })}>Archived too<//>
       ${may("CREATE_WORKSPACE") && html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking({})}>New workspace<//>`}
     <//>
     <div class="stack">
@@ -76,8 +69,8 @@ function New({ workspace, onClose, onDone }) {
   };
   return html`
     <${Ask} title=${workspace ? `New project in ${workspace.name}` : "New workspace"} act="Create" off=${!name.trim()} onAct=${act} onClose=${onClose}>
-      <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-      ${workspace && html`<${Field} label="Description"><input class="input" value=${description} onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//>`}
+      <${Line} label="Name" value=${name} set=${setName} />
+      ${workspace && html`<${Line} label="Description" value=${description} set=${setDescription} />`}
     <//>
   `;
 }

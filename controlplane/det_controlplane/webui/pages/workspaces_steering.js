@@ -2,8 +2,8 @@
 import { post, send } from "../lib/api.js";
 import { keeps, may } from "../lib/rights.js";
 import { html, useState } from "../lib/view.js";
-import { Field } from "../parts/basic.js";
-import { Ask, attempt, Menu } from "../parts/overlay.js";
+import { Line } from "../parts/fields.js";
+import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { MoveTo } from "../parts/move_to.js";
 
 /** @typedef {{ id: number, name: string, description?: string, archived: boolean, immutable: boolean, userId: number, workspaceId?: number, pinned?: boolean, projects?: any[] }} Thing a workspace or a project */
@@ -33,16 +33,7 @@ export function Steering({ of, reload }) {
     ]} />
     ${open === "edit" && html`<${Edit} of=${of} onClose=${close} onDone=${reload} />`}
     ${open === "move" && html`<${MoveTo} name=${of.name} from=${of.workspaceId} right="CREATE_PROJECT" note="Its experiments go with it; who may see them is decided there." path=${`${pathOf(of)}/move`} body=${{ projectId: of.id }} onClose=${close} onDone=${reload} />`}
-    ${open === "delete" &&
-    html`
-      <${Ask} title=${`Delete ${of.name}?`} act="Delete" danger onClose=${close}
-        onAct=${async () => {
-          await send("DELETE", pathOf(of));
-          await reload();
-        }}>
-        <p class="soft">${isProject(of) ? "Its experiments go for good, with their metrics, logs and checkpoints." : "Its projects and experiments go for good, with their metrics, logs and checkpoints."}</p>
-      <//>
-    `}
+    ${open === "delete" && html`<${AskDelete} what=${of.name} path=${pathOf(of)} onDone=${reload} onClose=${close}>${isProject(of) ? "Its experiments go for good, with their metrics, logs and checkpoints." : "Its projects and experiments go for good, with their metrics, logs and checkpoints."}<//>`}
   `;
 }
 
@@ -56,8 +47,8 @@ function Edit({ of, onClose, onDone }) {
   };
   return html`
     <${Ask} title=${`Edit ${of.name}`} act="Save" off=${!name.trim()} onAct=${act} onClose=${onClose}>
-      <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-      ${isProject(of) && html`<${Field} label="Description"><input class="input" value=${description} onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//>`}
+      <${Line} label="Name" value=${name} set=${setName} />
+      ${isProject(of) && html`<${Line} label="Description" value=${description} set=${setDescription} />`}
     <//>
   `;
 }

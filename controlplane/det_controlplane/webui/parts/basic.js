@@ -42,6 +42,9 @@ export function Button({ kind = "", icon, href, children, ...more }) {
   return href ? html`<a class=${cls} href=${href} ...${more}>${inner}</a>` : html`<button type="button" class=${cls} ...${more}>${inner}</button>`;
 }
 
+/** A button that is pressed or not. @param {{ on: boolean, children?: any, [more: string]: any }} props */
+export const Toggle = ({ on, children, ...more }) => html`<${Button} kind=${on ? "on" : ""} aria-pressed=${String(on)} ...${more}>${children}<//>`;
+
 /** @param {{ state: string }} props */
 export const State = ({ state }) => html`<span class=${`state ${stateColour(state)}`}>${stateName(state)}</span>`;
 

@@ -1,5 +1,5 @@
 // Curves, drawn by uPlot, which is fetched with the first chart.
-import { metric } from "../lib/format.js";
+import { counted, metric } from "../lib/format.js";
 import { steer } from "./chart_range.js";
 import { library, token } from "../lib/library.js";
 import { onThemeChange } from "../lib/theme.js";
@@ -10,6 +10,7 @@ import { Bones, Failure } from "./basic.js";
 
 const CURVE_COLOURS = 8;
 const NEAR_PX = 24;
+const TOLD = 5; // curves that screen readers are told of
 
 const uplot = library(async () => (await import("../vendor/uplot.js")).default, new URL("../vendor/uplot.css", import.meta.url));
 
@@ -86,8 +87,14 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
 
 /** @param {string} label @param {Curve[]} curves */
 function summary(label, curves) {
-  const ends = curves.slice(0, 5).map((c) => `${c.name} ends at ${metric(c.y.findLast((v) => v !== null))}`);
-  return `${label}: ${curves.length} curves. ${ends.join(", ")}`;
+  const told = curves.slice(0, TOLD).map((c) => {
+    const values = /** @type {number[]} */ (c.y.filter(Number.isFinite));
+    if (!values.length) return `${c.name} has no values`;
+    const [least, most] = values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+    return `${c.name} goes from ${metric(values[0])} to ${metric(values[values.length - 1])}, ${metric(least)} at least and ${metric(most)} at most`;
+  });
+  const rest = curves.length > TOLD ? [`and ${curves.length - TOLD} more`] : [];
+  return `${label}: ${counted(curves.length, "curve")}. ${[...told, ...rest].join("; ")}`;
 }
 
 /** @param {any} plot */

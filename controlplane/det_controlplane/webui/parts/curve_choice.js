@@ -2,8 +2,10 @@
 import { ask, place } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { smoothed } from "./chart.js";
+import { Check, Pick } from "./fields.js";
 
 export const AXES = { batches: "batches", epochs: "epochs", time: "time", elapsed: "seconds" };
+const NAMED_AXES = [["batches", "by batches"], ["epochs", "by epochs"], ["time", "by time"], ["elapsed", "by seconds of training"]];
 
 /** @typedef {{ axis: keyof AXES, log: boolean, weight: number, controls: any }} CurveChoice */
 
@@ -15,11 +17,9 @@ export function useCurveChoice() {
   const log = query.has("log");
   const [weight, setWeight] = useState(0);
   const controls = html`
-    <label class="row small soft"><input class="check" type="checkbox" checked=${log} onChange=${() => ask({ log: log ? "" : "1" })} />Log scale</label>
+    <${Check} label="Log scale" value=${log} onChange=${() => ask({ log: log ? "" : "1" })} />
     <label class="row small soft">Smoothing<input type="range" min="0" max="0.95" step="0.05" value=${weight} onInput=${(/** @type {any} */ e) => setWeight(Number(e.target.value))} /></label>
-    <select class="input inline" aria-label="Axis" value=${axis} onChange=${(/** @type {any} */ e) => ask({ axis: e.target.value })}>
-      <option value="batches">by batches</option><option value="epochs">by epochs</option><option value="time">by time</option><option value="elapsed">by seconds of training</option>
-    </select>
+    <${Pick} label="Axis" value=${axis} set=${(/** @type {string} */ to) => ask({ axis: to })} of=${NAMED_AXES} />
   `;
   return { axis, log, weight, controls };
 }
@@ -29,9 +29,7 @@ export const keyOf = (m) => `${m.group}.${m.name}`;
 
 /** @param {{ known: any[], chosen: any }} props */
 export const MetricChoice = ({ known, chosen }) => html`
-  <select class="input inline" aria-label="Metric" value=${keyOf(chosen)} onChange=${(/** @type {any} */ e) => ask({ metric: e.target.value })}>
-    ${known.map((m) => html`<option value=${keyOf(m)}>${m.name} (${m.group})</option>`)}
-  </select>
+  <${Pick} label="Metric" value=${keyOf(chosen)} set=${(/** @type {string} */ metric) => ask({ metric })} of=${known.map((m) => [keyOf(m), `${m.name} (${m.group})`])} />
 `;
 
 /** Find the metric of the address, else the one that a search looks at. @param {any[]} known @param {string} searched */

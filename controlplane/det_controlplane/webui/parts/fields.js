@@ -26,6 +26,16 @@ export const Tick = ({ label, hint, value, set }) => html`
   </label>
 `;
 
+/** A box beside its words, as heads of panels have it. @param {{ label: string, value: boolean, onChange: () => void }} props */
+export const Check = ({ label, value, onChange }) => html`<label class="row small soft"><input class="check" type="checkbox" checked=${value} onChange=${onChange} />${label}</label>`;
+
+/** A choice without words beside it. @param {{ label: string, value: string, set: (value: string) => void, of: [string, string][] }} props values with their names */
+export const Pick = ({ label, value, set, of }) => html`
+  <select class="input inline" aria-label=${label} value=${value} onChange=${(/** @type {any} */ e) => set(e.target.value)}>
+    ${of.map(([key, name]) => html`<option value=${key} selected=${key === value}>${name}</option>`)}
+  </select>
+`;
+
 /** @param {Given & { bad?: boolean, short?: boolean }} props */
 export const Code = ({ label, hint, value, set, bad, short, ...more }) => html`
   <${Field} label=${label} hint=${hint}>

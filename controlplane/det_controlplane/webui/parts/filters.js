@@ -1,9 +1,10 @@
 // A filter of a table: what it asks as chips, and a dialog that builds it.
-import { counted } from "../lib/format.js";
-import { isGroup, isReady, kindOf, localOf, needsValue, operatorsOf, pruned, wordsOf, zonedOf } from "../lib/filters.js";
+import { isGroup, isReady, kindOf, needsValue, operatorsOf, pruned, wordsOf } from "../lib/filters.js";
+import { counted, localOf, stateName, zonedOf } from "../lib/format.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
 import { useChecked, Verdict } from "./checked.js";
+import { Pick } from "./fields.js";
 import { Ask } from "./overlay.js";
 
 /**
@@ -73,10 +74,7 @@ function GroupEditor({ group, columns, depth, set, drop }) {
     <fieldset class=${`filter-group ${drop ? "inner" : ""}`}>
       <legend class="hidden-visually">${name}</legend>
       <div class="row">
-        <select class="input inline" aria-label=${`${name} asks that`} value=${group.join} onChange=${(/** @type {any} */ e) => set({ ...group, join: e.target.value })}>
-          <option value="and">All of these hold</option>
-          <option value="or">Any of these holds</option>
-        </select>
+        <${Pick} label=${`${name} asks that`} value=${group.join} set=${(/** @type {"and" | "or"} */ join) => set({ ...group, join })} of=${[["and", "All of these hold"], ["or", "Any of these holds"]]} />
         ${drop && html`<${Button} kind="plain square" icon="close" aria-label="Remove the group" onClick=${drop} />`}
       </div>
       ${group.of.map((node, i) =>
@@ -125,7 +123,7 @@ function Value({ of, values, set }) {
     return html`
       <select class="input" aria-label="Value" value=${of.value} onChange=${onInput}>
         ${!values.includes(of.value) && html`<option value=${of.value}>${of.value || "Choose one"}</option>`}
-        ${values.map((v) => html`<option value=${v}>${v.charAt(0) + v.slice(1).toLowerCase()}</option>`)}
+        ${values.map((v) => html`<option value=${v}>${stateName(v)}</option>`)}
       </select>
     `;
   }

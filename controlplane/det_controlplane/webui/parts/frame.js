@@ -41,14 +41,20 @@ export function Frame({ children }) {
   const path = place.value.path;
   useEffect(() => setOpen(false), [path]);
   const name = cluster.value?.clusterName || "Determined";
+  /** @param {KeyboardEvent} e */
+  const shut = (e) => {
+    if (e.key !== "Escape" || !open || e.defaultPrevented) return;
+    setOpen(false);
+    document.getElementById("menu")?.focus();
+  };
   return html`
     <a class="skip" href="#main" onClick=${toMain}>Skip to the page</a>
     <header class="top">
       <a class="brand" href=${link("/dashboard")}><${Mark} />${name}</a>
-      <${Button} kind="plain square" icon=${open ? "close" : "menu"} aria-label="Menu" aria-expanded=${String(open)} onClick=${() => setOpen(!open)} />
+      <${Button} kind="plain square" icon=${open ? "close" : "menu"} aria-label="Menu" aria-expanded=${String(open)} aria-controls="navigation" id="menu" onClick=${() => setOpen(!open)} />
     </header>
     <div class="frame">
-      <aside class=${`side ${open ? "open" : ""}`} aria-label="Navigation">
+      <aside class=${`side ${open ? "open" : ""}`} id="navigation" aria-label="Navigation" onKeyDown=${shut}>
         <a class="brand" href=${link("/dashboard")}><${Mark} /><span class="cut">${name}</span></a>
         <${Navigation} path=${path} />
         <${Foot} />
@@ -90,7 +96,7 @@ function toMain(e) {
 /** @param {{ path: string }} props */
 function Navigation({ path }) {
   let group = "";
-  const at = `/${path.split("/")[1]}`.replace(/^.(trials|compare)$/, "/experiments");
+  const at = `/${path.split("/")[1]}`.replace(/^.(trials|compare)$/, "/experiments").replace(/^.$/, "/dashboard");
   return html`
     <nav class="nav" aria-label="Pages">
       ${NAVIGATION.filter(([, , , , fits]) => !fits || fits()).map(([of, to, name, icon]) => {

@@ -1,10 +1,11 @@
 // Log lines of a task: the latest first of all, then what comes; a time, text, level and rank narrow them down.
-import { counted, day } from "../lib/format.js";
+import { counted, day, localOf, stateName, zonedOf } from "../lib/format.js";
 import { BEGINNING, gathered, LEVELS, useLogWindow } from "../lib/log_window.js";
 import { ask, place } from "../lib/router.js";
 import { save } from "../lib/save.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Failure, Search } from "./basic.js";
+import { Check, Pick } from "./fields.js";
 import { attempt } from "./overlay.js";
 
 // Pixels from an end of the box at which more is fetched, and at which somebody is at that end.
@@ -172,23 +173,13 @@ function Controls({ asked, path, name }) {
   return html`
     <div class="row log-controls">
       <${Search} label="Search in logs" value=${asked.text} onInput=${(/** @type {string} */ q) => ask({ q })} />
-      <label class="row small soft"><input class="check" type="checkbox" checked=${asked.regex} onChange=${() => ask({ regex: asked.regex ? "" : "1" })} />Regular expression</label>
-      <select class="input inline" aria-label="Least level" onChange=${(/** @type {any} */ e) => ask({ level: e.target.value })}>
-        <option value="" selected=${!asked.level}>Every level</option>
-        ${LEVELS.map((l) => html`<option value=${l} selected=${l === asked.level}>${l.charAt(0) + l.slice(1).toLowerCase()} and up</option>`)}
-      </select>
+      <${Check} label="Regular expression" value=${asked.regex} onChange=${() => ask({ regex: asked.regex ? "" : "1" })} />
+      <${Pick} label="Least level" value=${asked.level} set=${(/** @type {string} */ level) => ask({ level })} of=${[["", "Every level"], ...LEVELS.map((l) => [l, `${stateName(l)} and up`])]} />
       <input class="input rank" aria-label="Ranks" placeholder="Ranks" title="Ranks of a distributed trial, such as 0, 3" inputmode="numeric" value=${asked.rank} onInput=${(/** @type {any} */ e) => ask({ rank: e.target.value.replace(/[^\d ,]/g, "") })} />
-      <label class="row small soft">From<input class="input inline" type="datetime-local" step="1" aria-label="From a time" value=${local(asked.at)} onChange=${(/** @type {any} */ e) => ask({ at: e.target.value && new Date(e.target.value).toISOString() })} /></label>
+      <label class="row small soft">From<input class="input inline" type="datetime-local" step="1" aria-label="From a time" value=${asked.at === BEGINNING ? "" : localOf(asked.at)} onChange=${(/** @type {any} */ e) => ask({ at: zonedOf(e.target.value) })} /></label>
       <${Download} asked=${asked} path=${path} name=${name} />
     </div>
   `;
-}
-
-/** Write a time as fields of forms want it. @param {string} at */
-function local(at) {
-  if (!at || at === BEGINNING) return "";
-  const time = new Date(at);
-  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 /** @param {{ asked: Asked, path: string, name: string }} props */

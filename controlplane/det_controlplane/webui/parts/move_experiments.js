@@ -3,7 +3,8 @@ import { useLive } from "../lib/live.js";
 import { keeps, may, rolesDecide } from "../lib/rights.js";
 import { html, useState } from "../lib/view.js";
 import { everyProject, placeOf } from "../lib/workspaces.js";
-import { Field, Loaded } from "./basic.js";
+import { Loaded } from "./basic.js";
+import { Choice } from "./fields.js";
 import { Ask } from "./overlay.js";
 
 const ONLY_OWNERS = "Only its owner and administrators of its workspace move an experiment to another one.";
@@ -24,12 +25,7 @@ export function MoveExperiments({ title, of, onMove, onClose, children }) {
         ${() =>
           offered.length
             ? html`
-                <${Field} label="Project">
-                  <select class="input" value=${to} onChange=${(/** @type {any} */ e) => setTo(e.target.value)}>
-                    <option value="">Choose one</option>
-                    ${offered.map((/** @type {any} */ p) => html`<option value=${String(p.id)}>${placeOf(p)}</option>`)}
-                  </select>
-                <//>
+                <${Choice} label="Project" value=${to} set=${setTo} of=${[["", "Choose one"], ...offered.map((/** @type {any} */ p) => [String(p.id), placeOf(p)])]} />
                 ${offered.length < others.length && html`<p class="soft">${ONLY_OWNERS}</p>`}
               `
             : html`<p class="soft">${others.length ? ONLY_OWNERS : "There is no other project that you may add experiments to. Make one on the page “Workspaces”."}</p>`}

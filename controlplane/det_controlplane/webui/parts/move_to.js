@@ -4,7 +4,7 @@ import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
 import { html, useState } from "../lib/view.js";
 import { workspaces } from "../lib/workspaces.js";
-import { Field } from "./basic.js";
+import { Choice } from "./fields.js";
 import { Ask } from "./overlay.js";
 
 /** @param {{ name: string, from: number | undefined, right: string, note: string, path: string, body: object, onClose: () => void, onDone: () => Promise<void> }} props `right` is asked of the target */
@@ -19,12 +19,7 @@ export function MoveTo({ name, from, right, note, path, body, onClose, onDone })
   return html`
     <${Ask} title=${`Move ${name}`} act="Move" off=${!to} onAct=${act} onClose=${onClose}>
       <p class="soft">${note}</p>
-      <${Field} label="Workspace">
-        <select class="input" value=${to} onChange=${(/** @type {any} */ e) => setTo(e.target.value)}>
-          <option value="">Choose one</option>
-          ${offered.map((/** @type {any} */ w) => html`<option value=${w.id}>${w.name}</option>`)}
-        </select>
-      <//>
+      <${Choice} label="Workspace" value=${to} set=${setTo} of=${[["", "Choose one"], ...offered.map((/** @type {any} */ w) => [String(w.id), w.name])]} />
     <//>
   `;
 }

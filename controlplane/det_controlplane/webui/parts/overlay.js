@@ -1,4 +1,5 @@
 // What lies above a page: menus, dialogs, and short messages.
+import { send } from "../lib/api.js";
 import { mayLeave, useUnsaved } from "../lib/unsaved.js";
 import { html, signal, useEffect, useRef, useState } from "../lib/view.js";
 import { Button, Failure, Icon } from "./basic.js";
@@ -155,15 +156,45 @@ export function Ask({ title, act, danger, wide, off, unsaved = false, onAct, onC
   `;
 }
 
+/** Ask before a thing is deleted; children say what goes with it. @param {{ what: string, path: string, onDone: () => unknown, onClose: () => void, children?: any }} props */
+export const AskDelete = ({ what, path, onDone, onClose, children }) => html`
+  <${Ask} title=${`Delete ${what}?`} act="Delete" danger onAct=${async () => (await send("DELETE", path), await onDone())} onClose=${onClose}>
+    <p class="soft">${children}</p>
+  <//>
+`;
+
 const toasts = signal(/** @type {Toast[]} */ ([]));
+const LASTS_MS = 5_000;
+const LASTS_LONG_MS = 12_000; // with something to read closely, or to press
 let count = 0;
 
 /** @param {string} text @param {{ bad?: boolean, undo?: () => void }} [how] */
 export function tell(text, how = {}) {
   const toast = { text, ...how, id: ++count };
   toasts.value = [...toasts.value.slice(-3), toast];
-  setTimeout(() => drop(toast.id), how.undo || how.bad ? 12_000 : 5_000);
+  expire(toast.id, how.undo || how.bad ? LASTS_LONG_MS : LASTS_MS);
 }
+
+/** Let a message go after a while, but not while the pointer or the focus is on one. @param {number} id @param {number} ms */
+function expire(id, ms) {
+  setTimeout(() => (document.querySelector(".toasts:is(:hover, :focus-within)") ? expire(id, LASTS_MS) : drop(id)), ms);
+}
+
+/** @param {Toast} toast */
+function undo(toast) {
+  drop(toast.id);
+  toast.undo?.();
+}
+
+// Whoever has no pointer would be late at the button.
+addEventListener("keydown", (event) => {
+  const within = /** @type {Element} */ (event.target).closest?.("input:not([type=checkbox]), textarea, select, .terminal, dialog");
+  if (event.key.toLowerCase() !== "z" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey || within) return;
+  const last = toasts.value.findLast((t) => t.undo);
+  if (!last) return;
+  event.preventDefault();
+  undo(last);
+});
 
 /** @param {number} id */
 function drop(id) {
@@ -188,11 +219,7 @@ export const Toasts = () => html`
       (t) => html`
         <div class=${`toast ${t.bad ? "red" : ""}`} key=${t.id}>
           <p>${t.text}</p>
-          ${t.undo &&
-          html`<${Button} onClick=${() => {
-            drop(t.id);
-            t.undo?.();
-          }}>Undo<//>`}
+          ${t.undo && html`<${Button} title="Ctrl+Z" aria-keyshortcuts="Control+Z" onClick=${() => undo(t)}>Undo<//>`}
           <${Button} kind="plain square" icon="close" aria-label="Dismiss" onClick=${() => drop(t.id)} />
         </div>
       `,

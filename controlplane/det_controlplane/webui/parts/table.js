@@ -106,10 +106,12 @@ function Title({ column, sort, onSort }) {
 function Row({ row, index, columns, choice, id, props }) {
   const key = id(row);
   const chosen = choice?.chosen.has(key);
+  const latest = useRef(choice);
+  latest.current = choice;
   const toggle = () => {
-    const next = new Set(choice?.chosen);
+    const next = new Set(latest.current?.chosen);
     if (!next.delete(key)) next.add(key);
-    choice?.onChange(next);
+    latest.current?.onChange(next);
   };
   const cells = () => html`
     <tr ...${props} aria-rowindex=${index + 2} aria-selected=${choice ? String(chosen) : undefined}>
@@ -117,8 +119,8 @@ function Row({ row, index, columns, choice, id, props }) {
       ${columns.map((c) => html`<td class=${`${c.right ? "right" : ""} ${c.main ? "main-cell cut" : ""} ${c.wrap ? "wrap" : ""}`}>${c.cell(row)}</td>`)}
     </tr>
   `;
-  // While somebody scrolls, rows that stay in sight are not made anew.
-  return useMemo(cells, [row, index, columns, choice?.chosen, props]);
+  // While somebody scrolls or chooses, rows that stay as they are are not made anew.
+  return useMemo(cells, [row, index, columns, chosen, props]);
 }
 
 /** @param {{ choice: Choice, rows: any[], id: (row: any) => any }} props */

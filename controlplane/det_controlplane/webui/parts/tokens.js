@@ -1,5 +1,6 @@
 // Access tokens of one person, or of everybody: made, described, revoked.
 import { get, post, send } from "../lib/api.js";
+import { copy } from "../lib/clipboard.js";
 import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { usePaged } from "../lib/paged.js";
@@ -105,7 +106,7 @@ const Once = ({ token, onClose }) => html`
     <p class="soft">It is shown this once: keep it where the program finds it, as DET_USER_TOKEN.</p>
     <pre class="token" tabindex="0">${token}</pre>
     <div class="dialog-foot">
-      <${Button} icon="copy" onClick=${() => attempt(() => navigator.clipboard.writeText(token), "Copied")}>Copy<//>
+      <${Button} icon="copy" onClick=${() => attempt(() => copy(token), "Copied")}>Copy<//>
       <${Button} kind="primary" onClick=${onClose}>Close<//>
     </div>
   <//>

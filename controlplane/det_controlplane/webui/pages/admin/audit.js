@@ -6,6 +6,7 @@ import { ask, place } from "../../lib/router.js";
 import { save } from "../../lib/save.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Panel, Search } from "../../parts/basic.js";
+import { Pick } from "../../parts/fields.js";
 import { Listing } from "../../parts/listing.js";
 import { attempt } from "../../parts/overlay.js";
 import { Area } from "./area.js";
@@ -37,9 +38,7 @@ export function Page() {
         <${Search} label="User name" value=${asked.username} onInput=${(/** @type {string} */ user) => ask({ user })} />
         <${Search} label="Action" placeholder="Action, such as users" value=${asked.action} onInput=${(/** @type {string} */ action) => ask({ action })} />
         <${Search} label="Object" placeholder="Object, such as experiment 7" value=${asked.object} onInput=${(/** @type {string} */ object) => ask({ object })} />
-        <select class="input inline" aria-label="Since" onChange=${(/** @type {any} */ e) => ask({ since: e.target.value })}>
-          ${SINCE.map(([value, name]) => html`<option value=${value} selected=${value === asked.since}>${name}</option>`)}
-        </select>
+        <${Pick} label="Since" value=${asked.since} set=${(/** @type {string} */ since) => ask({ since })} of=${SINCE} />
       </div>
       <${Panel} flush>
         <${Listing} of=${found} label="Audit log" columns=${COLUMNS}

@@ -7,7 +7,7 @@ import { shownName } from "../../lib/session.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Loaded, Panel } from "../../parts/basic.js";
 import { Line } from "../../parts/fields.js";
-import { Ask, attempt, Menu } from "../../parts/overlay.js";
+import { Ask, AskDelete, attempt, Menu } from "../../parts/overlay.js";
 import { Person, personNamed } from "../../parts/person.js";
 import { Table } from "../../parts/table.js";
 import { Area } from "./area.js";
@@ -48,16 +48,7 @@ function Group({ group, path, reload }) {
     <//>
     ${open === "add" && html`<${Add} group=${group} onClose=${close} onAdd=${async (/** @type {number} */ id) => (await put({ addUsers: [id] }), await reload())} />`}
     ${open === "rename" && html`<${Rename} group=${group} onClose=${close} onRename=${async (/** @type {string} */ name) => (await put({ name }), await reload())} />`}
-    ${open === "delete" &&
-    html`
-      <${Ask} title=${`Delete ${group.name}?`} act="Delete" danger onClose=${close}
-        onAct=${async () => {
-          await send("DELETE", path);
-          go("/admin/groups");
-        }}>
-        <p class="soft">The group goes with the roles that it has; its members keep their own.</p>
-      <//>
-    `}
+    ${open === "delete" && html`<${AskDelete} what=${group.name} path=${path} onDone=${() => go("/admin/groups")} onClose=${close}>The group goes with the roles that it has; its members keep their own.<//>`}
   `;
 }
 

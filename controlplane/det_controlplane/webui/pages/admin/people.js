@@ -7,7 +7,7 @@ import { usePaged } from "../../lib/paged.js";
 import { ask, go, link, place } from "../../lib/router.js";
 import { shownName } from "../../lib/session.js";
 import { html, useState } from "../../lib/view.js";
-import { Button, Empty, Panel, Search } from "../../parts/basic.js";
+import { Button, Empty, Panel, Search, Toggle } from "../../parts/basic.js";
 import { Line, Tick } from "../../parts/fields.js";
 import { Listing } from "../../parts/listing.js";
 import { Ask, tell } from "../../parts/overlay.js";
@@ -40,7 +40,7 @@ export function Page() {
       actions=${html`<${Button} kind="primary" icon="plus" onClick=${() => setMaking(true)}>New account<//>`}>
       <div class="row">
         <${Search} label="Search names" value=${name} onInput=${(/** @type {string} */ q) => ask({ q })} />
-        <${Button} kind=${gone ? "on" : ""} aria-pressed=${String(gone)} onClick=${() => ask({ deactivated: gone ? "" : "1" })}>Deactivated too<//>
+        <${Toggle} on=${gone} onClick=${() => ask({ deactivated: gone ? "" : "1" })}>Deactivated too<//>
       </div>
       <${Panel} flush>
         <${Listing} of=${found} label="People" columns=${COLUMNS} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} empty=${html`<${Empty} title="Nobody is called so"><p>Names and shown names are searched.</p><//>`} />

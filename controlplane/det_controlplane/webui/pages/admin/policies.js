@@ -10,7 +10,7 @@ import { yaml } from "../../lib/yaml.js";
 import { Button, Loaded, Panel } from "../../parts/basic.js";
 import { useChecked, Verdict } from "../../parts/checked.js";
 import { Code } from "../../parts/fields.js";
-import { Ask, attempt } from "../../parts/overlay.js";
+import { AskDelete, attempt } from "../../parts/overlay.js";
 import { Area, NoPlace } from "./area.js";
 
 const CLUSTER = "0";
@@ -80,15 +80,6 @@ function Editor({ path, title, parts, example, was, reload }) {
         ${was && html`<${Button} kind="danger" onClick=${() => setSure(true)}>Delete<//>`}
       </div>
     </div>
-    ${sure &&
-    html`
-      <${Ask} title=${`Delete the policies of ${title.toLowerCase()}?`} act="Delete" danger onClose=${() => setSure(false)}
-        onAct=${async () => {
-          await send("DELETE", path);
-          await reload();
-        }}>
-        <p class="soft">Nothing is demanded any more of what is submitted from now on. What runs goes on as it was checked.</p>
-      <//>
-    `}
+    ${sure && html`<${AskDelete} what=${`the policies of ${title.toLowerCase()}`} path=${path} onDone=${reload} onClose=${() => setSure(false)}>Nothing is demanded any more of what is submitted from now on. What runs goes on as it was checked.<//>`}
   `;
 }

@@ -1,7 +1,7 @@
 // Access tokens of everybody.
 import { ask, place } from "../../lib/router.js";
 import { html } from "../../lib/view.js";
-import { Button } from "../../parts/basic.js";
+import { Toggle } from "../../parts/basic.js";
 import { AccessTokens } from "../../parts/tokens.js";
 import { Area } from "./area.js";
 
@@ -9,7 +9,7 @@ export function Page() {
   const ended = place.value.query.has("ended");
   return html`
     <${Area} at="/admin/tokens" text="By which programs sign in, with the rights of the person"
-      actions=${html`<${Button} kind=${ended ? "on" : ""} aria-pressed=${String(ended)} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>`}>
+      actions=${html`<${Toggle} on=${ended} onClick=${() => ask({ ended: ended ? "" : "1" })}>Ended ones too<//>`}>
       <${AccessTokens} ended=${ended} />
     <//>
   `;

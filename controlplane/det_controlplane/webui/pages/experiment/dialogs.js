@@ -1,11 +1,11 @@
 // What is asked before an experiment is forked, continued or renamed.
 import { post, send } from "../../lib/api.js";
+import { labelsOf } from "../../lib/format.js";
 import { go } from "../../lib/router.js";
 import { html, useEffect, useState } from "../../lib/view.js";
 import { fixed, isBlock, withParts, yaml } from "../../lib/yaml.js";
-import { Field } from "../../parts/basic.js";
 import { useChecked, Verdict } from "../../parts/checked.js";
-import { Code, Tick } from "../../parts/fields.js";
+import { Code, Line, Tick } from "../../parts/fields.js";
 import { Ask, tell } from "../../parts/overlay.js";
 import { useVerdict } from "./verdict.js";
 
@@ -78,15 +78,14 @@ export function Edit({ experiment, onClose, onDone }) {
   const [description, setDescription] = useState(experiment.description);
   const [labels, setLabels] = useState(experiment.labels.join(", "));
   const act = async () => {
-    const given = labels.split(",").map((/** @type {string} */ l) => l.trim()).filter(Boolean);
-    await send("PATCH", `/api/v1/experiments/${experiment.id}`, { name, description, labels: given });
+    await send("PATCH", `/api/v1/experiments/${experiment.id}`, { name, description, labels: labelsOf(labels) });
     await onDone?.();
   };
   return html`
     <${Ask} title="Name and labels" act="Save" off=${!name.trim()} onAct=${act} onClose=${onClose}>
-      <${Field} label="Name"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-      <${Field} label="Description"><input class="input" value=${description} onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//>
-      <${Field} label="Labels" hint="Separated by commas"><input class="input" value=${labels} onInput=${(/** @type {any} */ e) => setLabels(e.target.value)} /><//>
+      <${Line} label="Name" value=${name} set=${setName} />
+      <${Line} label="Description" value=${description} set=${setDescription} />
+      <${Line} label="Labels" hint="Separated by commas" value=${labels} set=${setLabels} />
     <//>
   `;
 }

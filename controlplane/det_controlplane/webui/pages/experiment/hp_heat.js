@@ -3,6 +3,7 @@ import { metric } from "../../lib/format.js";
 import { ask, place } from "../../lib/router.js";
 import { html } from "../../lib/view.js";
 import { Panel } from "../../parts/basic.js";
+import { Pick } from "../../parts/fields.js";
 
 /** @typedef {import("./hp_axis.js").Axis} Axis */
 /** @typedef {import("./hp_axis.js").Row} Row */
@@ -40,11 +41,8 @@ export function HeatMap({ axes, rows, metricName, smaller }) {
   const means = new Map([...cells].map(([key, values]) => [key, values.reduce((a, b) => a + b, 0) / values.length]));
   const [least, most] = [Math.min(...means.values()), Math.max(...means.values())];
   const strength = (/** @type {number} */ v) => (most === least ? 1 : smaller ? (most - v) / (most - least) : (v - least) / (most - least));
-  const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {Axis} */ chosen, /** @type {Axis} */ other) => html`
-    <select class="input inline" aria-label=${label} value=${chosen.name} onChange=${(/** @type {any} */ e) => ask({ [name]: e.target.value })}>
-      ${axes.filter((a) => a !== other).map((a) => html`<option value=${a.name}>${a.name}</option>`)}
-    </select>
-  `;
+  const choice = (/** @type {string} */ name, /** @type {string} */ label, /** @type {Axis} */ chosen, /** @type {Axis} */ other) =>
+    html`<${Pick} label=${label} value=${chosen.name} set=${(/** @type {string} */ to) => ask({ [name]: to })} of=${axes.filter((a) => a !== other).map((a) => [a.name, a.name])} />`;
   const actions = html`${choice("across", "Across", across, down)}<span class="small soft">by</span>${choice("down", "Down", down, across)}`;
   return html`
     <${Panel} title="Two against each other" actions=${actions}>

@@ -7,6 +7,7 @@ import { html, useMemo, useState } from "../../lib/view.js";
 import { Empty, Loaded, Panel } from "../../parts/basic.js";
 import { Chart, Swatch } from "../../parts/chart.js";
 import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../../parts/curve_choice.js";
+import { Pick } from "../../parts/fields.js";
 
 // Of one curve, and of all together: what is drawn is what a screen can show, and a part of it is asked for again in detail.
 const POINTS = 600;
@@ -58,9 +59,7 @@ function Curves({ experiment, known }) {
   );
   const controls = html`
     ${choice.controls}
-    <select class="input inline" aria-label="Trials" value=${String(most)} onChange=${(/** @type {any} */ e) => ask({ trials: e.target.value })}>
-      ${[5, 10, 25, 100].map((n) => html`<option value=${String(n)}>best ${n}</option>`)}
-    </select>
+    <${Pick} label="Trials" value=${String(most)} set=${(/** @type {string} */ trials) => ask({ trials })} of=${[5, 10, 25, 100].map((n) => [String(n), `best ${n}`])} />
   `;
   return html`
     <${Panel} title=${html`<${MetricChoice} known=${known} chosen=${chosen} />`} actions=${controls}>

@@ -6,7 +6,7 @@ import { useLive } from "../../lib/live.js";
 import { REST_MS, whenChanged } from "../../lib/revision.js";
 import { go, link } from "../../lib/router.js";
 import { may, maySomewhere } from "../../lib/rights.js";
-import { reasonOf } from "../../lib/why.js";
+import { mainReason, saidOf } from "../../lib/why.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { placeOf } from "../../lib/workspaces.js";
 import { Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
@@ -52,7 +52,7 @@ function Shown({ data, tab, reload }) {
   const e = { ...data.experiment, revision: data.revision };
   const [, , Tab] = TABS.find(([key]) => key === tab) ?? TABS[0];
   const beside = html`<${State} state=${e.state} />${e.archived && html`<span class="label">archived</span>`}${e.labels.map((/** @type {string} */ l) => html`<span class="label">${l}</span>`)}`;
-  const text = html`${e.id} in ${e.workspaceName} / ${e.projectName} by ${e.displayName || e.username}${e.forkedFrom && html`, forked from <a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>`}${e.description && html`<br />${e.description}`}`;
+  const text = html`Experiment ${e.id} in ${e.workspaceName} / ${e.projectName} by ${e.displayName || e.username}${e.forkedFrom && html`, forked from <a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>`}${e.description && html`<br />${e.description}`}`;
   return html`
     <${Head} title=${e.name} text=${text} beside=${beside}><${Actions} e=${e} reload=${reload} /><//>
     <div class="stack">
@@ -80,11 +80,20 @@ function Summary({ e, job }) {
     active ? REST_MS : 0,
     e.revision,
   );
-  const reason = reasonOf(told.data?.reasons ?? [], "The experiment");
+  const reason = mainReason(told.data?.reasons ?? []);
+  const said = saidOf(reason, "The experiment");
+  const failed = e.state.includes("ERROR");
   const queue = job && job.jobsAhead > 0 ? `${counted(job.jobsAhead, "job")} ahead in the queue` : "";
   const best = e.bestTrialId ? html`<a href=${link(`/trials/${e.bestTrialId}`)}>trial ${e.bestTrialId}</a> · ${e.searcherMetric}` : e.searcherMetric;
   return html`
-    ${reason && !/COMPLETED|CANCELED/.test(e.state) && html`<div class=${`notice ${e.state.includes("ERROR") ? "red" : ""}`}><p>${reason}.${queue && ` ${queue}.`}</p></div>`}
+    ${said &&
+    !/COMPLETED|CANCELED/.test(e.state) &&
+    html`
+      <div class=${`notice ${failed ? "red" : ""}`} role="status">
+        <p>${said}.${queue && ` ${queue}.`}</p>
+        ${failed && e.numTrials > 0 && html`<${Button} href=${link(`/experiments/${e.id}/logs${reason?.trialId ? `?trial=${reason.trialId}` : ""}`)}>Read its log<//>`}
+      </div>
+    `}
     <${Figures} of=${[
       ["Best value", metric(e.bestTrialSearcherMetric), best],
       ["Trials", e.numTrials, e.searcherType],
@@ -125,8 +134,8 @@ function Actions({ e, reload }) {
   const first = fitting.filter((a) => ["pause", "activate", "cancel"].includes(a.id));
   const sure = fitting.find((a) => a.id === open && a.sure);
   return html`
-    ${first.map((a) => html`<${Button} icon=${a.icon} onClick=${() => press(a)}>${a.name}<//>`)}
-    ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} icon="copy" onClick=${() => setOpen("fork")}>Fork<//>`}
+    ${first.map((a) => html`<${Button} icon=${a.icon} title=${a.sure ?? a.about} onClick=${() => press(a)}>${a.name}<//>`)}
+    ${maySomewhere("CREATE_EXPERIMENT") && html`<${Button} icon="copy" title="A new experiment with this code and a configuration that you change" onClick=${() => setOpen("fork")}>Fork<//>`}
     <${Menu} label="More actions" items=${[
       may("UPDATE_EXPERIMENT_METADATA", e.workspaceId) && { name: "Edit name and labels", act: () => setOpen("edit") },
       maySomewhere("CREATE_NSC") && { name: "Open TensorBoard", act: () => void attempt(() => tensorboard(e.id), `TensorBoard starts for experiment ${e.id}`) },
@@ -139,6 +148,7 @@ function Actions({ e, reload }) {
       <${Ask} title=${`${sure.name} experiment ${e.id}?`} act=${sure.name} danger=${sure.danger} onClose=${close}
         onAct=${async () => {
           await command(sure.id, e.id);
+          tell(`${sure.done} experiment ${e.id}`);
           if (sure.id === "delete") go("/experiments");
           else await reload();
         }}>

@@ -3,7 +3,8 @@ import { get, post } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
 import { go } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
-import { Field, Loaded } from "../../parts/basic.js";
+import { Loaded } from "../../parts/basic.js";
+import { Choice, Line } from "../../parts/fields.js";
 import { Ask, tell } from "../../parts/overlay.js";
 
 const NEW = "";
@@ -34,16 +35,10 @@ function Form({ checkpoint, known, onClose }) {
   const made = known.every((m) => String(m.id) !== model) && model !== NEW;
   return html`
     <${Ask} title="Register this checkpoint" act="Register" off=${model === NEW && !name.trim()} onAct=${act} onClose=${onClose}>
-      <${Field} label="Model">
-        <select class="input" value=${model} onChange=${(/** @type {any} */ e) => setModel(e.target.value)}>
-          ${known.map((m) => html`<option value=${String(m.id)}>${m.name}</option>`)}
-          ${made && html`<option value=${model}>${name}</option>`}
-          <option value=${NEW}>A new model</option>
-        </select>
-      <//>
-      ${model === NEW && html`<${Field} label="Name of the new model"><input class="input" value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>`}
-      <${Field} label="Name of the version" hint="If it needs one beside its number"><input class="input" value=${version} onInput=${(/** @type {any} */ e) => setVersion(e.target.value)} /><//>
-      <${Field} label="Comment"><input class="input" value=${comment} onInput=${(/** @type {any} */ e) => setComment(e.target.value)} /><//>
+      <${Choice} label="Model" value=${model} set=${setModel} of=${[...known.map((m) => [String(m.id), m.name]), ...(made ? [[model, name]] : []), [NEW, "A new model"]]} />
+      ${model === NEW && html`<${Line} label="Name of the new model" value=${name} set=${setName} />`}
+      <${Line} label="Name of the version" hint="If it needs one beside its number" value=${version} set=${setVersion} />
+      <${Line} label="Comment" value=${comment} set=${setComment} />
     <//>
   `;
 }

@@ -8,6 +8,7 @@ import { ask, link, place } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Bones, Button, Empty, Failure, Loaded, Panel, State } from "../../parts/basic.js";
+import { ChosenBar } from "../../parts/chosen.js";
 import { Chips, FilterBuilder } from "../../parts/filters.js";
 import { Menu } from "../../parts/overlay.js";
 import { Table } from "../../parts/table.js";
@@ -121,13 +122,8 @@ function Rows({ experiment, rows, all, more, runs }) {
   const compare = [...chosen].slice(0, MOST_COMPARED);
   return html`
     <${Panel} flush><${Table} label="Trials" columns=${columns} total=${sorted.length} row=${(/** @type {number} */ i) => sorted[i]} sort=${sort} onSort=${(/** @type {string} */ s) => ask({ sort: s })} choice=${{ chosen, onChange: setChosen }} /><//>
-    ${chosen.size > 0 &&
-    html`
-      <div class="chosen" role="group" aria-label="Chosen trials">
-        <strong role="status">${counted(chosen.size, "trial")} chosen</strong>
-        <${Button} icon="columns" href=${link(`/compare?trials=${compare.join(",")}`)}>Compare${chosen.size > compare.length ? ` the first ${compare.length}` : ""}<//>
-        <${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${() => setChosen(new Set())} />
-      </div>
-    `}
+    <${ChosenBar} count=${chosen.size} what="trial" clear=${() => setChosen(new Set())}>
+      <${Button} icon="columns" href=${link(`/compare?trials=${compare.join(",")}`)}>Compare${chosen.size > compare.length ? ` the first ${compare.length}` : ""}<//>
+    <//>
   `;
 }

@@ -11,6 +11,8 @@ const FIXED = [
   ["id", "Trial", "NUMBER"],
   ["state", "State", "TEXT", STATES],
   ["searcherMetricsVal", "Best value", "NUMBER"],
+  ["totalBatchesProcessed", "Batches", "NUMBER"],
+  ["restarts", "Restarts", "NUMBER"],
   ["startTime", "Started", "DATE"],
   ["endTime", "Ended", "DATE"],
   ["duration", "Duration in seconds", "NUMBER"],

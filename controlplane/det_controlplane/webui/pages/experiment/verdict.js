@@ -15,7 +15,7 @@ async function judge(given, signal) {
   const planned = await post("/api/v1/preview-hp-search", { config: resolved }, { signal }).catch(() => null);
   const plan = planned && whole(planned.summary.trials, resolved.searcher);
   const slots = Number(resolved.resources.slots_per_trial ?? 1);
-  const each = plan ? `${counted(plan.trials, "trial")} with ${counted(slots, "slot")} each. ` : "";
+  const each = plan ? `${counted(plan.trials, "trial")} with ${counted(slots, "slot")}${plan.trials > 1 ? " each" : ""}. ` : "";
   return each + (await price(resolved, slots, plan, signal).catch(() => ""));
 }
 

@@ -1,0 +1,191 @@
+"""Templates, policies, webhooks, budgets, audit log and message in their pages; the API is asked afterwards."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.webhooks import delivery
+
+from tests.support.api import PASSWORD
+from tests.support.browser import Tab, opened
+from tests.support.house import House
+from tests.support.inbox import Inbox, W, end
+from tests.support.pressing import choose, fill, gone, press
+from tests.webui.conftest import MARKUP
+
+LOOKS = [(360, "light"), (2560, "dark")]
+
+# What plain YAML would read as something else.
+ODD = {
+    "labels": ["A=on", "B=1e3", "#no comment", ": ", "- x", "é\u2028\x85"],
+    "hyperparameters": {"yes": "no", "1": 2.5, "list": [[1, [2]], {"a": {"b": []}}, {}], "null": None},
+    "entrypoint": "set -e\n\n  python3 train.py  \n", "description": " two\nlines", "name": "08", "data": {"x": "~"},
+}  # fmt: skip
+
+
+def test_a_template_is_made_checked_and_changed(tab: Tab, house: House) -> None:
+    tab.open("/templates")
+    press(tab, "New template")
+    fill(tab, Name="eight")
+    fill(tab, Configuration="resources: [")
+    tab.page.get_by_role("status").get_by_text(re.compile("not valid YAML")).wait_for()
+    assert tab.page.get_by_role("button", name="Create").is_disabled()
+    fill(tab, Configuration="resources:\n  slots_per_trial: 8")
+    press(tab, "Create")
+    tab.page.get_by_role("heading", name="eight").wait_for()
+    fill(tab, Configuration="resources: {slots_per_trial: 4}")
+    press(tab, "Save")
+    tab.page.get_by_text("Saved").wait_for()
+    found = house.admin.get("/api/v1/templates/eight")["template"]
+    assert found["config"] == {"resources": {"slots_per_trial": 4}}
+    press(tab, "More actions", "Delete", "Delete")
+    tab.page.get_by_role("heading", name="Templates", exact=True).wait_for()
+    assert house.admin.ask("GET", "/api/v1/templates/eight").status == 404
+    tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
+
+
+def test_a_template_stays_as_it_was_under_the_pen(tab: Tab, house: House) -> None:
+    house.admin.post("/api/v1/templates/odd", {"config": ODD, "workspaceId": house.red})
+    tab.open("/templates/odd")
+    editor = tab.page.get_by_label(re.compile("^Configuration"))
+    editor.fill(editor.input_value() + "max_restarts: 3\n")
+    press(tab, "Save")
+    tab.page.get_by_text("Saved").wait_for()
+    found = house.admin.get("/api/v1/templates/odd")["template"]
+    assert found == {"name": "odd", "workspaceId": house.red, "config": {**ODD, "max_restarts": 3}}
+    house.admin.done("DELETE", "/api/v1/templates/odd")
+
+
+def test_policies_are_demanded_of_a_workspace(tab: Tab, house: House) -> None:
+    path = f"/api/v1/config-policies/workspaces/{house.blue}/experiment"
+    tab.open(f"/admin/policies?in={house.blue}")
+    policies = tab.page.get_by_label(re.compile("^Policies")).first
+    policies.fill("constraints: {resources: {max_slots: many}}")
+    tab.page.get_by_role("status").get_by_text(re.compile("max_slots")).wait_for()
+    policies.fill("constraints:\n  resources:\n    max_slots: 2\n")
+    tab.page.get_by_role("button", name="Save").first.click()
+    tab.page.get_by_role("button", name="Delete").first.wait_for()
+    demanded = {"constraints": {"resources": {"max_slots": 2}}}
+    assert house.admin.get(path)["configPolicies"] == demanded
+    press(tab, "Delete")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    gone(tab)
+    assert house.admin.get(path)["configPolicies"] == {}
+    tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
+
+
+def test_a_webhook_is_made_tried_and_deleted(tab: Tab, house: House) -> None:
+    house.api.ctx.courier = inbox = Inbox()
+    tab.open("/webhooks")
+    press(tab, "New webhook")
+    fill(tab, Name="pager", Address="not an address")
+    choose(tab, Workspace="All workspaces")
+    press(tab, "Create")
+    assert house.admin.get(W)["webhooks"] == []
+    fill(tab, Address="https://example.com/hook", Lines_of_logs="[")
+    press(tab, "Create")
+    tab.page.get_by_role("dialog").get_by_role("alert").wait_for()
+    fill(tab, Lines_of_logs="CUDA error")
+    tab.page.get_by_role("dialog").get_by_label("Budgets").check()
+    press(tab, "Create")
+    gone(tab)
+    tab.page.get_by_text("lines with CUDA error, budgets").wait_for()
+    press(tab, "Test pager")
+    tab.page.get_by_text("pager took an example").wait_for()
+    assert [post.url for post in inbox.posts] == ["https://example.com/hook"]
+    inbox.refusals["https://example.com/hook"] = Unsent("example.com answered with status 503")
+    press(tab, "Test pager")
+    tab.page.get_by_role("status").get_by_text("took no message").wait_for()
+    end(house.admin)
+    delivery.run(house.api.ctx)
+    tab.page.get_by_text(re.compile("try 1, it is tried again: .* 503")).wait_for()
+    press(tab, "Actions on pager", "Delete", "Delete")
+    tab.page.get_by_text("No webhooks yet").wait_for()
+    assert house.admin.get(W)["webhooks"] == []
+    tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
+
+
+def test_a_budget_is_set_raised_and_deleted(tab: Tab, house: House) -> None:
+    tab.open("/budgets")
+    press(tab, "New budget")
+    choose(tab, Of="a person")
+    fill(tab, Person="nobody", US_dollars="5")
+    press(tab, "Set")
+    tab.page.get_by_role("dialog").get_by_role("alert").get_by_text("not found").wait_for()
+    fill(tab, Person="determined")
+    press(tab, "Set")
+    gone(tab)
+    press(tab, "Actions on the budget of determined", "Change")
+    fill(tab, US_dollars="12.50")
+    choose(tab, Counts="each month")
+    press(tab, "Set")
+    tab.page.get_by_role("cell", name="$12.50").wait_for()
+    (found,) = house.admin.get("/api/v1/budgets")["budgets"]
+    assert (found["limitUsd"], found["period"]) == (12.5, "month")
+    press(tab, "Actions on the budget of determined", "Delete", "Delete")
+    tab.page.get_by_text("No budgets").wait_for()
+    assert house.admin.get("/api/v1/budgets")["budgets"] == []
+    tab.complaints[:] = [c for c in tab.complaints if "404" not in c]
+
+
+def test_the_audit_log_is_searched_and_saved(tab: Tab, house: House) -> None:
+    made = house.admin.post("/api/v1/groups", {"name": "audited"})["group"]["groupId"]
+    tab.open("/admin/audit")
+    fill(tab, Object=f"group {made}")
+    rows = tab.page.get_by_role("table").get_by_role("row")
+    tab.page.get_by_role("heading", name="Audit log").wait_for()
+    tab.page.get_by_text("1 entry").wait_for()
+    assert "audited" in rows.last.inner_text()
+    tab.open(f"/admin/audit?since=1h&object=group+{made}")
+    tab.page.get_by_text("1 entry").wait_for()
+    asked: list[str] = []
+    tab.page.on("request", lambda r: asked.append(r.url))
+    with tab.page.expect_download() as saved:
+        press(tab, "Export")
+    (part,) = (url for url in asked if "limit=1000" in url)
+    assert re.search(r"since=\d{4}-", part), "a moment, the same for every part"
+    (line,) = Path(saved.value.path()).read_text("utf-8").splitlines()
+    assert json.loads(line)["object"] == f"group {made}"
+
+
+def test_a_message_is_shown_to_everybody_until_it_is_cleared(
+    browser: Any, base: str, tab: Tab, house: House
+) -> None:
+    tab.open("/admin/message")
+    fill(tab, Message=MARKUP)
+    press(tab, "Set")
+    shown = tab.page.get_by_role("status", name="Message of the cluster")
+    shown.get_by_text(MARKUP).wait_for()
+    with opened(browser, base, user=("determined", PASSWORD)) as other:
+        other.page.get_by_role("status", name="Message of the cluster").wait_for()
+    press(tab, "Clear", "Undo")
+    shown.wait_for()
+    press(tab, "Clear")
+    shown.wait_for(state="detached")
+    assert house.admin.get("/api/v1/master")["clusterMessage"] is None
+
+
+@pytest.fixture(scope="module")
+def pages(house: House) -> list[str]:
+    group = house.admin.post("/api/v1/groups", {"name": "everybody"})["group"]["groupId"]
+    house.admin.post("/api/v1/templates/used", {"config": {"max_restarts": 1}})
+    return [
+        "/admin/people", "/admin/people/1", "/admin/groups", f"/admin/groups/{group}",
+        "/admin/roles", "/admin/tokens", "/admin/policies", "/templates", "/templates/used",
+        "/webhooks", "/budgets", "/admin/audit", "/admin/message",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_pages_fit_and_are_accessible(
+    browser: Any, base: str, pages: list[str], width: int, theme: str
+) -> None:
+    with opened(browser, base, width=width, theme=theme, user=("admin", PASSWORD)) as tab:
+        for address in pages:
+            tab.open(address)
+            tab.ready()
+            assert (address, tab.beyond(), tab.faults()) == (address, 0, [])
+        assert tab.complaints == []

@@ -1,0 +1,253 @@
+"""People, groups and roles in the pages of the administration; the API is asked afterwards."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.adapters.issuer_answers import CachedIssuers
+from det_controlplane.adapters.issuer_tokens import IssuerTokens
+from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
+from det_controlplane.core.config.cluster import load_cluster
+
+from tests.support.api import PASSWORD
+from tests.support.browser import Tab, opened
+from tests.support.house import House
+from tests.support.oidc_server import served as identity_provider
+from tests.support.pressing import choose, fill, gone, press
+from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
+from tests.webui.conftest import MARKUP
+
+
+def user_named(house: House, name: str) -> dict[str, Any]:
+    return dict(house.admin.get(f"/api/v1/users/{name}/by-username")["user"])
+
+
+def test_an_account_is_made_renamed_and_deactivated(tab: Tab, house: House) -> None:
+    tab.open("/admin/people")
+    press(tab, "New account")
+    fill(tab, User_name="grace", Shown_name=MARKUP, Password="short")
+    press(tab, "Create")
+    tab.page.get_by_role("heading", name=MARKUP).wait_for()
+    assert user_named(house, "grace")["displayName"] == MARKUP
+    house.api.signed_in("grace", "short")
+    press(tab, "Edit")
+    fill(tab, Shown_name="Grace H.")
+    tab.page.get_by_label(re.compile("^Administrator")).check()
+    press(tab, "Save")
+    tab.page.get_by_role("heading", name="Grace H.").wait_for()
+    assert user_named(house, "grace")["admin"] is True
+    press(tab, "More actions", "Deactivate", "Deactivate")
+    press(tab, "Activate")
+    tab.page.locator(".head .state", has_text="Active").wait_for()
+    assert user_named(house, "grace")["active"] is True
+
+
+def test_what_becomes_of_the_work_of_a_deactivated_account_is_told(tab: Tab, house: House) -> None:
+    alan = house.person("alan", "Editor")
+    generic = {"config": "entrypoint: [sleep, '9']", "contextDirectory": []}
+    alan.post("/api/v1/generic-tasks", generic)
+    shell = alan.post("/api/v1/shells", {"config": {"description": "mine"}})["shell"]["id"]
+    tab.open(f"/admin/people/{user_named(house, 'alan')['id']}")
+    press(tab, "More actions", "Deactivate", "Deactivate")
+    toasts = tab.page.get_by_role("status")
+    toasts.get_by_text(re.compile("deactivated. Goes on: .*Shell mine")).wait_for()
+    press(tab, "Activate", "More actions", "Deactivate")
+    tick = "Pause its experiments and generic tasks, end its other tasks"
+    tab.page.get_by_label(re.compile(f"^{tick}")).check()
+    press(tab, "Deactivate")
+    toasts.get_by_text(re.compile("Paused: Task .*Ended: Shell mine")).wait_for()
+    assert house.admin.get(f"/api/v1/shells/{shell}")["shell"]["state"] == "STATE_TERMINATED"
+
+
+def test_a_new_password_ends_what_the_old_one_began(tab: Tab, house: House) -> None:
+    caller = house.person("linus")
+    tab.open("/admin/people?q=linus")
+    tab.page.get_by_role("link", name="linus").click()
+    press(tab, "More actions", "Set password")
+    fill(tab, Password="a second password")
+    press(tab, "Set password")
+    gone(tab)
+    assert caller.ask("GET", "/api/v1/me").status == 401
+    house.api.signed_in("linus", "a second password")
+
+
+def test_what_the_cluster_refuses_stands_in_the_dialog(tab: Tab) -> None:
+    tab.open("/admin/people")
+    press(tab, "New account")
+    fill(tab, User_name="determined", Password=PASSWORD)
+    press(tab, "Create")
+    tab.page.get_by_role("dialog").get_by_role("alert").get_by_text("reserved").wait_for()
+    tab.complaints[:] = [c for c in tab.complaints if "403" not in c]
+
+
+@pytest.fixture
+def provider(house: House) -> Iterator[SignInServer]:
+    """An identity provider at which people of this cluster sign in."""
+    before = replace(house.api.ctx)
+    ctx = house.api.ctx
+    with identity_provider(SignInServer()) as server:
+        settings = {"issuer": server.url, "client_id": CLIENT, "client_secret": SECRET}
+        oidc = load_cluster({"security": {"oidc": settings}}).oidc
+        ctx.config = replace(ctx.config, oidc=oidc)
+        ctx.tokens, ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
+        yield server
+    ctx.config, ctx.tokens, ctx.issuers = before.config, before.tokens, before.issuers
+
+
+def test_who_has_an_account_for_it_signs_in_at_the_identity_provider(
+    browser: Any, base: str, tab: Tab, provider: SignInServer
+) -> None:
+    with opened(browser, base, signed_in=False) as other:
+        other.open("/queue")
+        through = other.page.get_by_role("button", name=re.compile("^Sign in with"))
+        through.click()
+        other.page.get_by_role("alert").get_by_text("there is no user ada@example.com").wait_for()
+        tab.open("/admin/people")
+        press(tab, "New account")
+        fill(tab, User_name="ada@example.com")
+        tab.page.get_by_label(re.compile("^Signs in at the identity provider")).check()
+        press(tab, "Create")
+        tab.page.get_by_text("at the identity provider").wait_for()
+        other.open("/queue")
+        through.click()
+        other.page.get_by_role("heading", name="Job queue").wait_for()
+        assert other.page.url == f"{base}/det/queue"
+        assert [c for c in other.complaints if "403" not in c] == []
+
+
+def test_a_refusal_of_the_identity_provider_is_told(
+    browser: Any, base: str, provider: SignInServer
+) -> None:
+    provider.person = None
+    with opened(browser, base, signed_in=False) as other:
+        other.open("/")
+        other.page.get_by_role("button", name=re.compile("^Sign in with")).click()
+        other.page.get_by_role("alert").get_by_text("not you").wait_for()
+        assert other.page.get_by_label("Password").is_visible()
+
+
+def test_a_group_gets_a_member_and_a_role(tab: Tab, house: House) -> None:
+    house.person("ada")
+    tab.open("/admin/groups")
+    press(tab, "New group")
+    fill(tab, Name="vision")
+    press(tab, "Create", "Add a member")
+    fill(tab, Person="ada")
+    press(tab, "Add")
+    gone(tab)
+    tab.open(f"/admin/roles?in={house.red}")
+    press(tab, "Give a role")
+    choose(tab, To="a group")
+    choose(tab, Group="vision", Role="Viewer")
+    press(tab, "Give")
+    gone(tab)
+    ada = house.api.signed_in("ada")
+    assert [w["name"] for w in ada.get("/api/v1/workspaces")["workspaces"]] == ["red"]
+    press(tab, "Take away Viewer from vision", "Undo")
+    tab.page.get_by_role("button", name="Take away Viewer from vision").wait_for()
+    assert len(ada.get("/api/v1/workspaces")["workspaces"]) == 1
+
+
+@pytest.fixture
+def crowd(house: House) -> Iterator[int]:
+    """The last by name of more workspaces than a listing gives at once."""
+    made = [house.workspace(f"z-{n:03}") for n in range(100)]
+    yield made[-1]
+    for id in made:
+        house.admin.done("DELETE", f"/api/v1/workspaces/{id}")
+
+
+def test_roles_and_policies_are_given_in_each_of_many_workspaces(tab: Tab, crowd: int) -> None:
+    tab.open(f"/admin/roles?in={crowd}")
+    press(tab, "Give a role")
+    tab.page.get_by_role("heading", name="Give a role in z-099").wait_for()
+    tab.open(f"/admin/policies?in={crowd}")
+    tab.page.locator(f"option[value='{crowd}']:checked").wait_for(state="attached")
+
+
+@pytest.mark.parametrize("part", ["roles", "policies"])
+def test_a_workspace_that_is_unknown_is_no_other_place(tab: Tab, part: str) -> None:
+    tab.open(f"/admin/{part}?in=999999")
+    tab.page.get_by_role("heading", name="There is no such workspace").wait_for()
+    assert tab.page.get_by_role("button", name="Give a role").count() == 0
+    tab.page.get_by_role("link", name="Choose another").click()
+    tab.page.get_by_label("Place").wait_for()
+
+
+def test_a_token_of_somebody_else_is_described_and_revoked(tab: Tab, house: House) -> None:
+    made = house.person("ci").post("/api/v1/tokens", {"description": "old words"})
+    tab.open("/admin/tokens")
+    press(tab, f"Actions on token {made['tokenId']}", "Describe")
+    fill(tab, Description="nightly builds")
+    press(tab, "Save")
+    tab.page.get_by_role("cell", name="nightly builds").wait_for()
+    press(tab, f"Actions on token {made['tokenId']}", "Revoke", "Revoke")
+    tab.page.get_by_role("cell", name="nightly builds").wait_for(state="detached")
+    assert house.api.with_token(made["token"]).ask("GET", "/api/v1/me").status == 401
+
+
+@pytest.mark.parametrize(
+    ("role", "parts"),
+    [("", []), ("Editor", []), ("WorkspaceAdmin", ["Roles", "Config policies"])],
+    ids=str,
+)
+def test_everybody_sees_of_the_administration_what_their_roles_allow(
+    browser: Any, base: str, house: House, role: str, parts: list[str]
+) -> None:
+    name = f"with-{role or 'nothing'}"
+    house.person(name, role, house.blue if role else None)
+    with opened(browser, base, user=(name, PASSWORD)) as tab:
+        assert tab.page.get_by_role("link", name="Administration").count() == bool(parts)
+        tab.open("/admin")
+        if not parts:
+            tab.page.get_by_text("This is for administrators").wait_for()
+            return
+        shown = tab.page.get_by_role("navigation", name="Administration").get_by_role("link")
+        shown.first.wait_for()
+        assert shown.all_inner_texts() == parts
+        places = tab.page.get_by_label("Place").locator("option")
+        places.first.wait_for(state="attached")
+        assert places.all_inner_texts() == ["blue"]
+        assert tab.complaints == []
+
+
+EDITS = ["Edit name and labels", "Open TensorBoard", "Move to another project", "Kill"]
+
+
+@pytest.mark.parametrize(
+    ("role", "buttons", "more"),
+    [
+        ("Viewer", [], []),
+        ("EditorRestricted", ["Resume", "Stop", "Fork"], [e for e in EDITS if "Tensor" not in e]),
+        ("Editor", ["Resume", "Stop", "Fork"], EDITS),
+    ],
+)
+def test_everybody_is_offered_what_their_roles_allow(
+    browser: Any, base: str, house: House, role: str, buttons: list[str], more: list[str]
+) -> None:
+    made = house.experiment(house.admin, house.blue_project)
+    name = f"offered-{role}"
+    house.person(name, role, house.blue)
+    with opened(browser, base, user=(name, PASSWORD)) as tab:
+        tab.open(f"/experiments/{made}")
+        tab.page.get_by_role("heading", level=1).wait_for()
+        tab.page.get_by_role("tab", name="Notes").or_(
+            tab.page.get_by_role("link", name="Notes")
+        ).first.wait_for()
+        for button in ("Resume", "Stop", "Fork"):
+            offered = tab.page.get_by_role("button", name=button, exact=True).count()
+            assert offered == (button in buttons), button
+        menu = tab.page.get_by_role("button", name="More actions")
+        assert menu.count() == bool(more)
+        if more:
+            menu.click()
+            tab.page.get_by_role("menuitem", name=more[0]).wait_for()
+            items = tab.page.get_by_role("menuitem").all_inner_texts()
+            assert items == more
+        tab.open("/tasks")
+        tab.page.get_by_role("heading", name="Tasks", level=1).wait_for()
+        starts = tab.page.get_by_role("button", name="New notebook").count()
+        assert starts == (role == "Editor")
+        assert tab.complaints == []
