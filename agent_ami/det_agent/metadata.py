@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 
 TIMEOUT_S = 2.0
 TOKEN_LIFE_S = 21600
@@ -47,8 +48,7 @@ class AwsMetadata:
                 request = urllib.request.Request(
                     f"{self._url}/latest/api/token", headers=life, method="PUT"
                 )
-                with _opener.open(request, timeout=TIMEOUT_S) as answer:
-                    self._token = answer.read().decode()
+                self._token = _text(request)
                 self._token_until = time.monotonic() + TOKEN_LIFE_S / 2
             return self._token
 
@@ -68,9 +68,17 @@ class GcpMetadata:
 def _read(url: str, headers: Mapping[str, str]) -> str | None:
     request = urllib.request.Request(url, headers=dict(headers))
     try:
-        with _opener.open(request, timeout=TIMEOUT_S) as answer:
-            return str(answer.read().decode())
+        return _text(request)
     except urllib.error.HTTPError as e:
         if e.code == 404:
             return None
         raise
+
+
+def _text(request: urllib.request.Request) -> str:
+    """Return the answer. Raises OSError, also for one that breaks off or is no text: callers ask again."""
+    try:
+        with _opener.open(request, timeout=TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+    except (HTTPException, UnicodeDecodeError) as e:
+        raise OSError(f"the answer of {request.full_url} is not readable: {e!r}") from e

@@ -1,10 +1,10 @@
 """Notices of clouds that they take this machine back, or will have to stop it."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from det_controlplane.core.agent_protocol import Signal
 
@@ -12,6 +12,8 @@ from det_agent.metadata import AwsMetadata, GcpMetadata
 
 # A notice is seen within five seconds: a spot machine of Google has thirty.
 INTERVAL_S = 2.0
+
+Told = TypeVar("Told", dict[str, Any], list[Any])
 
 
 def _iso(text: str) -> datetime:
@@ -31,6 +33,20 @@ def rfc3339(text: str | None) -> str | None:
     return None
 
 
+def _told_by(*sources: Callable[[], Iterable[Signal]]) -> tuple[Signal, ...]:
+    """Return what sources tell: one that fails keeps no notice of another back. Raises OSError where none tells any."""
+    found: list[Signal] = []
+    failure: OSError | None = None
+    for source in sources:
+        try:
+            found += source()
+        except OSError as e:
+            failure = e
+    if failure is not None and not found:
+        raise failure
+    return tuple(found)
+
+
 class AwsNotices:
     """Spot interruptions, rebalance recommendations and scheduled maintenance of EC2."""
 
@@ -41,25 +57,31 @@ class AwsNotices:
 
     def look(self) -> Sequence[Signal]:
         """Return the notices in force. Raises OSError when the service does not answer."""
-        return tuple(self._notices())
+        return _told_by(self._interruption, self._rebalance, self._maintenance)
 
-    def _notices(self) -> Iterator[Signal]:
-        action = self._json("meta-data/spot/instance-action")
+    def _interruption(self) -> Iterator[Signal]:
+        action = self._read("meta-data/spot/instance-action", dict)
         if action and action.get("action") in ("terminate", "stop", "hibernate"):
             yield Signal("spot_interruption", rfc3339(action.get("time")))
-        recommendation = self._json("meta-data/events/recommendations/rebalance")
-        if recommendation:
+
+    def _rebalance(self) -> Iterator[Signal]:
+        if self._read("meta-data/events/recommendations/rebalance", dict):
             yield Signal("rebalance")
-        for event in self._json("meta-data/events/maintenance/scheduled") or ():
-            if event.get("State", "active") == "active":
+
+    def _maintenance(self) -> Iterator[Signal]:
+        for event in self._read("meta-data/events/maintenance/scheduled", list) or ():
+            if isinstance(event, dict) and event.get("State", "active") == "active":
                 yield Signal("maintenance", rfc3339(event.get("NotBefore")))
 
-    def _json(self, path: str) -> Any:
+    def _read(self, path: str, kind: type[Told]) -> Told | None:
         text = self._metadata.get(path)
         try:
-            return json.loads(text) if text else None
+            read = json.loads(text) if text else None
         except ValueError:
-            raise OSError(f"the metadata service answered {path} with {text!r}") from None
+            read = text
+        if read is None or isinstance(read, kind):
+            return read
+        raise OSError(f"the metadata service answered {path} with {text!r}")
 
 
 class GcpNotices:
@@ -72,13 +94,16 @@ class GcpNotices:
 
     def look(self) -> Sequence[Signal]:
         """Return the notices in force. Raises OSError when the server does not answer."""
-        found = []
+        return _told_by(self._preemption, self._maintenance)
+
+    def _preemption(self) -> Iterator[Signal]:
         if self._value("preempted") == "TRUE":
-            found.append(Signal("spot_interruption"))
+            yield Signal("spot_interruption")
+
+    def _maintenance(self) -> Iterator[Signal]:
         # A machine with GPUs cannot be moved while it runs.
         if self._value("maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
-            found.append(Signal("maintenance"))
-        return tuple(found)
+            yield Signal("maintenance")
 
     def _value(self, name: str) -> str:
         return (self._metadata.get(f"instance/{name}") or "").strip()

@@ -16,6 +16,7 @@ class Service:
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self.tokens: list[str] = []
+        self.breaks_off = ""
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,6 +32,12 @@ class Service:
                     return self._answer(401, "")
                 path = self.path.removeprefix("/latest/").removeprefix("/computeMetadata/v1/")
                 found = service.values.get(path)
+                if path == service.breaks_off:
+                    self.send_response(200)
+                    self.send_header("Content-Length", "100")
+                    self.end_headers()
+                    self.wfile.write(b"{")
+                    return None
                 return self._answer(404 if found is None else 200, found or "")
 
             def _answer(self, status: int, text: str) -> None:
@@ -117,3 +124,29 @@ def test_what_is_no_json_is_told_as_a_failure_of_the_service(service: Service) -
     service.values["meta-data/spot/instance-action"] = "<html>"
     with pytest.raises(OSError, match="instance-action"):
         AwsNotices(AwsMetadata(f"http://{service.host}")).look()
+
+
+@pytest.mark.parametrize("told", ["<html>", "[1]", '"terminate"'])
+def test_what_makes_no_sense_hides_no_other_notice(service: Service, told: str) -> None:
+    """A machine that is taken back in two minutes must not wait for an event service that is out of order."""
+    service.values["meta-data/spot/instance-action"] = '{"action": "terminate"}'
+    service.values["meta-data/events/recommendations/rebalance"] = told
+    service.values["meta-data/events/maintenance/scheduled"] = "{}"
+    found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
+    assert [signal.kind for signal in found] == ["spot_interruption"]
+
+
+@pytest.mark.parametrize(
+    "path", ["meta-data/events/recommendations/rebalance", "instance/maintenance-event"]
+)
+def test_an_answer_that_breaks_off_is_a_failure_that_hides_nothing(
+    service: Service, path: str
+) -> None:
+    service.breaks_off = path
+    metadata = AwsMetadata(f"http://{service.host}"), GcpMetadata(service.host)
+    look = AwsNotices(metadata[0]).look if path.startswith("meta") else GcpNotices(metadata[1]).look
+    with pytest.raises(OSError, match="not readable"):
+        look()
+    service.values["meta-data/spot/instance-action"] = '{"action": "stop"}'
+    service.values["instance/preempted"] = "TRUE"
+    assert [signal.kind for signal in look()] == ["spot_interruption"]
