@@ -9,8 +9,8 @@ import pytest
 from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db import cooldowns, interruptions, machines
-from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db import cooldowns, interruptions
+from det_controlplane.db.engine import Database
 from det_controlplane.testing.fakecloud import CloudFaults
 
 from tests.support.api import Api, Caller, Told, config_of, create
@@ -152,6 +152,18 @@ def test_a_machine_that_is_listed_late_is_not_given_up(cluster: Rented, user: Ca
     assert shown["state"] == "LAUNCHED"
 
 
+def test_machines_are_told_what_they_are_in_the_other_cloud(cluster: Rented, user: Caller) -> None:
+    (pool,) = cluster.api.ctx.config.resource_pools
+    role = "arn:aws:iam::123456789012:role/machine"
+    section = replace(pool.sections[0], settings={"aws_role_arn": role})
+    pools = (replace(pool, sections=(section,)),)
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools)
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    assert f'"aws_role_arn": "{role}"' in machine.request.user_data
+
+
 def test_where_one_zone_has_nothing_another_is_asked_and_the_refusal_is_told(
     cluster: Rented, user: Caller
 ) -> None:
@@ -256,102 +268,6 @@ def test_a_machine_that_vanishes_is_noticed_and_its_work_goes_elsewhere(
     assert trial["restarts"] == 0, "infrastructure never spends the user's retries"
 
 
-def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller) -> None:
-    experiment_id = create(user, activate=True)
-    cluster.settle()
-    (dead,) = cluster.cloud.alive()
-    dead.console = (
-        "determined-boot: installing docker\nE: no such package\n"
-        "determined-boot: failed at line 12\0 with status 7"
-    )
-    cluster.pass_time(minutes=21)
-    cluster.settle()
-    cluster.pass_time(minutes=2)
-    cluster.settle()
-    assert dead not in cluster.cloud.alive()
-    ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
-    assert "did not join" in ended["reason"]
-    assert "console" not in ended
-    described = user.get(f"/api/v1/instances/{ended['id']}")["instance"]
-    assert described["console"].endswith("failed at line 12 with status 7")
-    assert (
-        "its start ended at: installing docker, and it said: E: no such package"
-        f" (`det instance describe {ended['id']}`)"
-    ) in reason(user, experiment_id)
-
-
-def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(
-    cluster: Rented, user: Caller
-) -> None:
-    id = create(user, activate=True)
-    for _ in range(3):
-        cluster.settle()
-        cluster.pass_time(minutes=21)
-    cluster.settle()
-    assert len(cluster.cloud.rented) == 3
-    assert "the last 3 machines did not join" in reason(user, id)
-    cluster.pass_time(minutes=16)
-    cluster.settle()
-    assert len(cluster.cloud.rented) == 4
-
-
-def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
-    cluster: Rented, user: Caller
-) -> None:
-    id = create(user, activate=True)
-    for _ in range(5):
-        cluster.settle()
-        for dead in cluster.cloud.alive():
-            dead.console = "determined-boot: installing docker\nKernel panic - not syncing"
-            cluster.cloud.reclaim(dead.cloud_id)
-            dead.ended_because = "it switched itself off"
-        cluster.pass_time(minutes=1)
-        cluster.settle()
-    assert len(cluster.cloud.rented) == 3, "no money is spent in a loop"
-    said = reason(user, id)
-    assert "the last 3 machines did not join" in said
-    assert "its start ended at: installing docker" in said
-    first = cluster.instances(all="true")[0]
-    assert first["reason"] == "it ended before its agent joined: it switched itself off"
-
-
-def test_a_hold_that_comes_while_machines_are_looked_at_is_obeyed(
-    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The end of a third machine that did not join, and its pool's hold, are told in one transaction."""
-    create(user, activate=True)
-    looked = machines.of_pool
-
-    def held_meanwhile(tx: Tx, pool: str) -> object:
-        with cluster.api.ctx.db.begin() as other:
-            machines.hold(other, pool, "its machines do not join", cluster.api.ctx.now())
-        return looked(tx, pool)
-
-    monkeypatch.setattr(machines, "of_pool", held_meanwhile)
-    cluster.settle(1)
-    assert cluster.cloud.rented == []
-
-
-def test_machines_that_are_taken_back_while_they_boot_do_not_hold_their_pool(
-    cluster: Rented, user: Caller
-) -> None:
-    """It is the cloud's want of room: another offer is tried, and the image is not suspected."""
-    id = create(user, activate=True)
-    for _ in range(4):
-        cluster.settle()
-        cluster.cloud.reclaim(cluster.cloud.alive()[-1].cloud_id)
-        cluster.pass_time(minutes=1)
-        cluster.settle()
-    assert len(cluster.cloud.rented) == 5
-    assert "did not join" not in reason(user, id)
-    ended = [i["reason"] for i in cluster.instances(all="true") if i["state"] == "GONE"]
-    assert set(ended) == {
-        "its cloud took it back before its agent joined: spot capacity was taken back"
-    }
-    rented = [m.offer for m in cluster.cloud.rented]
-    assert rented[0] != rented[1], "what was taken back a moment ago is not asked for again"
-
-
 def test_a_machine_that_nobody_asked_for_is_ended(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()
@@ -385,6 +301,9 @@ def test_a_proof_is_accepted_once_and_a_second_agent_gets_no_place(
     anonymous = cluster.api.anonymous()
     assert anonymous.ask("POST", "/agents/v1/join", body).status == 200
     replayed = anonymous.ask("POST", "/agents/v1/join", body)
+    assert (replayed.status, "used before" in replayed.error) == (401, True)
+    dressed_up = {**body, "proof": {**body["proof"], "note": "not signed, so anybody may add it"}}
+    replayed = anonymous.ask("POST", "/agents/v1/join", dressed_up)
     assert (replayed.status, "used before" in replayed.error) == (401, True)
     other = cluster.joining("second", str(uuid.uuid4()), machine)
     assert anonymous.ask("POST", "/agents/v1/join", other).status == 401

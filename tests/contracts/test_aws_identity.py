@@ -36,7 +36,7 @@ def verify(
 def test_a_machine_is_recognised(aws: FakeAws) -> None:
     proof = aws_proof(NONCE)
     assert proof["kind"] == KIND
-    assert verify(aws, proof) == MachineIdentity("aws", ACCOUNT, REGION, "i-0123456789abcdef0")
+    assert verify(aws, proof) == MachineIdentity("aws", ACCOUNT, REGION, "i-0123456789abcdef0", "")
 
 
 def test_a_proof_carries_no_secret(aws: FakeAws) -> None:
@@ -122,6 +122,12 @@ def test_the_document_of_another_machine_is_refused(aws: FakeAws, name: str, val
     document = {**json.loads(proof["document"]), name: value}
     with pytest.raises(NotProven, match=name):
         verify(aws, {**proof, "document": json.dumps(document)})
+
+
+def test_a_proof_that_is_written_differently_is_known_as_the_same(aws: FakeAws) -> None:
+    proof = aws_proof(NONCE)
+    copy = {**proof, "document": proof["document"] + "\n", "note": "nobody signed it"}
+    assert verify(aws, copy).signed == verify(aws, proof).signed == proof["authorization"]
 
 
 def test_a_failing_sts_proves_nothing_either_way(aws: FakeAws) -> None:

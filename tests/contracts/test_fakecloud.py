@@ -212,7 +212,7 @@ def test_a_machine_of_the_fake_cloud_proves_itself_while_it_runs() -> None:
     with pytest.raises(NotProven, match="runs"):
         verifier.verify(proof)
     cloud.time = 100.0
-    assert verifier.verify(proof) == MachineIdentity("aws", ACCOUNT, REGION, cloud_id)
+    assert verifier.verify(proof) == MachineIdentity("aws", ACCOUNT, REGION, cloud_id, "")
     with pytest.raises(NotProven, match="another join"):
         verifier.verify(Proof(KIND, "nonce", fake_proof(cloud_id, "older")))
     cloud.fake.connected = False

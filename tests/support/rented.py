@@ -50,7 +50,8 @@ class BelievingVerifier:
     def verify(self, proof: Proof) -> MachineIdentity:
         if proof.fields.get("nonce") != proof.nonce:
             raise NotProven("the proof was made for another agent")
-        return MachineIdentity("aws", "account", "us-east-1", proof.fields["cloud_id"])
+        signed = f"{proof.nonce} {proof.fields['at']}"
+        return MachineIdentity("aws", "account", "us-east-1", proof.fields["cloud_id"], signed)
 
 
 @dataclass

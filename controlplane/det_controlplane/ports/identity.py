@@ -16,12 +16,15 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class MachineIdentity:
-    """A machine as its cloud confirms it. `account` is an AWS account or a Google project."""
+    """A machine as its cloud confirms it. `account` is an AWS account or a Google project.
+
+    `signed` is the part of the proof that nobody could have written differently: by it a copy is known as one."""
 
     provider: str
     account: str
     region: str
     cloud_id: str
+    signed: str = field(compare=False, repr=False)
 
 
 class NotProven(Exception):

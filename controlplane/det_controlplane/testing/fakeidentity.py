@@ -31,4 +31,6 @@ class FakeIdentityVerifier:
         machine = self.cloud.find(proof.fields.get("cloud_id", ""))
         if machine is None or machine.state(self.cloud.now()) != "running":
             raise NotProven(f"no machine {proof.fields.get('cloud_id')!r} runs in the fake cloud")
-        return MachineIdentity(self.cloud.provider, ACCOUNT, machine.offer.region, machine.cloud_id)
+        return MachineIdentity(
+            self.cloud.provider, ACCOUNT, machine.offer.region, machine.cloud_id, proof.nonce
+        )

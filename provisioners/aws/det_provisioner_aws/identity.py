@@ -68,7 +68,8 @@ class AwsIdentityVerifier:
             )
         self._check_trusted(machine["account"], machine["role"])
         _check_document(fields["document"], region, machine)
-        return MachineIdentity(PROVIDER, machine["account"], region, machine["id"])
+        signed = fields["authorization"]  # its form is exact, and the signature covers the rest
+        return MachineIdentity(PROVIDER, machine["account"], region, machine["id"], signed)
 
     def _check_trusted(self, account: str, role: str) -> None:
         if account not in self._trusted.accounts():

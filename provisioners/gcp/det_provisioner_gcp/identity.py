@@ -82,14 +82,16 @@ class GceIdentityVerifier:
 
     def verify(self, proof: Proof) -> MachineIdentity:
         """Return whose machine it is: Google signed its project, zone and name for this join."""
-        claims = self._claims(proof.fields.get("token", ""))
+        token = proof.fields.get("token", "")
+        claims = self._claims(token)
         if str(claims.get("aud")).rpartition("/")[0] != gce_audience(proof.nonce):
             raise NotProven("the identity token has another audience: it is not for this join")
         if claims.get("iss") not in ISSUERS:
             raise NotProven(
                 f"the identity token was issued by {claims.get('iss')!r}, not by Google"
             )
-        return self._identity(_machine_claims(claims))
+        # The signature itself can be written in several ways, what it covers cannot.
+        return self._identity(_machine_claims(claims), token.rpartition(".")[0])
 
     def _claims(self, token: str) -> Mapping[str, Any]:
         """Return what a token says, once its signature and its times are right."""
@@ -109,7 +111,7 @@ class GceIdentityVerifier:
             raise NotProven(f"the identity token does not hold: {e}") from e
         return claims
 
-    def _identity(self, machine: Mapping[str, str]) -> MachineIdentity:
+    def _identity(self, machine: Mapping[str, str], signed: str) -> MachineIdentity:
         project, zone = machine["project_id"], machine["zone"]
         if project not in self._projects:
             raise NotProven(f"the machine is of the project {project}, which has no pool here")
@@ -120,6 +122,7 @@ class GceIdentityVerifier:
             project,
             naming.region_of(zone),
             naming.cloud_id(project, machine["instance_name"]),
+            signed,
         )
 
 

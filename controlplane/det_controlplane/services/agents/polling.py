@@ -79,7 +79,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
             )
         name = joining.pool
         if machine is not None:
-            name = admission.admit(ctx, changed.tx, machine, joining.proof, joining.agent_id)
+            name = admission.admit(ctx, changed.tx, machine, joining.agent_id)
         pool = _pool(ctx, name)
         lease_until = now + LEASE
         row = {

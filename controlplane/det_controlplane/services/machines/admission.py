@@ -29,14 +29,10 @@ def identity(ctx: Context, kind: str, fields: Mapping[str, str], nonce: str) -> 
         raise Unready(f"the proof of identity cannot be checked now: {e}") from e
 
 
-def admit(
-    ctx: Context, tx: Tx, machine: MachineIdentity, fields: Mapping[str, str], agent_id: str
-) -> str:
+def admit(ctx: Context, tx: Tx, machine: MachineIdentity, agent_id: str) -> str:
     """Bind an agent to the machine that the cluster launched; returns the pool of the machine."""
-    proof = "\n".join(f"{name}={fields[name]}" for name in sorted(fields))
-    if not machines.accept_proof(
-        tx, hashlib.sha256(proof.encode()).digest(), ctx.now(), PROOFS_REMEMBERED
-    ):
+    proof = hashlib.sha256(f"{machine.provider}\n{machine.signed}".encode()).digest()
+    if not machines.accept_proof(tx, proof, ctx.now(), PROOFS_REMEMBERED):
         raise NotSignedIn("the proof of identity was used before; make a new one")
     pool = machines.register(tx, machine.provider, machine.cloud_id, agent_id, ctx.now())
     if pool is None:
