@@ -142,3 +142,28 @@ def test_another_machine_of_the_project_is_not_let_in(cluster: Cluster) -> None:
     (machine,) = cluster.machines()
     with pytest.raises(AssertionError, match="not one that this cluster launched"):
         cluster.join(machine, instance_name="det-7-1")
+
+
+def test_machines_of_a_project_that_the_section_names_no_more_are_not_lost(
+    cluster: Cluster,
+) -> None:
+    """They would seem to be gone: their work would be started again, and they would cost money for ever."""
+    create(cluster.api.signed_in("determined"), activate=True)
+    cluster.settle()
+    (machine,) = cluster.machines()
+    agent = cluster.join(machine)
+    cluster.settle()
+    agent.work()
+    pool = {
+        "pool_name": "default",
+        "provider": {**PROVIDER, "project": "new", "zone": "us-central1-a"},
+    }
+    pools = load_cluster({"resource_pools": [pool]}).resource_pools
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools)
+    for _ in range(4):
+        cluster.pass_time(40)
+        agent.poll()
+        cluster.settle()
+    (shown,) = cluster.api.signed_in("admin").get("/api/v1/instances")["instances"]
+    assert (shown["state"], shown["cloudId"]) == ("REGISTERED", f"acme/{machine.name}")
+    assert len(agent.running) == 1

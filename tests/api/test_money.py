@@ -1,11 +1,14 @@
 """Machines have a price: every second of it is somebody's work or idle, and budgets bound it."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import pytest
 from det_controlplane.core.webhooks import slack
+from det_controlplane.db import budgets as budget_rows
 from det_controlplane.services.money import budgets
 from det_controlplane.services.webhooks import delivery
 from sqlalchemy import text
@@ -161,6 +164,60 @@ def test_work_that_does_not_leave_is_killed(cluster: Rented, user: Caller, admin
     assert told.status >= 400
     with pytest.raises(AssertionError, match="is spent"):
         create(user, activate=True)
+
+
+LOOKS = {
+    "state_of": (budgets, "state_of"),  # after the sums, before anything follows
+    "active_experiments": (budget_rows, "active_experiments"),  # before each is paused
+    "running": (budget_rows, "running"),  # before each is killed
+}
+
+
+def between(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, act: Callable[[], None]
+) -> None:
+    """Act once, when a function of a module has answered, before the answer is used."""
+    asked = getattr(module, name)
+    waiting = [act]
+
+    def ask(*args: Any) -> Any:
+        found = asked(*args)
+        while waiting:
+            waiting.pop()()
+        return found
+
+    monkeypatch.setattr(module, name, ask)
+
+
+@pytest.mark.parametrize("change", ["deleted", "raised"])
+@pytest.mark.parametrize("look", ["state_of", "active_experiments", "running"])
+def test_a_budget_that_changes_while_it_is_looked_at_stops_nothing(
+    cluster: Rented,
+    user: Caller,
+    admin: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    look: str,
+    change: str,
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    pass_hours(cluster, agent, 20)
+    made = budget(admin, "pool", "default", "0.10")
+
+    def change_it() -> None:
+        if change == "deleted":
+            admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
+        else:
+            budget(admin, "pool", "default", "100")
+
+    between(monkeypatch, *LOOKS[look], change_it)
+    budgets.keep(cluster.api.ctx)
+    monkeypatch.undo()
+    shown = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"]
+    assert shown == "STATE_RUNNING"
+    (order,) = agent.poll()
+    assert order["desired"] == "running"
+    budgets.keep(cluster.api.ctx)
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
 
 
 COMMAND = {"config": {"entrypoint": ["sleep", "1000"]}}

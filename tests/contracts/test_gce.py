@@ -17,6 +17,7 @@ from det_controlplane.entry.settings import BadSettings
 from det_controlplane.ports.compute import LaunchRequest, Place, Unreachable
 from det_controlplane.testing.contracts.compute import ComputeContract, launch_request
 from det_provisioner_gcp import naming
+from det_provisioner_gcp.compute_engine import GceCompute
 
 from tests.support.gce_provider import PROJECT, REGION, ZONE, Gce, body_of, offer, provided
 
@@ -169,6 +170,17 @@ def test_machines_of_other_regions_are_listed_there(cloud: Gce) -> None:
     assert list(cloud.compute.owned(request.cluster_id, cloud.place)) == []
     (there,) = cloud.compute.owned(request.cluster_id, Place("europe-west4", {"project": PROJECT}))
     assert there.machine_id == request.machine_id
+
+
+def test_machines_of_every_project_are_listed(cloud: Gce) -> None:
+    """Two sections may rent in one region, each in a project of its own; rows know of a third."""
+    for number, project in enumerate(("acme", "vision", "former")):
+        cloud.fake.add(project, ZONE, f"m{number}", labels={"det-cluster": "c"})
+    compute = GceCompute(cloud.compute._api, projects=["acme", "vision"])
+    place = Place(REGION, {"project": "acme"}, ("former/m2",))
+    listed = {m.cloud_id for m in compute.owned("c", place)}
+    assert listed == {"acme/m0", "vision/m1", "former/m2"}
+    assert {m.cloud_id for m in compute.owned("c", replace(place, settings={}))} == listed
 
 
 def test_a_machine_whose_label_was_edited_is_still_listed(cloud: Gce) -> None:

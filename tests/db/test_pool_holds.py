@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from det_controlplane.db import machine_views, machines
+from det_controlplane.db import machine_views, pool_holds
 from det_controlplane.db.engine import Database
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -18,7 +18,7 @@ def said(database: Database, at: datetime = NOW) -> str | None:
 
 def hold(database: Database, by: str, until: datetime | None, at: datetime = NOW) -> None:
     with database.begin() as tx:
-        machines.hold(tx, "default", by, at, until=until, by_operator=by == "operator")
+        pool_holds.hold(tx, "default", by, at, until=until, by_operator=by == "operator")
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_a_budget_releases_its_own_hold_and_an_operator_any(database: Database) 
     for by, until in (("no-shows", SOON), ("operator", None)):
         hold(database, by, until)
         with database.begin() as tx:
-            assert not machines.release(tx, "default", by_operator=False)
+            assert not pool_holds.release(tx, "default", by_operator=False)
         assert said(database) == by
     with database.begin() as tx:
-        assert machines.release(tx, "default")
+        assert pool_holds.release(tx, "default")
     assert said(database) is None

@@ -212,7 +212,7 @@ def test_the_relay_is_started_for_a_task_that_comes_while_machines_end(
             if started == [0]:
                 user.post("/api/v1/shells", {})
 
-        monkeypatch.setattr(turns, "clouds_of", lambda _: {"aws": object()})
+        monkeypatch.setattr(turns, "clouds_of", lambda *_: {"aws": object()})
         monkeypatch.setattr(calling, "run", one_pass)
         provisioning(api.ctx, lambda: started.append(1))(Clock(lambda: 100.0, wait))
     assert started == [0, 1, 0, 1, 0]

@@ -3,7 +3,7 @@
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.budget import Budget, BudgetPeriod, BudgetScope, BudgetState
@@ -96,9 +96,23 @@ def remove(tx: Tx, id: int) -> bool:
 
 
 def set_state(tx: Tx, budget: Budget, state: BudgetState) -> bool:
-    """Change a budget's state, if nobody else did."""
-    row = update(budgets).where(_b.id == budget.id, _b.state == budget.state).values(state=state)
-    return tx.execute(row).rowcount > 0
+    """Change a budget's state, if it is still what was looked at."""
+    return tx.execute(update(budgets).where(_is(budget)).values(state=state)).rowcount > 0
+
+
+def is_current(tx: Tx, budget: Budget) -> bool:
+    """Return whether a budget is still in force as it is here; until the transaction ends nobody changes it."""
+    same = select(_b.id).where(_is(budget)).with_for_update(read=True)
+    return tx.execute(same).first() is not None
+
+
+def _is(budget: Budget) -> ColumnElement[bool]:
+    return and_(
+        _b.id == budget.id,
+        _b.limit_usd == budget.limit_usd,
+        _b.period == budget.period,
+        _b.state == budget.state,
+    )
 
 
 def active_experiments(tx: Tx, budget: Budget) -> list[int]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,6 @@ from sqlalchemy.dialects.postgresql import insert
 from det_controlplane.core.lifecycle.machine import MachineState, before
 from det_controlplane.core.provision.model import (
     Demand,
-    Hold,
     Machine,
     ProvisionReason,
 )
@@ -22,7 +22,7 @@ from det_controlplane.core.provision.sightings import Row
 from det_controlplane.db import schema
 from det_controlplane.db.engine import Tx, as_json
 
-_i, _h = schema.instances.c, schema.pool_holds.c
+_i = schema.instances.c
 _OF_OFFER = (
     "provider", "region", "zone", "machine_type", "capacity", "slots", "price_usd_hour", "section",
 )  # fmt: skip
@@ -56,13 +56,11 @@ _TELL = text("""
     WHERE a.id = x.id AND a.state = 'QUEUED'
           AND (a.machine_code IS DISTINCT FROM x.code OR a.machine_reason IS DISTINCT FROM x.reason)
 """)
-# The newest machines of a pool of which it is known whether their agents joined.
+# The newest machines of a pool of which it is known whether their agents joined, since an operator resumed it.
 _NO_SHOWS = text("""
-    SELECT count(*) FROM (
-        SELECT registered_at FROM instances WHERE pool = :pool
-            AND (registered_at IS NOT NULL OR no_show)
-        ORDER BY requested_at DESC, id LIMIT :newest
-    ) AS known WHERE registered_at IS NULL
+    SELECT registered_at FROM instances WHERE pool = :pool AND (registered_at IS NOT NULL OR no_show)
+        AND requested_at >= coalesce((SELECT resumed_at FROM pools WHERE name = :pool), '-infinity')
+    ORDER BY requested_at DESC, id LIMIT :newest
 """)
 # One process calls the cloud for a row; if it dies, another one repeats the call with the same token.
 _CLAIM = text("""
@@ -85,17 +83,6 @@ _ORDERED_ENDS = (
     )
     .where(_i.state == MachineState.TERMINATING, _i.cloud_id.is_not(None))
     .order_by(_i.id)
-)
-_HOLD = insert(schema.pool_holds)
-_SET_HOLD = _HOLD.on_conflict_do_update(
-    index_elements=[_h.pool],
-    set_={name: _HOLD.excluded[name] for name in ("sentence", "until", "held_at", "by_operator")},
-    # An operator's word replaces any other; of the rest the one that lasts longer stays.
-    where=or_(
-        _HOLD.excluded.by_operator,
-        _h.until <= _HOLD.excluded.held_at,
-        _h.until < func.coalesce(_HOLD.excluded.until, text("'infinity'")),
-    ),
 )
 _NEXT_CALL = select(
     func.min(func.coalesce(func.greatest(_i.claimed_until, _i.not_before), _i.requested_at))
@@ -381,6 +368,12 @@ def places(tx: Tx) -> set[tuple[str, str]]:
     return {(r.provider, r.region) for r in found}
 
 
+def cloud_ids(tx: Tx, provider: str, region: str) -> tuple[str, ...]:
+    """Return the ids of the live machines of a region."""
+    here = (_LIVE, _i.provider == provider, _i.region == region, _i.cloud_id.is_not(None))
+    return tuple(tx.execute(select(_i.cloud_id).where(*here).order_by(_i.cloud_id)).scalars())
+
+
 def accept_proof(tx: Tx, proof_hash: bytes, now: datetime, keep: timedelta) -> bool:
     """Remember a proof of identity; returns False for one that was used before."""
     tx.execute(delete(schema.join_proofs).where(schema.join_proofs.c.expires_at < now))
@@ -421,13 +414,6 @@ def tell(tx: Tx, waiting: dict[str, ProvisionReason]) -> None:
         tx.execute(_TELL, {"rows": as_json(rows)})
 
 
-def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
-    """Return the pools that launch nothing now, with the reason."""
-    live = or_(_h.until.is_(None), _h.until > now)
-    found = tx.execute(select(_h.pool, _h.sentence, _h.until).where(live)).all()
-    return {r.pool: Hold(r.sentence, _seconds(r.until)) for r in found}
-
-
 def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
     """Record why a machine ended that never joined and whose end was not ordered; returns its pool."""
     ended = update(schema.instances).where(
@@ -441,29 +427,9 @@ def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
 
 
 def no_shows(tx: Tx, pool: str, newest: int) -> int:
-    """Return how many of the newest machines of a pool ended without having joined, by a fault of theirs."""
-    return int(tx.execute(_NO_SHOWS, {"pool": pool, "newest": newest}).scalar() or 0)
-
-
-def hold(
-    tx: Tx,
-    pool: str,
-    sentence: str,
-    now: datetime,
-    *,
-    until: datetime | None = None,
-    by_operator: bool = True,
-) -> None:
-    """Stop a pool's launches until it is released, or until a time. A longer hold stays."""
-    row = {"pool": pool, "sentence": sentence, "until": until, "held_at": now}
-    tx.execute(_SET_HOLD, {**row, "by_operator": by_operator})
-
-
-def release(tx: Tx, pool: str, *, by_operator: bool = True) -> bool:
-    """Let a pool launch again. An operator releases every hold, a budget its own, which has no end."""
-    of_budget = and_(~_h.by_operator, _h.until.is_(None))
-    held = delete(schema.pool_holds).where(_h.pool == pool, or_(literal(by_operator), of_budget))
-    return tx.execute(held).rowcount > 0
+    """Return how many of the newest machines of a pool, in a row, ended without having joined, by a fault of theirs."""
+    joined = tx.execute(_NO_SHOWS, {"pool": pool, "newest": newest}).scalars()
+    return sum(1 for _ in takewhile(lambda at: at is None, joined))
 
 
 def next_call(tx: Tx) -> datetime | None:
@@ -477,6 +443,13 @@ def any_live(tx: Tx, *states: MachineState) -> bool:
     return bool(tx.execute(select(select(_i.id).where(wanted).exists())).scalar())
 
 
+def pools_with_machines(tx: Tx) -> dict[str, bool]:
+    """Return the pools that have machines, also those of earlier configurations: whether some are not on their way out."""
+    leaving = (MachineState.DRAINING, MachineState.TERMINATING)
+    stays = func.bool_or(_i.state.not_in(leaving))
+    return {r.pool: r[1] for r in tx.execute(select(_i.pool, stays).where(_LIVE).group_by(_i.pool))}
+
+
 def any_of(tx: Tx, pool: str) -> bool:
     """Return whether a pool ever rented."""
     return bool(tx.execute(select(select(_i.id).where(_i.pool == pool).exists())).scalar())
@@ -487,5 +460,7 @@ def set_next_decision(tx: Tx, pool: str, at: datetime | None) -> None:
     tx.execute(row.values(provision_at=at))
 
 
-def next_decision(tx: Tx) -> datetime | None:
-    return tx.execute(select(func.min(schema.pools.c.provision_at))).scalar()
+def next_decision(tx: Tx, pools: Collection[str]) -> datetime | None:
+    """Return when to decide on machines of some pools again; other pools have none, and are decided on no more."""
+    times = select(func.min(schema.pools.c.provision_at)).where(schema.pools.c.name.in_(pools))
+    return tx.execute(times).scalar() if pools else None

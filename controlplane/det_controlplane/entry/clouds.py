@@ -5,7 +5,8 @@ have `market(sections) -> Market`; all are given the pools' sections for it. Not
 names it, nor the SDK of its cloud before it is used.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeVar
@@ -16,12 +17,20 @@ from det_controlplane.ports.compute import Compute
 from det_controlplane.ports.identity import IdentityVerifier
 from det_controlplane.ports.market import Market
 
+log = logging.getLogger("det.machines")
+
 Made = TypeVar("Made")
 
 
-def clouds_of(config: ClusterConfig) -> dict[str, Compute]:
-    """Return how to rent machines, by provider."""
-    return {name: _made(package.compute, sections) for name, package, sections in _used(config)}
+def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Compute]:
+    """Return how to rent machines, by provider, and how to end those that are `left` where no pool rents any more."""
+    clouds = {name: _made(package.compute, sections) for name, package, sections in _used(config)}
+    for name in sorted(set(left) - clouds.keys()):
+        try:
+            clouds[name] = _made(_package(name).compute, [])
+        except BadSettings as e:
+            log.error("machines on %s are left and cannot be ended from here: %s", name, e)
+    return clouds
 
 
 def markets_of(config: ClusterConfig) -> dict[str, Market]:

@@ -57,7 +57,9 @@ def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) ->
 
     The relay's machine stops by itself; it is started by each pass while a task needs it, which does nothing to one
     that runs. A turn that waits for machines to end takes minutes: its beginning alone would be too seldom."""
-    clouds, markets = clouds_of(ctx.config), markets_of(ctx.config)
+    from det_controlplane.services.machines.places import providers_left
+
+    clouds, markets = clouds_of(ctx.config, providers_left(ctx)), markets_of(ctx.config)
 
     def one_pass() -> float | None:
         from det_controlplane.services.machines import calling

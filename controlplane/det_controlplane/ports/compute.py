@@ -80,10 +80,11 @@ def _in_a_zone(offer: Offer, refusals: Sequence[Refusal]) -> Refusal | None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where machines of the cluster may be: a region, with the settings to reach it."""
+    """Where machines of the cluster may be: a region, with the settings to reach it, and those known to be there."""
 
     region: str
     settings: Mapping[str, Any]
+    cloud_ids: tuple[str, ...] = ()
 
 
 class Unreachable(Exception):

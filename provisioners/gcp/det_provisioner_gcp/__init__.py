@@ -23,7 +23,7 @@ def compute(sections: Sequence[Mapping[str, Any]]) -> Compute:
     _require("google.cloud", "google.cloud.compute_v1")
     from det_provisioner_gcp.compute_engine import GceCompute
 
-    return GceCompute(_api(), os.environ.get(PROJECT_VARIABLE, ""))
+    return GceCompute(_api(), os.environ.get(PROJECT_VARIABLE, ""), projects=_projects_of(sections))
 
 
 def market(sections: Sequence[Mapping[str, Any]]) -> Market:
@@ -39,9 +39,12 @@ def identity_verifiers(sections: Sequence[Mapping[str, Any]]) -> Sequence[Identi
     _require("google.auth")
     from det_provisioner_gcp.identity import GceIdentityVerifier, GoogleCertificates
 
+    return (GceIdentityVerifier(_projects_of(sections), GoogleCertificates()),)
+
+
+def _projects_of(sections: Sequence[Mapping[str, Any]]) -> set[str]:
     default = os.environ.get(PROJECT_VARIABLE, "")
-    projects = {str(section.get("project") or default) for section in sections} - {""}
-    return (GceIdentityVerifier(projects, GoogleCertificates()),)
+    return {str(section.get("project") or default) for section in sections} - {""}
 
 
 def _api() -> "GceApi":

@@ -1,7 +1,7 @@
 """Machines from Google Compute Engine."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from det_controlplane.core.provision.offers import Scope
@@ -25,7 +25,7 @@ _CONSOLE_LINES = 200
 
 
 class GceCompute:
-    """Implements `ports.compute.Compute`. `project` holds for sections that name none."""
+    """Implements `ports.compute.Compute`. `projects` are those of the sections, `project` is that of others."""
 
     provider = "gcp"
 
@@ -36,7 +36,9 @@ class GceCompute:
         settle_s: float = SETTLE_S,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        projects: Collection[str] = (),
     ) -> None:
+        self._projects = frozenset(projects)
         self._api = api
         self._project = project
         self._settle_s = settle_s
@@ -64,11 +66,17 @@ class GceCompute:
     def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
         wanted = f'labels.{naming.CLUSTER_LABEL}="{naming.label_value(cluster_id)}"'
         try:
-            project = project_of(place.settings, self._project)
-            found = self._api.machines(project, wanted)
+            found = [m for p in self._projects_of(place) for m in self._api.machines(p, wanted)]
         except (BadSettings, Refused) as e:
             raise Unreachable(f"the machines of Google Cloud cannot be listed: {e}") from e
         return [m for m in found if m.region == place.region]
+
+    def _projects_of(self, place: Place) -> list[str]:
+        """Return every project in which machines may be: one that was left out would seem to be empty."""
+        known = {naming.split_cloud_id(id)[0] for id in place.cloud_ids}
+        if place.settings or not (known | self._projects):
+            known.add(project_of(place.settings, self._project))
+        return sorted(known | self._projects)
 
     def console(self, machine: CloudMachine, place: Place) -> str:
         project, name = naming.split_cloud_id(machine.cloud_id)

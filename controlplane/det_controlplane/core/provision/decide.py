@@ -5,6 +5,7 @@ import math
 from .cooldown import Cooldowns
 from .model import ProvisionPlan, ProvisionReason, ProvisionSnapshot
 from .pool_pass import PoolPass
+from .upkeep import give_back, silent_until
 
 
 def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
@@ -21,11 +22,13 @@ def decide(snapshot: ProvisionSnapshot, now: float) -> ProvisionPlan:
     for one in passes:
         one.run()
         waiting.update(one.waiting)
-    times = (time for one in passes for time in one.times())
+    fleets = [*(one.fleet for one in passes), give_back(snapshot.left_over, now)]
+    times = [time for one in passes for time in one.times()]
+    times += (silent_until(machine) for machine in snapshot.left_over)
     return ProvisionPlan(
         launch=tuple(launch for one in passes for launch in one.launches),
-        drain=tuple(drain for one in passes for drain in one.fleet.drain),
-        terminate=tuple(end for one in passes for end in one.fleet.terminate),
+        drain=tuple(drain for fleet in fleets for drain in fleet.drain),
+        terminate=tuple(end for fleet in fleets for end in fleet.terminate),
         waiting=waiting,
         next_at=min((time for time in times if now < time < math.inf), default=None),
     )

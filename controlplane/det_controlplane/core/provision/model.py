@@ -124,6 +124,8 @@ class ProvisionSnapshot:
     ] = ()  # reclaims of the last days, with their time
     # When the prices of each provider's region are read again.
     prices_due: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    # Machines of pools that the configuration has no more, or that rent no more.
+    left_over: tuple[Machine, ...] = ()
 
 
 class Launch(NamedTuple):
@@ -139,6 +141,7 @@ class DrainReason(str, Enum):
     BROKEN = "BROKEN"
     OVER_MAXIMUM = "OVER_MAXIMUM"
     BUDGET = "BUDGET"
+    LEFT_OVER = "LEFT_OVER"
 
 
 class TerminateReason(str, Enum):
@@ -151,6 +154,7 @@ class TerminateReason(str, Enum):
     STOPPED = "STOPPED"
     DRAINED = "DRAINED"
     NOT_NEEDED = "NOT_NEEDED"  # asked for, and no longer wanted before it came
+    LEFT_OVER = "LEFT_OVER"
 
 
 class Drain(NamedTuple):

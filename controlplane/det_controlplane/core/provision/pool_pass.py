@@ -12,13 +12,13 @@ from .offers import Offer
 from .room import Host, Room, Seating, seat
 from .shopping import RUNNING, Allowance, Basket, Purchase, Shopper, shape_of
 from .upkeep import (
-    MOST_SILENCE_S,
     broken_until,
     end_unwanted,
     idle_until,
     inspect,
     is_spare,
     is_starting,
+    silent_until,
     since,
 )
 
@@ -84,8 +84,7 @@ class PoolPass:
             if machine.state is MachineState.LAUNCHED:
                 yield since(machine) + self._limits.max_starting_s
             yield broken_until(machine)
-            if machine.disconnected_since is not None:
-                yield machine.disconnected_since + MOST_SILENCE_S
+            yield silent_until(machine)
         for reason in self.waiting.values():
             if reason.next_try is not None:
                 yield reason.next_try

@@ -20,6 +20,7 @@ from .model import (
 MOST_SILENCE_S = 600.0
 
 _STARTING = (MachineState.REQUESTED, MachineState.LAUNCHED)
+_USUAL = Limits()
 _NO_LONGER_OURS = (MachineState.GONE, MachineState.FAILED)
 
 
@@ -76,6 +77,26 @@ def inspect(machines: Iterable[Machine], limits: Limits, now: float) -> Fleet:
     return fleet
 
 
+def give_back(machines: Iterable[Machine], now: float) -> Fleet:
+    """Return how machines leave whose pool rents no more: what works there comes to its end, the rest goes now."""
+    fleet = Fleet()
+    for machine in machines:
+        if machine.state in _NO_LONGER_OURS or machine.state is MachineState.TERMINATING:
+            continue
+        reason = _dead(machine, _USUAL, now)
+        if reason is not None or not works(machine):
+            fleet.terminate.append(Terminate(machine.id, reason or TerminateReason.LEFT_OVER))
+        elif machine.state is MachineState.REGISTERED:
+            fleet.drain.append(Drain(machine.id, DrainReason.LEFT_OVER))
+    return fleet
+
+
+def silent_until(machine: Machine) -> float:
+    """Return when a machine whose agent is silent is given up; never for others."""
+    silent = machine.disconnected_since
+    return math.inf if silent is None else silent + MOST_SILENCE_S
+
+
 def broken_until(machine: Machine) -> float:
     """Return when a machine without work that can start none is given back; never for others."""
     if not machine.is_broken or works(machine) or machine.idle_since is None:
@@ -88,8 +109,7 @@ def _dead(machine: Machine, limits: Limits, now: float) -> TerminateReason | Non
         return TerminateReason.STOPPED
     if machine.state is MachineState.DRAINING and not works(machine):
         return TerminateReason.DRAINED
-    silent = machine.disconnected_since
-    if silent is not None and now - silent > MOST_SILENCE_S:
+    if now > silent_until(machine):
         return TerminateReason.DISCONNECTED
     if now > broken_until(machine):
         return TerminateReason.OUT_OF_SERVICE

@@ -68,6 +68,7 @@ pools = Table(
     Column("dirty", Boolean, Computed("(marked > answered)", persisted=True), nullable=False),
     Column("scheduled_at", Time),
     Column("provision_at", Time),  # when to decide on its machines again though nothing happened
+    Column("resumed_at", Time),  # by an operator: machines asked for before count no longer
 )
 
 # Effects that must happen after commit, at least once.

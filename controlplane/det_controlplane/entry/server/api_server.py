@@ -35,6 +35,7 @@ from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
+from det_controlplane.services.machines.places import providers_left
 from det_controlplane.services.maintenance import earlier_secrets, tick
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
 from det_controlplane.services.webhooks import delivery
@@ -80,8 +81,8 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     loop = TickLoop(lambda: tick.run(ctx))
     notifier.on("schedule", loop.wake)
 
-    # Clouds are only asked where a pool rents machines; without, the loop sleeps.
-    clouds, markets = clouds_of(ctx.config), markets_of(ctx.config)
+    # Clouds are only asked where a pool rents machines, or did; without, the loop sleeps.
+    clouds, markets = clouds_of(ctx.config, providers_left(ctx)), markets_of(ctx.config)
     renting = TickLoop(lambda: calling.run(ctx, clouds, markets))
     notifier.on("provision", renting.wake)
     # What a webhook's target takes its time for keeps nothing else waiting.

@@ -22,15 +22,21 @@ from det_controlplane.services.search.journal import parse_space
 def command(ctx: Context, experiment_id: int, command: Command) -> None:
     """Activate, pause, cancel or kill."""
     with live.opened(ctx, experiment_id) as experiment:
-        if experiment.row.unmanaged and command is Command.ACTIVATE:
-            raise WrongState(f"experiment {experiment_id} is unmanaged: its own process runs it")
-        try:
-            target = states.after_command(experiment.row.state, command)
-        except states.NotAllowed as e:
-            raise WrongState(f"experiment {experiment_id}: {e}") from e
-        if command is Command.ACTIVATE:
-            money.require(ctx, experiment.tx, experiment.row.id)
-        experiment.set_state(target)
+        obey(experiment, command)
+
+
+def obey(experiment: LiveExperiment, command: Command) -> None:
+    """Carry out a command on an experiment that is under its lock."""
+    row = experiment.row
+    if row.unmanaged and command is Command.ACTIVATE:
+        raise WrongState(f"experiment {row.id} is unmanaged: its own process runs it")
+    try:
+        target = states.after_command(row.state, command)
+    except states.NotAllowed as e:
+        raise WrongState(f"experiment {row.id}: {e}") from e
+    if command is Command.ACTIVATE:
+        money.require(experiment.ctx, experiment.tx, row.id)
+    experiment.set_state(target)
 
 
 def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:

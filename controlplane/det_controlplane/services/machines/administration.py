@@ -11,7 +11,7 @@ from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, current, is_own_price, quote_of
 from det_controlplane.core.roles import Right
-from det_controlplane.db import agents, cooldowns, machine_views, machines, market
+from det_controlplane.db import agents, cooldowns, machine_views, machines, market, pool_holds
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
@@ -154,17 +154,18 @@ def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
     _rented(ctx, name)
     sentence = f"held by {caller.username}" + (f": {reason}" if reason else "")
     with change(ctx) as changed:
-        machines.hold(changed.tx, name, sentence, changed.now)
+        pool_holds.hold(changed.tx, name, sentence, changed.now)
         changed.queue_changed(name)
     return pool(ctx, name)
 
 
 def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
-    """Let a pool launch again, and forget what clouds refused for its offers."""
+    """Let a pool launch again; forget what clouds refused for its offers, and machines that did not join."""
     require_right(caller, Right.UPDATE_AGENTS, "resume pools")
     rented = _rented(ctx, name)
     with change(ctx) as changed:
-        machines.release(changed.tx, name)
+        pool_holds.release(changed.tx, name)
+        pool_holds.resumed(changed.tx, name, changed.now)
         known = cooldowns.every(changed.tx)
         own = {
             c

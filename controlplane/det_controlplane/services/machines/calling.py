@@ -24,6 +24,7 @@ from det_controlplane.ports.compute import (
     Compute,
     LaunchOutcome,
     LaunchRequest,
+    Place,
     Refusal,
     Unreachable,
 )
@@ -84,6 +85,8 @@ def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:
                 None, (Refusal(RefusalKind.INVALID, Scope(requested.provider), sentence),)
             ),
         )
+    if not _is_configured(ctx, requested):
+        return _withdraw(ctx, requested)
     try:
         outcome = cloud.launch(_request(ctx, requested))
     except Unreachable as e:
@@ -118,6 +121,25 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
         sentence = "; ".join(dict.fromkeys(r.sentence for r in outcome.refusals)) or "refused"
         machines.refused(tx, requested.id, sentence, now)
         log.warning("%s was refused: %s", requested.id, sentence)
+
+
+def _is_configured(ctx: Context, requested: Requested) -> bool:
+    """Return whether the section is there that the machine was asked for: a restart may have brought other ones."""
+    pool = ctx.config.pool(requested.pool)
+    sections = pool.sections if pool else ()
+    return any(
+        number == requested.section and section.provider == requested.provider
+        for number, section in enumerate(sections)
+    )
+
+
+def _withdraw(ctx: Context, requested: Requested) -> None:
+    """Ask for the machine no more. One that an earlier call brought is ended as one that nobody asked for."""
+    with change(ctx) as changed:
+        sentence = "the pool's section that it was asked for is not configured any more"
+        machines.refused(changed.tx, requested.id, sentence, changed.now)
+        changed.queue_changed(requested.pool)
+    log.warning("%s is not asked for: %s", requested.id, sentence)
 
 
 def _request(ctx: Context, requested: Requested) -> LaunchRequest:
@@ -217,7 +239,9 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         return True
     listed_at = ctx.now()
     try:
-        owned = cloud.owned(ctx.cluster_id, place_of(ctx, provider, region))
+        owned = cloud.owned(
+            ctx.cluster_id, _with_known(ctx, provider, place_of(ctx, provider, region))
+        )
     except Unreachable as e:
         log.warning("%s does not list its machines in %s: %s", provider, region, e)
         return True
@@ -239,7 +263,8 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
     for id, machine in alone.items():
         _store_console(ctx, cloud, id, machine)
     for requested in never_came:
-        _learn_why(ctx, cloud, requested)
+        if _is_configured(ctx, requested):
+            _learn_why(ctx, cloud, requested)
     orphans = {o.cloud_id for o in found.orphans}
     if orphans:
         log.warning(
@@ -247,6 +272,12 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
         )
         _terminate(cloud, [m for m in owned if m.cloud_id in orphans])
     return not orphans  # a lost order is given again: the next list shows what came of it
+
+
+def _with_known(ctx: Context, provider: str, place: Place) -> Place:
+    """Add the machines that rows have there: they may be in an account or project that no section names any more."""
+    with ctx.db.autocommit() as tx:
+        return replace(place, cloud_ids=machines.cloud_ids(tx, provider, place.region))
 
 
 def _adopt(

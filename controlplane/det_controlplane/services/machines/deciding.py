@@ -11,13 +11,14 @@ from det_controlplane.core.provision import prices
 from det_controlplane.core.provision.decide import decide
 from det_controlplane.core.provision.model import (
     DrainReason,
+    Machine,
     PoolSnapshot,
     ProvisionPlan,
     ProvisionSnapshot,
     Terminate,
     TerminateReason,
 )
-from det_controlplane.db import agents, cooldowns, interruptions, machines, market
+from det_controlplane.db import agents, cooldowns, interruptions, machines, market, pool_holds
 from det_controlplane.db import schedule as pool_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import leaving
@@ -33,11 +34,13 @@ MEMORY_OF_RECLAIMS = timedelta(days=3)
 # A pool that is being scheduled is looked at a moment later.
 _BUSY_POOL_WAIT = timedelta(seconds=1)
 
+_LEFT_OVER = "its pool rents no machines any more"
 _DRAINS = {
     DrainReason.RECLAIMED: "the cloud takes the machine back",
     DrainReason.BROKEN: "its agent is out of service",
     DrainReason.OVER_MAXIMUM: "the pool has more machines than max_instances",
     DrainReason.BUDGET: "the pool's machines cost more than max_hourly_cost",
+    DrainReason.LEFT_OVER: _LEFT_OVER,
 }
 _ENDS = {
     TerminateReason.IDLE: "idle for longer than max_idle_agent_period",
@@ -47,6 +50,7 @@ _ENDS = {
     TerminateReason.OUT_OF_SERVICE: "its agent is out of service",
     TerminateReason.DRAINED: "it is drained",
     TerminateReason.NOT_NEEDED: "what it was for no longer waits",
+    TerminateReason.LEFT_OVER: _LEFT_OVER,
     **no_shows.REASONS,
 }
 
@@ -54,14 +58,20 @@ _ENDS = {
 def run_if_due(ctx: Context, changed: Collection[str]) -> None:
     """Decide when the queue or the machines of a pool changed, or when time has come."""
     own = {pool.pool_name for pool in rented_pools(ctx)}
-    if not own:
-        return
     if own.isdisjoint(changed):
         with ctx.db.autocommit() as tx:
-            due = machines.next_decision(tx)
-        if due is None or due > ctx.now():
+            left = _left(tx, own)
+            due = machines.next_decision(tx, own | left.keys())
+        is_due = due is not None and due <= ctx.now()
+        if not (is_due or any(left.values()) or not left.keys().isdisjoint(changed)):
             return
     run(ctx)
+
+
+def next_due(ctx: Context, tx: Tx) -> datetime | None:
+    """Return when to decide again though nothing happens."""
+    own = {pool.pool_name for pool in rented_pools(ctx)}
+    return machines.next_decision(tx, own | machines.pools_with_machines(tx).keys())
 
 
 def run(ctx: Context) -> ProvisionPlan:
@@ -77,11 +87,13 @@ def run(ctx: Context) -> ProvisionPlan:
             agent = machines.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
             if agent is not None:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
-                to_empty.append(agent)
+                # Where nothing is rented any more there is no place to move to.
+                to_empty += [agent] if reason is not DrainReason.LEFT_OVER else []
         machines.tell(changed.tx, plan.waiting)
         next_at = _next_at(plan, snapshot, changed)
-        for pool in snapshot.pools:
-            machines.set_next_decision(changed.tx, pool.name, next_at)
+        names = {machine.pool for machine in snapshot.left_over}
+        for name in sorted(names | {pool.name for pool in snapshot.pools}):
+            machines.set_next_decision(changed.tx, name, next_at)
     for agent in to_empty:
         leaving.stop_all(ctx, agent)
     return plan
@@ -114,14 +126,34 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
             machines=machines.of_pool(tx, name),
         )
         pools.append(found)
+    left_over = _left_over(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
     # After the machines: what ends the last of them in vain sets the hold in the same transaction.
-    holds = machines.holds(tx, now)
+    holds = pool_holds.every(tx, now)
     return ProvisionSnapshot(
         pools=tuple(replace(pool, hold=holds.get(pool.name)) for pool in pools),
         cooldowns=cooldowns.every(tx),
         interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(known, pools),
+        left_over=left_over,
     )
+
+
+def _left(tx: Tx, own: Collection[str]) -> dict[str, bool]:
+    """Return the pools that rent no more and have machines, with whether some of these were not looked at yet."""
+    return {
+        pool: fresh for pool, fresh in machines.pools_with_machines(tx).items() if pool not in own
+    }
+
+
+def _left_over(tx: Tx, own: Collection[str], now: datetime) -> tuple[Machine, ...]:
+    """Return the machines of pools that rent no more, and mark those pools for another look where they are busy."""
+    found: list[Machine] = []
+    for name in sorted(_left(tx, own)):
+        if pool_rows.try_lock(tx, name):
+            found += machines.of_pool(tx, name)
+        else:
+            machines.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
+    return tuple(found)
 
 
 def _due(

@@ -6,15 +6,17 @@ from uuid import UUID
 
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.sightings import Row
-from det_controlplane.db import interruptions, machines
+from det_controlplane.db import interruptions, machines, pool_holds
 from det_controlplane.db.machines import Requested
+from det_controlplane.db.pool_holds import PastHold
 from det_controlplane.ports.compute import CloudMachine
 from det_controlplane.services.machines import refusals
 from det_controlplane.services.use_case import Change
 
 # Machines that do not join one after the other are a fault of the image or the network: renting more is in vain.
 NO_SHOWS_TO_HOLD = 3
-HOLD_AFTER_NO_SHOWS = timedelta(minutes=15)
+FIRST_HOLD = timedelta(minutes=15)
+LONGEST_HOLD = timedelta(hours=4)
 # Why such machines were given back; others end by themselves.
 REASONS: Mapping[TerminateReason, str] = {
     TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
@@ -59,14 +61,25 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
 
 def hold_if_in_vain(changed: Change, pool: str) -> bool:
     """Hold a pool whose last machines did not join, one after the other; returns whether it is held now."""
-    count = machines.no_shows(changed.tx, pool, NO_SHOWS_TO_HOLD)
-    if count < NO_SHOWS_TO_HOLD:
+    in_a_row = machines.no_shows(changed.tx, pool, NO_SHOWS_TO_HOLD + 1)
+    if in_a_row < NO_SHOWS_TO_HOLD:
         return False
+    earlier = pool_holds.last(changed.tx, pool)
+    if earlier is not None and (earlier.until is None or earlier.until > changed.now):
+        return True  # what was rented before it says nothing new
     sentence = (
         f"the last {NO_SHOWS_TO_HOLD} machines did not join; `det instance list --all` names them,"
         " and `det instance describe ID` shows the end of their console"
     )
-    until = changed.now + HOLD_AFTER_NO_SHOWS
-    machines.hold(changed.tx, pool, sentence, changed.now, until=until, by_operator=False)
+    again = earlier if in_a_row > NO_SHOWS_TO_HOLD else None
+    until = changed.now + _length_after(again)
+    pool_holds.hold(changed.tx, pool, sentence, changed.now, until=until, by_operator=False)
     changed.queue_changed(pool)  # what waits learns of it
     return True
+
+
+def _length_after(earlier: PastHold | None) -> timedelta:
+    """Return how long to hold a pool; each try that was in vain doubles it, so that no money is spent in a loop."""
+    if earlier is None or earlier.until is None or earlier.by_operator:
+        return FIRST_HOLD
+    return min(2 * (earlier.until - earlier.held_at), LONGEST_HOLD)

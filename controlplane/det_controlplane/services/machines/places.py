@@ -1,6 +1,7 @@
 """Where the pools rent machines, and with which settings their clouds are reached."""
 
 from det_controlplane.core.config.pools import Pool
+from det_controlplane.db import machines
 from det_controlplane.ports.compute import Place
 from det_controlplane.services.context import Context
 
@@ -8,6 +9,12 @@ from det_controlplane.services.context import Context
 def rented_pools(ctx: Context) -> list[Pool]:
     """Return the pools whose machines the cluster rents."""
     return [pool for pool in ctx.config.resource_pools if pool.offers]
+
+
+def providers_left(ctx: Context) -> set[str]:
+    """Return the clouds in which there are machines, though no pool may rent there any more."""
+    with ctx.db.autocommit() as tx:
+        return {provider for provider, _ in machines.places(tx)}
 
 
 def place_of(ctx: Context, provider: str, region: str) -> Place:

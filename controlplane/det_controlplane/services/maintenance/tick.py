@@ -3,12 +3,11 @@
 import logging
 from datetime import timedelta
 
-from det_controlplane.db import agents, allocations, logs, machines, outbox, pool_marks
+from det_controlplane.db import agents, allocations, logs, outbox, pool_marks
 from det_controlplane.db.engine import DatabaseDown, TryAgain, Tx
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
-from det_controlplane.services.machines.places import rented_pools
 from det_controlplane.services.maintenance import effects
 from det_controlplane.services.money import budgets
 from det_controlplane.services.scheduling import schedule_pool, stopping
@@ -93,7 +92,7 @@ def _next_due_s(ctx: Context) -> float | None:
             allocations.next_delayed(tx),
             unmanaged.next_due(tx),
             idling.next_due(tx),
-            machines.next_decision(tx) if rented_pools(ctx) else None,
+            deciding.next_due(ctx, tx),
             budgets.next_due(ctx, tx),
         ]
     times = [d for d in due if d is not None]

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -22,11 +23,20 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.permissions import KINDS
 from det_controlplane.core.roles import Right
-from det_controlplane.db import budgets, costs, experiments, logs, machines, users, workspaces
+from det_controlplane.db import (
+    budgets,
+    costs,
+    experiments,
+    logs,
+    machines,
+    pool_holds,
+    users,
+    workspaces,
+)
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
-from det_controlplane.services.experiments import actions
+from det_controlplane.services.experiments import actions, live
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 from det_controlplane.services.identity.route_rights import require_things
@@ -149,7 +159,7 @@ def remove(ctx: Context, caller: User, id: int) -> None:
 
 def _release(change: Change, budget: Budget) -> None:
     if budget.scope is BudgetScope.POOL:
-        machines.release(change.tx, budget.scope_id, by_operator=False)
+        pool_holds.release(change.tx, budget.scope_id, by_operator=False)
         change.queue_changed(budget.scope_id)
 
 
@@ -178,7 +188,7 @@ def keep(ctx: Context) -> None:
         if state is not budget.state:
             _change_state(ctx, budget, state, spent)
         if is_spent(state):
-            _stop_work(ctx, budget, state)
+            _stop_work(ctx, replace(budget, state=state))
 
 
 def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decimal) -> None:
@@ -187,7 +197,7 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
             return
         if budget.scope is BudgetScope.POOL and is_spent(state):
             sentence = f"{budget.name} is spent; raise it with `det budget set`"
-            machines.hold(changed.tx, budget.scope_id, sentence, changed.now, by_operator=False)
+            pool_holds.hold(changed.tx, budget.scope_id, sentence, changed.now, by_operator=False)
             changed.queue_changed(budget.scope_id)
         elif is_spent(budget.state) and not is_spent(state):
             _release(changed, budget)
@@ -212,14 +222,23 @@ def _warn(change: Change, budget: Budget, spent: Decimal) -> None:
         change.wake(f"logs:{task_id}")
 
 
-def _stop_work(ctx: Context, budget: Budget, state: BudgetState) -> None:
-    """Pause what spends, so that it keeps its checkpoints; kill what goes on regardless."""
+def _stop_work(ctx: Context, budget: Budget) -> None:
+    """Pause what spends, so that it keeps its checkpoints; kill what goes on regardless.
+
+    The budget may be deleted or raised meanwhile: each step looks again, and stops nothing then."""
     with ctx.db.autocommit() as tx:
         active = budgets.active_experiments(tx, budget)
-        lingering = budgets.running(tx, budget) if state is BudgetState.STOPPED else []
+        is_exceeded = budget.state is BudgetState.STOPPED
+        lingering = budgets.running(tx, budget) if is_exceeded else []
     for experiment_id in active:
-        with contextlib.suppress(WrongState, Missing):
-            actions.command(ctx, experiment_id, Command.PAUSE)
-            log.warning("experiment %d was paused: %s is spent", experiment_id, budget.name)
+        with (
+            contextlib.suppress(WrongState, Missing),
+            live.opened(ctx, experiment_id) as experiment,
+        ):
+            if budgets.is_current(experiment.tx, budget):
+                actions.obey(experiment, Command.PAUSE)
+                log.warning("experiment %d was paused: %s is spent", experiment_id, budget.name)
     for allocation_id in lingering:
-        stopping.kill(ctx, allocation_id, f"{budget.name} is exceeded")
+        with change(ctx) as changed:
+            if budgets.is_current(changed.tx, budget):
+                stopping.kill_now(changed, allocation_id, f"{budget.name} is exceeded")

@@ -67,19 +67,22 @@ def kill_soon(change: Change, allocation: AllocationRow, reason: str) -> None:
 def kill(ctx: Context, allocation_id: str, reason: str) -> None:
     """Kill an allocation in a transaction of its own."""
     with use_case.change(ctx) as changed:
-        allocation = allocations.lock(changed.tx, allocation_id)
-        if allocation is not None and allocations.kill(changed.tx, allocation_id, reason):
-            announce(changed, allocation)
+        kill_now(changed, allocation_id, reason)
+
+
+def kill_now(change: Change, allocation_id: str, reason: str) -> None:
+    """Kill an allocation, unless it has ended."""
+    allocation = allocations.lock(change.tx, allocation_id)
+    if allocation is not None and allocations.kill(change.tx, allocation_id, reason):
+        announce(change, allocation)
 
 
 def move_on(ctx: Context, allocation_id: str, reason: str) -> None:
     """Kill an allocation whose machine is wanted back; trials and tasks that can run again start elsewhere."""
     with use_case.change(ctx) as changed:
-        allocation = allocations.lock(changed.tx, allocation_id)
-        if allocation is not None:
+        if allocations.lock(changed.tx, allocation_id) is not None:
             allocations.keep_task(changed.tx, allocation_id, changed.now)
-            if allocations.kill(changed.tx, allocation_id, reason):
-                announce(changed, allocation)
+            kill_now(changed, allocation_id, reason)
 
 
 def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:

@@ -1,0 +1,113 @@
+"""Pools that are taken out of the configuration leave nothing that costs money behind."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.offers import Scope
+from det_controlplane.entry.clouds import clouds_of
+from det_controlplane.services.machines.places import providers_left
+from det_controlplane.services.maintenance import tick
+
+from tests.support.api import Api, Caller, create
+from tests.support.rented import Rented
+
+
+@pytest.fixture
+def api(cluster: Rented) -> Api:
+    return cluster.api
+
+
+def configure(cluster: Rented, *pools: Pool) -> None:
+    """Start the cluster again with other pools."""
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools)
+
+
+def kept(cluster: Rented, **changes: Any) -> Pool:
+    (pool,) = cluster.api.ctx.config.resource_pools
+    return replace(pool, **changes)
+
+
+def let_end(cluster: Rented) -> None:
+    """Wait until the cloud has ended what was ordered to end."""
+    for _ in range(3):
+        cluster.settle()
+        cluster.pass_time(minutes=1)
+    cluster.settle()
+
+
+@pytest.mark.parametrize("then", ["another", "no longer rented"])
+def test_machines_of_a_pool_that_is_gone_end_with_their_work(
+    cluster: Rented, user: Caller, then: str
+) -> None:
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    static = kept(cluster, offers=(), sections=())
+    other = kept(cluster, pool_name="another")
+    configure(cluster, other if then == "another" else static)
+    for _ in range(3):
+        cluster.pass_time(seconds=20)
+        agent.poll()
+        cluster.settle(1)
+    (shown,) = cluster.instances()
+    assert (shown["state"], shown["reason"]) == ("DRAINING", "its pool rents no machines any more")
+    (order,) = agent.poll()
+    assert order["desired"] == "running", "what runs comes to its end"
+    agent.finish()
+    let_end(cluster)
+    assert not cluster.cloud.alive()
+    (ended,) = cluster.instances(all="true")
+    assert ended["reason"] == "it is drained: its pool rents no machines any more"
+
+
+def test_machines_that_boot_for_a_pool_that_is_gone_end_at_once(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    assert cluster.cloud.alive()
+    configure(cluster, kept(cluster, pool_name="another"))
+    cluster.api.ctx.waker.wake("schedule")
+    let_end(cluster)
+    assert not cluster.cloud.alive()
+
+
+def test_what_was_asked_for_by_a_section_that_is_gone_is_not_asked_for_by_another(
+    cluster: Rented, user: Caller
+) -> None:
+    """Its image, network and identity were those of the section: with others it would only cost money."""
+    create(user, activate=True)
+    cluster.decide()
+    (section,) = kept(cluster).sections
+    google = replace(section, provider="gcp")
+    configure(cluster, kept(cluster, sections=(google, section)))
+    cluster.settle(1)
+    assert cluster.cloud.rented == []
+    (row,) = cluster.instances(all="true")
+    assert (row["state"], "not configured any more" in row["reason"]) == ("FAILED", True)
+
+
+def test_a_cloud_that_no_pool_names_any_more_is_still_reached(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    config = load_cluster({})
+    assert clouds_of(config) == {}
+    assert providers_left(cluster.api.ctx) == {"aws"}
+    assert clouds_of(config, providers_left(cluster.api.ctx)).keys() == {"aws"}
+    assert clouds_of(config, {"nowhere"}) == {}, "and one that cannot be is told in the log"
+
+
+def test_a_pool_that_is_gone_is_not_decided_on_for_ever(cluster: Rented, user: Caller) -> None:
+    """Its next look was due, and nobody would take that back: each pass would be due at once."""
+    create(user, activate=True)
+    cluster.cloud.refuse(Scope("aws"), RefusalKind.NO_CAPACITY)
+    cluster.settle()
+    cluster.pass_time(minutes=10)
+    configure(cluster, kept(cluster, pool_name="another"))
+    cluster.settle()
+    assert tick.run(cluster.api.ctx) != 0.0

@@ -1,0 +1,202 @@
+"""Machines whose agents never join are given back; when one follows the other their pool rents nothing for a while."""
+
+import pytest
+from det_controlplane.db import machines, pool_holds
+from det_controlplane.db.engine import Tx
+from det_controlplane.testing.fakecloud import RentedMachine
+
+from tests.support.api import Api, Caller, create
+from tests.support.rented import Rented
+
+
+@pytest.fixture
+def api(cluster: Rented) -> Api:
+    return cluster.api
+
+
+def reason(user: Caller, experiment_id: int) -> str:
+    (found,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    return str(found["sentence"])
+
+
+def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    cluster.settle()
+    (dead,) = cluster.cloud.alive()
+    dead.console = (
+        "determined-boot: installing docker\nE: no such package\n"
+        "determined-boot: failed at line 12\0 with status 7"
+    )
+    cluster.pass_time(minutes=21)
+    cluster.settle()
+    cluster.pass_time(minutes=2)
+    cluster.settle()
+    assert dead not in cluster.cloud.alive()
+    ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
+    assert "did not join" in ended["reason"]
+    assert "console" not in ended
+    described = user.get(f"/api/v1/instances/{ended['id']}")["instance"]
+    assert described["console"].endswith("failed at line 12 with status 7")
+    assert (
+        "its start ended at: installing docker, and it said: E: no such package"
+        f" (`det instance describe {ended['id']}`)"
+    ) in reason(user, experiment_id)
+
+
+def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(
+    cluster: Rented, user: Caller
+) -> None:
+    id = create(user, activate=True)
+    for _ in range(3):
+        cluster.settle()
+        cluster.pass_time(minutes=21)
+    cluster.settle()
+    assert len(cluster.cloud.rented) == 3
+    assert "the last 3 machines did not join" in reason(user, id)
+    cluster.pass_time(minutes=16)
+    cluster.settle()
+    assert len(cluster.cloud.rented) == 4
+
+
+def test_a_pool_whose_machines_end_by_themselves_while_they_boot_stops_to_rent(
+    cluster: Rented, user: Caller
+) -> None:
+    id = create(user, activate=True)
+    for _ in range(5):
+        cluster.settle()
+        for dead in cluster.cloud.alive():
+            dead.console = "determined-boot: installing docker\nKernel panic - not syncing"
+            cluster.cloud.reclaim(dead.cloud_id)
+            dead.ended_because = "it switched itself off"
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+    assert len(cluster.cloud.rented) == 3, "no money is spent in a loop"
+    said = reason(user, id)
+    assert "the last 3 machines did not join" in said
+    assert "its start ended at: installing docker" in said
+    first = cluster.instances(all="true")[0]
+    assert first["reason"] == "it ended before its agent joined: it switched itself off"
+
+
+def test_a_hold_that_comes_while_machines_are_looked_at_is_obeyed(
+    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a third machine that did not join, and its pool's hold, are told in one transaction."""
+    create(user, activate=True)
+    looked = machines.of_pool
+
+    def held_meanwhile(tx: Tx, pool: str) -> object:
+        with cluster.api.ctx.db.begin() as other:
+            pool_holds.hold(other, pool, "its machines do not join", cluster.api.ctx.now())
+        return looked(tx, pool)
+
+    monkeypatch.setattr(machines, "of_pool", held_meanwhile)
+    cluster.settle(1)
+    assert cluster.cloud.rented == []
+
+
+def test_machines_that_are_taken_back_while_they_boot_do_not_hold_their_pool(
+    cluster: Rented, user: Caller
+) -> None:
+    """It is the cloud's want of room: another offer is tried, and the image is not suspected."""
+    id = create(user, activate=True)
+    for _ in range(4):
+        cluster.settle()
+        cluster.cloud.reclaim(cluster.cloud.alive()[-1].cloud_id)
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+    assert len(cluster.cloud.rented) == 5
+    assert "did not join" not in reason(user, id)
+    ended = [i["reason"] for i in cluster.instances(all="true") if i["state"] == "GONE"]
+    assert set(ended) == {
+        "its cloud took it back before its agent joined: spot capacity was taken back"
+    }
+    rented = [m.offer for m in cluster.cloud.rented]
+    assert rented[0] != rented[1], "what was taken back a moment ago is not asked for again"
+
+
+def fail_to_boot(cluster: Rented, count: int = 1) -> None:
+    """Let machines end while they boot, one after the other."""
+    for _ in range(count):
+        cluster.settle()
+        (dead,) = cluster.cloud.alive()
+        cluster.cloud.reclaim(dead.cloud_id)
+        dead.ended_because = "it switched itself off"
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+
+
+def held_minutes(cluster: Rented) -> int:
+    """Wait until the pool rents again; return how long that takes."""
+    before = len(cluster.cloud.rented)
+    for minute in range(600):
+        cluster.settle(1)
+        if len(cluster.cloud.rented) > before:
+            return minute
+        cluster.pass_time(minutes=1)
+    raise AssertionError("the pool rents nothing any more")
+
+
+def test_each_try_in_vain_holds_the_pool_for_twice_as_long(cluster: Rented, user: Caller) -> None:
+    """A cluster that nobody looks at for a weekend must not pay for one dead machine after the other."""
+    create(user, activate=True)
+    fail_to_boot(cluster, 3)
+    held = [held_minutes(cluster)]
+    for _ in range(5):
+        fail_to_boot(cluster)
+        held.append(held_minutes(cluster))
+    assert held == pytest.approx([15, 30, 60, 120, 240, 240], abs=1)
+
+
+def test_after_a_machine_that_joined_the_pool_is_held_for_as_long_as_at_first(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    fail_to_boot(cluster, 3)
+    held_minutes(cluster)
+    fail_to_boot(cluster)
+    held_minutes(cluster)
+    machine, _ = cluster.employ()
+    cluster.cloud.reclaim(machine.cloud_id)
+    for _ in range(4):
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+    fail_to_boot(cluster, 3)
+    assert held_minutes(cluster) == pytest.approx(15, abs=1)
+
+
+def test_an_operator_who_resumes_a_pool_gives_it_a_fresh_count(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    """The image was mended: what failed with the old one says nothing about the new one."""
+    id = create(user, activate=True)
+    fail_to_boot(cluster, 3)
+    assert "the last 3 machines did not join" in reason(user, id)
+    admin.post("/api/v1/rented-pools/default/resume", {})
+    fail_to_boot(cluster, 2)
+    assert len(cluster.cloud.rented) == 6, "two failures hold no pool"
+    fail_to_boot(cluster)
+    assert "the last 3 machines did not join" in reason(user, id)
+    assert held_minutes(cluster) == pytest.approx(15, abs=1)
+
+
+def test_machines_that_booted_when_their_pool_was_resumed_do_not_count(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    for _ in range(4):
+        create(user, activate=True)
+    cluster.settle()
+    first, second, third, fourth = cluster.cloud.alive()
+
+    def end(*dead: RentedMachine) -> None:
+        for machine in dead:
+            cluster.cloud.reclaim(machine.cloud_id)
+            machine.ended_because = "it switched itself off"
+        cluster.pass_time(minutes=1)
+        cluster.settle()
+
+    end(first, second, third)
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is not None
+    admin.post("/api/v1/rented-pools/default/resume", {})
+    end(fourth)
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
