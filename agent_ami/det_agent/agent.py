@@ -21,7 +21,7 @@ from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session
 
-from det_agent import credentials
+from det_agent import lending
 from det_agent.client import ControlPlane
 from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
@@ -76,8 +76,7 @@ class Agent:
         self._reports = TrialReports(
             self._state.folder("reports"), self._upstream, self._log_refusal
         )
-        lends = settings.container_credentials == "machine"
-        self._credentials = credentials.of_machine(settings.identity) if lends else None
+        self._lent = lending.credentials_of(settings)
         self._leaving = False
         self._runtime = self._make_runtime()
         self._ping_token = secrets.token_urlsafe(16)
@@ -205,7 +204,7 @@ class Agent:
             self._reports,
             self._upstream,
             self._ping_token,
-            self._credentials,
+            self._lent,
         )
         bind_ip = self._settings.bind_ip or (
             LOOPBACK if self._runtime.kind == "process" else "0.0.0.0"
@@ -246,11 +245,10 @@ class Agent:
             lends=self._lends_to(spec),
         )
 
-    def _lends_to(self, spec: ContainerSpec) -> str:
-        """Return which credentials a container may ask for; none where it reaches those of the cloud by itself."""
-        if self._credentials is None or not self._runtime.is_kept_apart(spec.network):
-            return ""
-        return self._credentials.kind
+    def _lends_to(self, spec: ContainerSpec) -> tuple[str, ...]:
+        """Return in which clouds a container may ask for credentials; not in one where it reaches them by itself."""
+        reached = "" if self._runtime.is_kept_apart(spec.network) else self._settings.identity
+        return tuple(cloud for cloud in self._lent if cloud != reached)
 
     def _container_dependencies(self) -> ContainerDependencies:
         return ContainerDependencies(

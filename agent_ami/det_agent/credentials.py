@@ -1,4 +1,4 @@
-"""Lend the machine's role to its containers, whose way to the metadata service is blocked.
+"""Lend the machine's roles to its containers, whose way to the metadata service is blocked.
 
 What is lent ends within hours. It is what the role may do, and nothing by which a machine proves itself to the cluster.
 """
@@ -20,7 +20,7 @@ Lending = Callable[[], Mapping[str, Any]]
 
 
 class MachineCredentials:
-    """Short-lived credentials of the machine's role. `read` asks the metadata service, and raises OSError."""
+    """Short-lived credentials of a role of the machine. `read` asks for them, and raises OSError."""
 
     def __init__(self, kind: str, read: Lending, now: Callable[[], float] = time.monotonic) -> None:
         self.kind = kind
@@ -37,17 +37,6 @@ class MachineCredentials:
                 self._kept = {"kind": self.kind, **self._read()}
                 self._until = self._now() + KEPT_S
             return self._kept
-
-
-def of_machine(identity: str) -> MachineCredentials | None:
-    """Return those of the machine of an agent that proves itself by its cloud."""
-    if identity == "aws":
-        aws = AwsMetadata()
-        return MachineCredentials("aws", lambda: role_credentials(aws))
-    if identity == "gcp":
-        gcp = GcpMetadata()
-        return MachineCredentials("gcp", lambda: account_token(gcp))
-    return None
 
 
 def role_credentials(metadata: AwsMetadata) -> Mapping[str, str]:

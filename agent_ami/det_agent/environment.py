@@ -20,7 +20,7 @@ class AgentEnvironment:
     cluster_id: str = ""
     master_id: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict)
-    lends: str = ""  # the kind of credentials of the machine's role that containers may ask for
+    lends: tuple[str, ...] = ()  # the clouds in which containers may ask for its credentials
 
 
 def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]:
@@ -46,7 +46,7 @@ def container_env(spec: ContainerSpec, here: AgentEnvironment) -> dict[str, str]
         "DET_RESOURCES_ID": spec.container_id,
         "DET_SLOT_IDS": json.dumps(list(spec.slot_ids)),
         "DET_RUNTIME": here.runtime,
-        **({"DET_MACHINE_CREDENTIALS": here.lends} if here.lends else {}),
+        **({"DET_MACHINE_CREDENTIALS": ",".join(here.lends)} if here.lends else {}),
     }
 
 

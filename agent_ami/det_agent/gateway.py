@@ -67,7 +67,7 @@ MOST_READ_ON_BYTES, READ_ON_S = 16 * 1024 * 1024, 5.0
 # How long the server takes to notice that it should end.
 _STOP_S = 0.05
 PING_PATH = "/det-agent/ping"
-CREDENTIALS_PATH = "/det-agent/credentials"
+CREDENTIALS_PATH = "/det-agent/credentials/"
 _TOO_MANY_LOGS = "too many bytes of logs in one request: send fewer lines at a time"
 _LOG_PATHS = frozenset({"/api/v1/task/logs", "/task-logs"})
 
@@ -84,7 +84,7 @@ class GatewayDependencies:
     reports: TrialReports
     upstream: Connections
     ping_token: str = ""
-    credentials: MachineCredentials | None = None
+    lent: Mapping[str, MachineCredentials] = field(default_factory=dict)  # by the cloud's name
     others: Budget = field(default_factory=Budget)
 
 
@@ -153,8 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer_preemption(allocation_id)
         elif path == PING_PATH:
             self._answer(200, {"agent": self.agent.agent_id, "ping": self.agent.ping_token})
-        elif path == CREDENTIALS_PATH:
-            self._lend_credentials()
+        elif path.startswith(CREDENTIALS_PATH):
+            self._lend_credentials(path.removeprefix(CREDENTIALS_PATH))
         elif self.command == "POST" and path in _LOG_PATHS:
             self._take_logs()
         elif is_trial_report(self.command, path):
@@ -182,14 +182,15 @@ class _Handler(BaseHTTPRequestHandler):
         preempt = self.agent.sessions.wait_for_preemption(key, wait_s)
         return self._answer(200, {"preempt": preempt})
 
-    def _lend_credentials(self) -> None:
-        """Tell a container of this agent the credentials of the machine's role."""
+    def _lend_credentials(self, cloud: str) -> None:
+        """Tell a container of this agent the credentials that the machine has in a cloud."""
         if self.agent.sessions.owner_of(self._tokens()) is None:
             return self._refuse(401, "the session token belongs to no container of this agent")
-        if self.agent.credentials is None:
-            return self._refuse(404, "this agent lends no credentials of its machine")
+        lent = self.agent.lent.get(cloud)
+        if lent is None:
+            return self._refuse(404, "this agent lends no credentials of that cloud")
         try:
-            return self._answer(200, dict(self.agent.credentials.current()))
+            return self._answer(200, dict(lent.current()))
         except OSError as e:
             return self._refuse(503, f"the machine's role cannot be lent: {e}")
 

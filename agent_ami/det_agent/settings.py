@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import json
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,14 @@ OPTIONS = (
         "machine",
         "lend containers the role of this machine, where identity is aws or gcp: machine or none",
     ),
+    Option(
+        "aws_role_arn", "", "role of AWS that a machine on gcp lends, too: it trusts its account"
+    ),
+    Option(
+        "google_credentials",
+        "",
+        "account of Google that a machine on aws lends, too: a JSON text without secrets, of type external_account",
+    ),
     Option("bind_ip", "", "address the task gateway listens on (by runtime)"),
     Option("bind_port", 0, "port of the task gateway (a free one, then kept)", ("gateway_port",)),
     Option("container_master_host", "", "how containers reach this machine (found out)"),
@@ -102,6 +111,8 @@ class Settings:
     identity: str
     cluster_id: str
     container_credentials: str
+    aws_role_arn: str
+    google_credentials: Mapping[str, Any]
     bind_ip: str
     bind_port: int
     container_master_host: str
@@ -231,6 +242,8 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         identity=v["identity"],
         cluster_id=v["cluster_id"],
         container_credentials=v["container_credentials"],
+        aws_role_arn=v["aws_role_arn"],
+        google_credentials=_external_account(v["google_credentials"]),
         bind_ip=v["bind_ip"],
         bind_port=v["bind_port"],
         container_master_host=v["container_master_host"],
@@ -265,6 +278,18 @@ def _slots(v: Mapping[str, Any]) -> str:
     if v["slots"]:
         return str(v["slots"])
     return f"artificial:{v['artificial_slots']}" if v["artificial_slots"] else str(v["slot_type"])
+
+
+def _external_account(text: str) -> Mapping[str, Any]:
+    if not text:
+        return {}
+    try:
+        read = json.loads(text)
+    except ValueError as e:
+        raise BadSettings(f"google_credentials: {e}") from None
+    if not isinstance(read, dict):
+        raise BadSettings("google_credentials: must be a JSON object")
+    return read
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ GOOGLE = {
     "access_token": "ya29.short-lived", "expires_in": 3000, "token_type": "Bearer", "project": "research",
     "email": "machine@research.iam.gserviceaccount.com", "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
 }  # fmt: skip
-PATH = "/det-agent/credentials"
+PATH = "/det-agent/credentials/gcp"
 
 
 @pytest.fixture
@@ -45,15 +45,16 @@ AMAZON = {
 
 
 @contextmanager
-def lending(url: str, folder: Path, lent: MachineCredentials | None) -> Iterator[Caller]:
+def lending(url: str, folder: Path, *lent: MachineCredentials) -> Iterator[Caller]:
     """Serve the gateway of an agent that runs one container."""
+    by_cloud = {credentials.kind: credentials for credentials in lent}
     for name in ("logs", "reports"):
         (folder / name).mkdir()
     sessions, spool, upstream = ContainerSessions(), Spool(folder / "logs"), Connections(url)
     sessions.open(KEY)
     reports = TrialReports(folder / "reports", upstream, lambda key, text: None)
     logs = LogLimits(spool, "agent-1", 0, 0)
-    parts = GatewayDependencies("agent-1", sessions, logs, reports, upstream, credentials=lent)
+    parts = GatewayDependencies("agent-1", sessions, logs, reports, upstream, lent=by_cloud)
     gateway = Gateway(parts, "127.0.0.1", 0)
     gateway.start()
     yield Caller(gateway, sessions, spool)
@@ -102,7 +103,7 @@ def test_a_container_is_lent_the_role_and_a_stranger_is_not(google: Caller) -> N
 def test_an_agent_that_is_told_not_to_lends_nothing(
     plane: FakeControlPlane, tmp_path: Path
 ) -> None:
-    with lending(plane.url, tmp_path, None) as caller:
+    with lending(plane.url, tmp_path) as caller:
         assert caller.ask("GET", PATH, headers=TOKEN)[0] == 404
 
 
@@ -115,6 +116,28 @@ print(found.token, project, found.service_account_email)
 """
     proxied = {**container_of(google, "gcp"), "http_proxy": "http://127.0.0.1:1"}
     assert run(script, lend(proxied)) == ["ya29.short-lived", "research", GOOGLE["email"]]
+
+
+def test_a_container_finds_the_roles_of_both_clouds(
+    plane: FakeControlPlane, tmp_path: Path
+) -> None:
+    script = """
+import boto3, google.auth, google.auth.transport.requests
+found, _ = google.auth.default()
+found.refresh(google.auth.transport.requests.Request())
+print(found.token, boto3.Session().get_credentials().access_key)
+"""
+    both = (
+        MachineCredentials("gcp", lambda: GOOGLE),
+        MachineCredentials("aws", lambda: AMAZON),
+    )
+    with lending(plane.url, tmp_path, *both) as caller:
+        told = run(script, lend(container_of(caller, "gcp,aws")))
+        own = {**container_of(caller, "gcp,aws"), "GCE_METADATA_HOST": "own"}
+        mixed = lend(own)
+    assert told == ["ya29.short-lived", "ASIA"]
+    assert mixed["GCE_METADATA_HOST"] == "own", "what the task brings along wins"
+    assert mixed["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
 
 
 def test_identity_tokens_by_which_machines_join_are_not_lent(google: Caller) -> None:

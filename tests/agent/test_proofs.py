@@ -55,11 +55,18 @@ def test_a_machine_needs_a_cluster_to_prove_itself_to() -> None:
 
 @pytest.mark.parametrize("provider", ["aws", "gcp"])
 def test_the_agent_understands_what_rented_machines_are_told(tmp_path: Path, provider: str) -> None:
-    script = user_data(Boot("ours", "https://cluster.example", "gpus", provider))
+    elsewhere = {"type": "external_account", "audience": "it's"}
+    boot = Boot(
+        "ours", "https://cluster.example", "gpus", provider,
+        aws_role_arn="arn:aws:iam::1:role/x", google_credentials=elsewhere,
+    )  # fmt: skip
+    script = user_data(boot)
     (quoted,) = re.findall(r"^printf '%s\\n' ('.*?') > /etc/determined/agent.yaml$", script, re.M | re.S)  # fmt: skip
     file = tmp_path / "agent.yaml"
     file.write_text(shlex.split(quoted)[0])
     told = load({"config_file": str(file)}, {})
     assert (told.identity, told.cluster_id, told.resource_pool) == (provider, "ours", "gpus")
+    assert told.aws_role_arn == "arn:aws:iam::1:role/x"
+    assert told.google_credentials == elsewhere
     assert len(_notices(told)) == 1
     assert _notices(settings()) == ()

@@ -4,7 +4,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,10 +19,11 @@ ACCOUNT = {"email": "api@project.iam.gserviceaccount.com", "scopes": [], "aliase
 
 @dataclass
 class FakeMetadata:
-    """Where it listens, and which audiences tokens were asked for."""
+    """Where it listens, which audiences tokens were asked for, and how these are made."""
 
     host: str
     audiences: list[str] = field(default_factory=list)
+    token_for: Callable[[str], str] = lambda audience: identity_token(audience)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -38,10 +39,8 @@ def identity_token(audience: str) -> str:
     return ".".join([*encoded, "c2lnbmF0dXJl"])
 
 
-def _told(path: str, audience: str) -> object:
+def _told(path: str) -> object:
     """Return what the server says at a path: a text, an object, or nothing."""
-    if path == IDENTITY:
-        return identity_token(audience)
     if path == PROJECT_PATH:
         return "acme"
     if path in (ACCOUNT_PATH, f"{INSTANCE}/service-accounts/{ACCOUNT['email']}/"):
@@ -57,9 +56,10 @@ def metadata_server() -> Iterator[FakeMetadata]:
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
             audience = parse_qs(asked.query).get("audience", [""])[0]
-            told = _told(asked.path, audience)
+            told = _told(asked.path)
             if asked.path == IDENTITY:
                 fake.audiences.append(audience)
+                told = fake.token_for(audience)
             is_text = isinstance(told, str)
             body = (told if isinstance(told, str) else json.dumps(told)).encode()
             self.send_response(404 if told is None else 200)

@@ -1,4 +1,4 @@
-"""Lend the role of the machine to what runs in its container, by way of the agent.
+"""Lend the roles of the machine to what runs in its container, by way of the agent.
 
 Libraries of clouds take credentials over plain HTTP from their own loopback address only. So a thread of the entry
 answers there, as the metadata services of clouds do, with what the agent tells the token of this container.
@@ -14,10 +14,12 @@ from typing import Any, Dict, Mapping, Tuple
 from urllib.parse import parse_qs, urlsplit
 
 LENT = "DET_MACHINE_CREDENTIALS"
-AGENT_PATH = "/det-agent/credentials"
+AGENT_PATH = "/det-agent/credentials/"
 _TIMEOUT_S = 10.0
 _AWS = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
 _GCP = ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP")
+_NAMES = {"aws": _AWS, "gcp": _GCP}
+_AWS_PATH = "/aws"
 _FLAVOR = {"Metadata-Flavor": "Google"}
 _ACCOUNTS = "/computeMetadata/v1/instance/service-accounts/"
 
@@ -25,17 +27,19 @@ Answer = Tuple[int, str, Mapping[str, str]]
 
 
 def lend(env: Mapping[str, str]) -> Dict[str, str]:
-    """Return an environment in which the libraries of the machine's cloud find its role; a task's own settings win."""
-    kind = env.get(LENT, "")
-    theirs = {"aws": _AWS, "gcp": _GCP}.get(kind, ())
-    if not theirs or any(name in env for name in theirs):
+    """Return an environment in which the libraries of clouds find the machine's roles; a task's own settings win."""
+    lent = env.get(LENT, "").split(",")
+    clouds = [c for c in _NAMES if c in lent and not any(name in env for name in _NAMES[c])]
+    if not clouds:
         return dict(env)
     lender = _Lender(env)
     place = lender.start()
-    if kind == "aws":
-        added = {_AWS[0]: f"http://{place}/", "AWS_CONTAINER_AUTHORIZATION_TOKEN": lender.password}
-    else:
-        added = dict.fromkeys(_GCP, place)
+    added: Dict[str, str] = {}
+    if "aws" in clouds:
+        added[_AWS[0]] = f"http://{place}{_AWS_PATH}"
+        added["AWS_CONTAINER_AUTHORIZATION_TOKEN"] = lender.password
+    if "gcp" in clouds:
+        added.update(dict.fromkeys(_GCP, place))
     return {**env, **added, **_unproxied(env)}
 
 
@@ -52,11 +56,8 @@ def _unproxied(env: Mapping[str, str]) -> Dict[str, str]:
 class _Lender:
     def __init__(self, env: Mapping[str, str]) -> None:
         self.password = secrets.token_urlsafe(24)
-        self._kind = env[LENT]
-        self._request = urllib.request.Request(
-            env["DET_MASTER"].rstrip("/") + AGENT_PATH,
-            headers={"Authorization": f"Bearer {env['DET_SESSION_TOKEN']}"},
-        )
+        self._agent_url = env["DET_MASTER"].rstrip("/") + AGENT_PATH
+        self._headers = {"Authorization": f"Bearer {env['DET_SESSION_TOKEN']}"}
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def start(self) -> str:
@@ -68,7 +69,7 @@ class _Lender:
 
     def answer(self, target: str, headers: Mapping[str, str]) -> Answer:
         try:
-            if self._kind == "aws":
+            if target == _AWS_PATH:
                 return self._as_container_credentials(headers)
             return self._as_google_metadata(target, headers)
         except urllib.error.HTTPError as e:
@@ -79,7 +80,7 @@ class _Lender:
     def _as_container_credentials(self, headers: Mapping[str, str]) -> Answer:
         if not secrets.compare_digest(headers.get("authorization", ""), self.password):
             return 401, json.dumps({"message": "AWS_CONTAINER_AUTHORIZATION_TOKEN is missing"}), {}
-        lent = self._ask()
+        lent = self._ask("aws")
         told = ("AccessKeyId", "SecretAccessKey", "Token", "Expiration")
         return 200, json.dumps({name: lent[name] for name in told if name in lent}), {}
 
@@ -89,11 +90,12 @@ class _Lender:
             return 200, "computeMetadata/\n", _FLAVOR
         if headers.get("metadata-flavor") != "Google":
             return 403, "Missing Metadata-Flavor:Google header.", _FLAVOR
-        text = _of_account(parts.path, "recursive" in parse_qs(parts.query), self._ask())
+        text = _of_account(parts.path, "recursive" in parse_qs(parts.query), self._ask("gcp"))
         return (404, "", _FLAVOR) if text is None else (200, text, _FLAVOR)
 
-    def _ask(self) -> Dict[str, Any]:
-        with self._opener.open(self._request, timeout=_TIMEOUT_S) as answer:
+    def _ask(self, cloud: str) -> Dict[str, Any]:
+        request = urllib.request.Request(self._agent_url + cloud, headers=self._headers)
+        with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
             lent: Dict[str, Any] = json.loads(answer.read())
             return lent
 

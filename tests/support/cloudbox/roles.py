@@ -46,20 +46,20 @@ class Sts:
 
     ahead_s: float = 0.0
     asked: int = 0
-    _by_key: dict[str, Role] = field(default_factory=dict)
+    known: dict[str, Role] = field(default_factory=dict)
 
     def assume(self, account: str, name: str, session: str) -> Role:
         """Give credentials of a role to a session."""
         key = "ASIA" + secrets.token_hex(8).upper()
         role = Role(account, name, session, key, secrets.token_hex(20), secrets.token_hex(60))
-        self._by_key[key] = role
+        self.known[key] = role
         return role
 
     def answer(self, request: Request) -> Answer | None:
         """Answer a request that a role of ours signed; None for one of somebody else."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         given = headers.get("authorization", "")
-        role = self._by_key.get(given.partition("Credential=")[2].partition("/")[0])
+        role = self.known.get(given.partition("Credential=")[2].partition("/")[0])
         if role is None:
             return None
         self.asked += 1
@@ -79,7 +79,7 @@ class Sts:
             return "The security token included in the request is invalid"
         names = given.partition("SignedHeaders=")[2].partition(",")[0].split(";")
         again = AWSRequest(
-            "POST", f"https://{headers['host']}/", data=request.body,
+            "POST", f"https://{headers['host']}{request.path}", data=request.body,
             headers={name: headers[name] for name in names if name in headers},
         )  # fmt: skip
         again.context["timestamp"] = headers["x-amz-date"]

@@ -264,3 +264,36 @@ def test_the_fields_that_the_page_of_a_cloud_names_are_known(section: dict[str, 
     fields = {name for cell in cells for name in re.findall(r"`([a-z_]+)(?:\.[a-z_]+)*`", cell)}
     assert len(fields) > 8
     provider({**dict.fromkeys(fields), **section})
+
+
+ACCOUNT = {
+    "type": "external_account", "audience": "//iam.googleapis.com/x", "subject_token_type": "aws4_request",
+    "token_url": "https://sts.googleapis.com/v1/token",
+    "service_account_impersonation_url": "https://iamcredentials.googleapis.com/v1/x",
+}  # fmt: skip
+ROLE = "arn:aws:iam::123456789012:role/det-lab-machine-of-gcp"
+
+
+def test_sections_name_what_their_machines_are_in_the_other_cloud() -> None:
+    both = provider(offers=[{**AWS, "google_credentials": ACCOUNT}, {**GCP, "aws_role_arn": ROLE}])
+    found = [section.settings for section in both.sections]
+    assert found[0]["google_credentials"] == ACCOUNT
+    assert found[1]["aws_role_arn"] == ROLE
+
+
+@pytest.mark.parametrize(
+    ("section", "complaint"),
+    [
+        ({**AWS, "google_credentials": {"type": "service_account"}}, "a key would be a secret"),
+        ({**AWS, "google_credentials": {"type": "external_account"}}, "lacks audience"),
+        ({**AWS, "google_credentials": {**ACCOUNT, "token_url": "http://a"}}, "HTTPS as token_url"),
+        ({**AWS, "google_credentials": "google.json"}, "must be an object"),
+        ({**AWS, "aws_role_arn": ROLE}, "aws_role_arn"),
+        ({**GCP, "aws_role_arn": "det-lab-machine-of-gcp"}, "must be the ARN of a role"),
+        ({**GCP, "google_credentials": ACCOUNT}, "google_credentials"),
+    ],
+)
+def test_a_role_in_the_other_cloud_that_gives_nothing_is_refused(
+    section: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in str(problems(section))

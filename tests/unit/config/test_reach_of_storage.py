@@ -10,6 +10,11 @@ AWS = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge"}
 GCP = {"type": "gcp", "region": "us-central1", "instance_type": "g2-standard-8"}
 S3 = {"type": "s3", "bucket": "checkpoints"}
 GCS = {"type": "gcs", "bucket": "checkpoints"}
+ACCOUNT = {
+    "type": "external_account", "audience": "//iam.googleapis.com/x", "subject_token_type": "aws4_request",
+    "token_url": "https://sts.googleapis.com/v1/token",
+    "service_account_impersonation_url": "https://iamcredentials.googleapis.com/v1/x",
+}  # fmt: skip
 KEYS = {"access_key": "AKIA", "secret_key": "secret"}
 
 
@@ -24,7 +29,8 @@ def told(storage: dict[str, Any], *offers: dict[str, Any], **more: Any) -> list[
     [
         (S3, [AWS, GCP], "pool default on Google Cloud", "access_key and secret_key"),
         (S3, [GCP], "pool default on Google Cloud", "access_key and secret_key"),
-        (GCS, [AWS, GCP], "pool default on AWS", "type s3 with access_key"),
+        (GCS, [AWS, GCP], "pool default on AWS", "google_credentials"),
+        (S3, [GCP], "pool default on Google Cloud", "aws_role_arn"),
     ],
 )
 def test_a_pool_on_another_cloud_than_the_bucket_is_told(
@@ -41,6 +47,8 @@ def test_a_pool_on_another_cloud_than_the_bucket_is_told(
         (S3, [AWS]),
         (GCS, [GCP]),
         (S3 | KEYS, [AWS, GCP]),
+        (S3, [AWS, GCP | {"aws_role_arn": "arn:aws:iam::123456789012:role/machine"}]),
+        (GCS, [AWS | {"google_credentials": ACCOUNT}, GCP]),
         ({"type": "shared_fs", "host_path": "/checkpoints"}, [AWS, GCP]),
     ],
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from det_controlplane.core.config import other_cloud
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.catalog import Priced, Unknown
@@ -35,12 +36,12 @@ _SETTINGS = {
         "root_volume_size", "root_volume_type", "root_volume_kms_key_id", "image_id", "tag_key",
         "tag_value", "instance_name", "ssh_key_name", "network_interface",
         "iam_instance_profile_arn", "custom_tags", "placement_group",
-        "capacity_reservation_id", "efa_interfaces",
+        "capacity_reservation_id", "efa_interfaces", "google_credentials",
     ),
     "gcp": (
         "project", "boot_disk_size", "boot_disk_type", "boot_disk_source_image", "label_key",
         "label_value", "network_interface", "network_tags", "service_account", "labels", "base_config",
-        "shielded",
+        "shielded", "aws_role_arn",
     ),
 }  # fmt: skip
 _IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]*")
@@ -170,6 +171,7 @@ def _section(reader: Reader) -> Section | None:
         return None
     reader.ignore(*_COMMON_SETTINGS, *_SETTINGS[kind])
     reader.whole(_LEAST_DISK[kind], 200, 100, 65536)
+    other_cloud.check(reader, kind)
     names, gpus = _names(reader, kind)
     places = tuple(_places(reader, kind))
     return Section(

@@ -6,13 +6,14 @@ from typing import Any
 from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.core.config.pools import Pool
 
-# A machine lends its tasks the credentials of its own cloud, and of no other.
+# A machine lends its tasks the credentials of its own cloud, and of the other one by what its section names.
 _CLOUDS = {"s3": "aws", "gcs": "gcp"}
 _NAMES = {"aws": "AWS", "gcp": "Google Cloud"}
 _VARIABLES = {"s3": "AWS_ACCESS_KEY_ID", "gcs": "GOOGLE_APPLICATION_CREDENTIALS"}
+_GIVEN_BY = {"s3": "aws_role_arn", "gcs": "google_credentials"}
 _REMEDIES = {
-    "s3": "give checkpoint_storage access_key and secret_key",
-    "gcs": "choose checkpoint_storage of type s3 with access_key and secret_key",
+    "s3": "give their section aws_role_arn, or checkpoint_storage access_key and secret_key",
+    "gcs": "give their section google_credentials, or choose type s3 with access_key and secret_key",
 }
 
 
@@ -23,7 +24,8 @@ def warnings(config: ClusterConfig) -> Iterator[str]:
     if kind not in _CLOUDS or storage.get("access_key"):
         return
     for pool in config.resource_pools:
-        theirs = {section.provider for section in pool.sections} - {_CLOUDS[kind]}
+        lacking = [s for s in pool.sections if not s.settings.get(_GIVEN_BY[kind])]
+        theirs = {section.provider for section in lacking} - {_CLOUDS[kind]}
         if theirs and not _gives(pool, config, _VARIABLES[kind]):
             clouds = " and ".join(_NAMES[cloud] for cloud in sorted(theirs))
             yield (

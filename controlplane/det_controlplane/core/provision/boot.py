@@ -34,6 +34,8 @@ class Boot:
     last_script: str = ""  # the operator's, before the agent starts
     images: tuple[str, ...] = ()  # what the machine pulls while the agent starts
     agent_config: Mapping[str, Any] = field(default_factory=dict)  # further options of the agent
+    aws_role_arn: str = ""  # what a machine of Google lends its tasks of AWS
+    google_credentials: Mapping[str, Any] = field(default_factory=dict)  # and the other way round
     has_gpus: bool = (
         False  # by its type: a machine that shows none must not join with its processor
     )
@@ -44,6 +46,7 @@ def user_data(boot: Boot) -> str:
     shows_gpus = boot.has_gpus and not _SLOT_OPTIONS & boot.agent_config.keys()
     options = {
         **({"slots": "cuda"} if shows_gpus else {}),
+        **_roles_elsewhere(boot),
         **boot.agent_config,
         "master_url": boot.master_url,
         "resource_pool": boot.pool,
@@ -63,6 +66,12 @@ def user_data(boot: Boot) -> str:
         gpus=_GPUS if shows_gpus else "",
         venv=VENV,
     )
+
+
+def _roles_elsewhere(boot: Boot) -> dict[str, str]:
+    described = json.dumps(boot.google_credentials) if boot.google_credentials else ""
+    given = {"aws_role_arn": boot.aws_role_arn, "google_credentials": described}
+    return {name: value for name, value in given.items() if value}
 
 
 def last_step(console: str) -> str:

@@ -28,6 +28,8 @@ def user_data(ctx: Context, requested: Requested) -> str:
             last_script=str(settings.get("container_startup_script") or ""),
             images=tuple(settings.get("pull_images") or ()),
             agent_config=contents if isinstance(contents, dict) else {},
+            aws_role_arn=str(settings.get("aws_role_arn") or ""),
+            google_credentials=settings.get("google_credentials") or {},
             has_gpus=_has_gpus(requested, settings),
         )
     )

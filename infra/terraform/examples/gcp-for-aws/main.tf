@@ -132,6 +132,11 @@ output "credentials" {
   })
 }
 
+output "machine_account_id" {
+  description = "For the example aws-bucket-for-gcp: who may use the bucket of AWS."
+  value       = module.machines.account_id
+}
+
 output "provider_section" {
   description = "What the `provider` section of a pool says besides types and limits."
   value = jsonencode({

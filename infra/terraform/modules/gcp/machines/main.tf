@@ -50,6 +50,11 @@ output "email" {
   value       = google_service_account.this.email
 }
 
+output "account_id" {
+  description = "Unique id of that account, by which other clouds know it."
+  value       = google_service_account.this.unique_id
+}
+
 output "account_name" {
   description = "Full name of that account."
   value       = google_service_account.this.name

@@ -1,0 +1,32 @@
+"""Find what a machine lends its containers: its role in its own cloud, and the one in the other."""
+
+from collections.abc import Mapping
+
+from det_agent.credentials import MachineCredentials, account_token, role_credentials
+from det_agent.metadata import AwsMetadata, GcpMetadata
+from det_agent.other_cloud import account_of_google, role_of_aws
+from det_agent.settings import Settings
+
+
+def credentials_of(settings: Settings) -> Mapping[str, MachineCredentials]:
+    """Return them by cloud: none where the agent does not prove itself by its cloud, or is told not to lend."""
+    if settings.container_credentials == "none":
+        return {}
+    lent = {"aws": _on_aws, "gcp": _on_google}.get(settings.identity, lambda _: ())(settings)
+    return {credentials.kind: credentials for credentials in lent}
+
+
+def _on_aws(settings: Settings) -> tuple[MachineCredentials, ...]:
+    here = AwsMetadata()
+    own = MachineCredentials("aws", lambda: role_credentials(here))
+    config = settings.google_credentials
+    if not config:
+        return (own,)
+    return own, MachineCredentials("gcp", lambda: account_of_google(here, config))
+
+
+def _on_google(settings: Settings) -> tuple[MachineCredentials, ...]:
+    here = GcpMetadata()
+    own = MachineCredentials("gcp", lambda: account_token(here))
+    role = settings.aws_role_arn
+    return (own, MachineCredentials("aws", lambda: role_of_aws(here, role))) if role else (own,)

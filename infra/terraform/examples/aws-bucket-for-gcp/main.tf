@@ -1,0 +1,89 @@
+# In an account of AWS: a role by which machines of Google Cloud use a bucket there, without a key.
+
+terraform {
+  required_version = ">= 1.10"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 5.90"
+    }
+  }
+}
+
+variable "cluster_id" {
+  description = "Name of the cluster."
+  type        = string
+}
+
+variable "machine_account_id" {
+  description = "Unique id of the machines' service account, a number: the example gcp-for-aws prints it."
+  type        = string
+}
+
+variable "bucket_arn" {
+  description = "Bucket of checkpoints."
+  type        = string
+}
+
+variable "region" {
+  description = "Region of the provider; roles are in none."
+  type        = string
+  default     = "us-east-1"
+}
+
+provider "aws" {
+  region = var.region
+}
+
+# Google signs which account the machine has, and that the token is for this: tokens by which machines join are for others.
+data "aws_iam_policy_document" "trust" {
+  statement {
+    actions = ["sts:AssumeRoleWithWebIdentity"]
+
+    principals {
+      type        = "Federated"
+      identifiers = ["accounts.google.com"]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "accounts.google.com:sub"
+      values   = [var.machine_account_id]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "accounts.google.com:oaud"
+      values   = ["determined-serverless-machine"]
+    }
+  }
+}
+
+data "aws_iam_policy_document" "storage" {
+  statement {
+    actions   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
+    resources = ["${var.bucket_arn}/*"]
+  }
+
+  statement {
+    actions   = ["s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:GetBucketLocation"]
+    resources = [var.bucket_arn]
+  }
+}
+
+resource "aws_iam_role" "this" {
+  name               = "det-${var.cluster_id}-machine-of-gcp"
+  assume_role_policy = data.aws_iam_policy_document.trust.json
+}
+
+resource "aws_iam_role_policy" "storage" {
+  name   = "storage"
+  role   = aws_iam_role.this.id
+  policy = data.aws_iam_policy_document.storage.json
+}
+
+output "aws_role_arn" {
+  description = "For the pool's section of type gcp."
+  value       = aws_iam_role.this.arn
+}
