@@ -34,7 +34,7 @@ class Arg:
         self.options = options
 
 
-class Replaced(Arg):
+class ReplacedArg(Arg):
     """An option of Determined's command that is understood, and answered by a sentence on what stands in its place.
 
     It ends the command where the caller would otherwise get another cluster than the one that was asked for. Values
@@ -55,9 +55,9 @@ class Replaced(Arg):
         self.harmless = tuple(harmless)
 
 
-def replaced_flag(*names: str, instead: str, refused: bool = False) -> Replaced:
+def replaced_flag(*names: str, instead: str, refused: bool = False) -> ReplacedArg:
     """Return such an option that takes no value."""
-    return Replaced(
+    return ReplacedArg(
         *names, instead=instead, refused=refused, action="store_const", const="", default=None
     )
 
@@ -142,7 +142,7 @@ def paging(limit: int) -> "tuple[Arg, ...]":
 
 
 def searching(other: str) -> "tuple[Arg, ...]":
-    """Options of tables that are filtered and sorted by any column, such as the one named."""
+    """Declare options of tables that are filtered and sorted by any column, such as the one named."""
     return (
         Arg(
             "--filter",

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from det_cli.declare import Arg, Command, OneOf, Replaced
+from det_cli.declare import Arg, Command, OneOf, ReplacedArg
 from det_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:
     for arg in found.group_args:
         _tell_replaced(arg, "")
     for one in found.node.args:
-        if isinstance(one, Replaced):
+        if isinstance(one, ReplacedArg):
             _tell_replaced(one, getattr(args, _destination(one)))
     args.user = options.get("user")
     args.master = options.get("master")
@@ -48,7 +48,7 @@ def _destination(arg: Arg) -> str:
 
 def _tell_replaced(arg: Arg, given: "str | None") -> None:
     """Say what stands in the place of an option. Raises UsageError where nothing does."""
-    if not isinstance(arg, Replaced) or given is None or given in arg.harmless:
+    if not isinstance(arg, ReplacedArg) or given is None or given in arg.harmless:
         return
     sentence = f"{arg.names[0]} {arg.instead}"
     if arg.refused:
@@ -66,7 +66,7 @@ def parser_for(path: "list[str]", command: Command) -> argparse.ArgumentParser:
             for one in arg.args:
                 group.add_argument(*one.names, **one.options)
         else:
-            hidden = {"help": argparse.SUPPRESS} if isinstance(arg, Replaced) else {}
+            hidden = {"help": argparse.SUPPRESS} if isinstance(arg, ReplacedArg) else {}
             parser.add_argument(*arg.names, **{**arg.options, **hidden})
     return parser
 

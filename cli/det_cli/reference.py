@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from det_cli.catalog import ENTRIES
-from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf, Replaced
+from det_cli.declare import OUTPUT, Arg, Command, Group, OneOf, ReplacedArg
 
 _HEAD = """\
 # Command line
@@ -58,7 +58,7 @@ def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
         yield from _command(path, node)
         return
     yield f"{_sentence(node.help)}\n"
-    replaced = [arg for arg in node.args if isinstance(arg, Replaced)]
+    replaced = [arg for arg in node.args if isinstance(arg, ReplacedArg)]
     if replaced:
         yield from _replaced_table(replaced)
     for member in node.members:
@@ -72,7 +72,7 @@ def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
 
 def _command(path: list[str], command: Command) -> Iterator[str]:
     yield f"{_sentence(command.help)}\n"
-    replaced = [arg for arg in command.args if isinstance(arg, Replaced)]
+    replaced = [arg for arg in command.args if isinstance(arg, ReplacedArg)]
     rows = [row for arg in command.args if arg not in replaced for row in _rows(arg)]
     if rows:
         yield "| argument | meaning |\n|---|---|\n" + "\n".join(rows) + "\n"
@@ -80,13 +80,13 @@ def _command(path: list[str], command: Command) -> Iterator[str]:
         yield from _replaced_table(replaced)
 
 
-def _replaced_table(replaced: "list[Replaced]") -> Iterator[str]:
+def _replaced_table(replaced: "list[ReplacedArg]") -> Iterator[str]:
     yield "These options of Determined's command are understood, too; the command says what stands in their place:\n"
     rows = [f"| {_names(arg)} | {_answer(arg)} |" for arg in replaced]
     yield "| option | answer |\n|---|---|\n" + "\n".join(rows) + "\n"
 
 
-def _answer(arg: Replaced) -> str:
+def _answer(arg: ReplacedArg) -> str:
     harmless = [f"`{value}`" for value in arg.harmless if value]
     but = f", unless it is {' or '.join(harmless)}" if harmless and arg.refused else ""
     return f"{'refused' + but + ': ' if arg.refused else ''}{arg.instead}"

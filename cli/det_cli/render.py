@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
 Column = tuple[str, Callable[[Any], Any]]
+Say = Callable[[str], None]  # takes what a long task tells its operator, as `say` does
 _STATE_COLOURS = {"COMPLETED": "32", "RUNNING": "36", "ERROR": "31", "CANCELED": "33"}
 
 

@@ -14,6 +14,9 @@ from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_terraform import FakeTerraform, fake_terraform
 
 if TYPE_CHECKING:
+    from det_controlplane.db.engine import Database
+
+    from tests.support.api import Api
     from tests.support.aws_account import Account
     from tests.support.fake_google import FakeGoogle
     from tests.support.google_project import Project
@@ -52,6 +55,29 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster
     with FakeCluster() as fake:
         monkeypatch.setenv("DET_MASTER", fake.url)
         yield fake
+
+
+@pytest.fixture
+def served_api(
+    database: "Database", home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator["Api"]:
+    """The real API, which commands find and at which nobody has signed in."""
+    from tests.support.api import api_over
+    from tests.support.served_api import served
+
+    with api_over(database, tmp_path) as made, served(made) as url:
+        monkeypatch.setenv("DET_MASTER", url)
+        yield made
+
+
+@pytest.fixture
+def api(served_api: "Api", monkeypatch: pytest.MonkeyPatch) -> "Api":
+    """The real API, at which commands sign in as `determined`."""
+    from tests.support.api import PASSWORD
+
+    monkeypatch.setenv("DET_USER", "determined")
+    monkeypatch.setenv("DET_PASS", PASSWORD)
+    return served_api
 
 
 @pytest.fixture

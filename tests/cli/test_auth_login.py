@@ -4,23 +4,16 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from det_cli.actions import auth
 from det_cli.browser_return import BrowserReturn
 from det_cli.errors import CommandError
-from det_controlplane.adapters.issuer_answers import CachedIssuers
-from det_controlplane.adapters.issuer_tokens import IssuerTokens
-from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
-from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.db.engine import Database
 
 from tests.cli.conftest import Det
 from tests.support import oidc_server
-from tests.support.api import Api, api_over
-from tests.support.served_api import served
-from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
+from tests.support.api import Api
+from tests.support.sign_in_server import CLIENT, SECRET, SignInServer, trust_provider
 
 
 @pytest.fixture
@@ -30,24 +23,11 @@ def provider() -> Iterator[SignInServer]:
 
 
 @pytest.fixture
-def api(
-    database: Database,
-    provider: SignInServer,
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Api]:
+def api(served_api: Api, provider: SignInServer) -> Api:
     settings = {"issuer": provider.url, "client_id": CLIENT, "client_secret": SECRET}
     oidc = {**settings, "auto_provision_users": True, "provider": "Example"}
-    with api_over(database, tmp_path) as made, served(made) as url:
-        found = load_cluster({"security": {"oidc": oidc}}).oidc
-        made.ctx.config = replace(made.ctx.config, oidc=found)
-        made.ctx.tokens, made.ctx.issuers = (
-            IssuerTokens(fetch_keys),
-            CachedIssuers(describe, post_form),
-        )
-        monkeypatch.setenv("DET_MASTER", url)
-        yield made
+    trust_provider(served_api, oidc)
+    return served_api
 
 
 @pytest.fixture

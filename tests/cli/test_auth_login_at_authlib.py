@@ -6,22 +6,16 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from det_cli.actions import auth
 from det_cli.render import say
-from det_controlplane.adapters.issuer_answers import CachedIssuers
-from det_controlplane.adapters.issuer_tokens import IssuerTokens
-from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
-from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.db.engine import Database
 
 from tests.cli.conftest import Det
-from tests.support.api import Api, api_over
+from tests.support.api import Api
 from tests.support.peers import peer_python
-from tests.support.served_api import served
+from tests.support.sign_in_server import trust_provider
 
 SERVE = Path(__file__).parent / "provider" / "serve.py"
 ADA = {"name": "ada", "password": "lovelace"}
@@ -50,25 +44,13 @@ def secret() -> str:
 
 
 @pytest.fixture
-def api(
-    database: Database,
-    provider: str,
-    secret: str,
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Api]:
+def api(served_api: Api, provider: str, secret: str) -> Api:
     oidc = {
         "issuer": provider, "client_id": "determined", "client_secret": secret, "auto_provision_users": True,
         "domains": ["example.com"],
     }  # fmt: skip
-    with api_over(database, tmp_path) as made, served(made) as url:
-        found = load_cluster({"security": {"oidc": oidc}}).oidc
-        made.ctx.config = replace(made.ctx.config, oidc=found)
-        made.ctx.tokens = IssuerTokens(fetch_keys)
-        made.ctx.issuers = CachedIssuers(describe, post_form)
-        monkeypatch.setenv("DET_MASTER", url)
-        yield made
+    trust_provider(served_api, oidc)
+    return served_api
 
 
 def filled_in(url: str, **form: str) -> None:

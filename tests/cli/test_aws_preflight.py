@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from det_cli.deployment import aws_preflight
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
-from det_cli.deployment.cluster import Wanted
+from det_cli.deployment.cluster import ClusterSpec
 from det_cli.errors import CommandError
 
 Answer = Callable[..., Any]
@@ -166,7 +166,7 @@ OFFERS = [
 
 
 def test_every_offer_of_a_pool_is_held_against_its_quota() -> None:
-    """Also types in a list, each capacity, and other regions than the cluster's."""
+    """Types in a list, both capacities and other regions than the cluster's are looked at."""
     account = Account()
     account.answers["get_service_quota"] = NO_QUOTA
     there = account.at("eu-west-1")
@@ -241,12 +241,12 @@ def test_what_a_cluster_has_reserved_is_free_for_its_upgrade() -> None:
 def test_a_cluster_that_is_there_is_looked_at_again(
     operation: str, answer: Any, cause: str
 ) -> None:
-    """After a first `up` that failed, and at an upgrade with other machines."""
+    """The first `up` may have failed, and an upgrade may have other machines."""
     account = AccountWithCluster([])
     account.answers["get_role"] = {"Role": {"Arn": "arn:x"}}  # its own
     account.answers[operation] = answer
     config = {"resource_pools": [{"pool_name": "gpus", "provider": HERE}]}
-    made = AwsDeployment(Wanted("box", "us-west-2", config), lambda _: None)
+    made = AwsDeployment(ClusterSpec("box", "us-west-2", config), lambda _: None)
     made.account = cast(Aws, account)
     with pytest.raises(CommandError, match=cause):
         made.plan()
@@ -339,7 +339,7 @@ class AccountWithCluster(Account):
 
 
 def deployment(account: Account, **variables: Any) -> AwsDeployment:
-    made = AwsDeployment(Wanted("box", "us-west-2", {}, variables), lambda _: None)
+    made = AwsDeployment(ClusterSpec("box", "us-west-2", {}, variables), lambda _: None)
     made.account = cast(Aws, account)
     return made
 
@@ -356,7 +356,7 @@ def test_a_cluster_that_gets_a_relay_later_needs_the_rights_for_it(kept: list[st
 
 @pytest.mark.parametrize("runtime", ["python3.10", "python3.15"])
 def test_a_relay_of_a_python_that_its_machine_cannot_install_is_refused(runtime: str) -> None:
-    """The machine asked its packages for it for ever, and stayed on."""
+    """The machine would look for the package for ever, and stay on."""
     with pytest.raises(CommandError, match=f"no package of {runtime}") as refused:
         deployment(Account(), relay=True, runtime=runtime).plan()
     assert "python3.11, python3.12, python3.13, python3.14" in str(refused.value.hint)

@@ -81,7 +81,7 @@ def test_a_terraform_that_cannot_be_started_is_named(
 def test_a_terraform_that_is_too_old_is_refused(
     det: Det, account: Account, terraform: FakeTerraform, version: str
 ) -> None:
-    """1.9 does not know how to lock a state in S3 by a file."""
+    """Terraform 1.9 cannot lock a state in S3 by a file."""
     terraform.answers(version={"out": json.dumps({"terraform_version": version})})
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert (ran.code, f"Terraform {version} is too old" in ran.err) == (1, True)
@@ -107,7 +107,7 @@ def test_what_is_not_given_stays_as_the_last_time(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also when that was interrupted, and when nothing is made."""
+    """The last time may have been interrupted, or have made nothing."""
     built: list[dict[str, Any]] = []
 
     def build(out: Path, files: dict[str, bytes]) -> Path:

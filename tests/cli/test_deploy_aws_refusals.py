@@ -99,7 +99,7 @@ def test_what_another_program_made_is_not_replaced(
 def test_ctrl_c_before_terraform_says_that_it_goes_on(
     account: Account, terraform: FakeTerraform
 ) -> None:
-    """The program is stopped while it fetches providers, and says nothing of its own then."""
+    """Terraform is stopped while it fetches providers, and says nothing itself."""
     terraform.answers(init={"waits": True})
     words = ["deploy", "aws", "down", "--yes", *account.where]
     account.has_cluster()

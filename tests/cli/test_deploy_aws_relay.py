@@ -56,7 +56,7 @@ def test_the_group_that_cloudfront_made_goes_before_the_network(
     state: dict[str, Any],
     destroyed: int,
 ) -> None:
-    """Also where the relay was switched off before; those of other clusters stay."""
+    """The relay may have been switched off before; groups of other clusters stay."""
     account.has_cluster()
     ours, others = make_group("box"), make_group("other")
     terraform.answers(output={"out": "{}"}, state_pull=state)

@@ -60,7 +60,7 @@ def test_up_keeps_the_places_of_all_configurations(
 def test_machines_in_another_region_are_named_and_refused(
     det: Det, account: Account, removed: FakeTerraform, tmp_path: Path, kept: str
 ) -> None:
-    """Also for a cluster whose places were not kept, by its configuration."""
+    """A cluster that kept no places has them in its configuration."""
     of_config = {"config": yaml.safe_load(config(tmp_path, FAR).read_text())}
     account.has_cluster(**({"places": [["aws", FAR]]} if kept == "places" else of_config))
     machine = account.run_machine(FAR)
@@ -109,7 +109,7 @@ def test_what_still_has_the_tag_of_the_cluster_is_told(
 
 
 def test_what_has_no_label_is_found_by_its_name(project: Project, terraform: FakeTerraform) -> None:
-    """A cluster whose name begins as this one's is another."""
+    """Names of another cluster may begin with the name of this one."""
     google, host = project.google, "acme.iam.gserviceaccount.com"
     google.has_cluster()
     google.leftovers = {
@@ -168,10 +168,10 @@ def test_a_cluster_on_aws_ends_its_machines_on_google(
 ) -> None:  # fmt: skip
     key = google.key(home)
 
-    def there(place: fleet.Place) -> Google:
-        return Google(place.name, "", keypath=str(key), endpoint_url=google.url)
+    def there(location: fleet.Location) -> Google:
+        return Google(location.name, "", keypath=str(key), endpoint_url=google.url)
 
-    monkeypatch.setattr(fleet, "landlord_of", there)
+    monkeypatch.setattr(fleet, "account_at", there)
     account.has_cluster(places=[["gcp", "acme"]])
     google.run_machine(cluster="box")
     refused = down(det, account, "--drain-timeout", "0")
@@ -187,10 +187,10 @@ def test_machines_of_another_cluster_of_the_same_name_on_google_stay(
 ) -> None:  # fmt: skip
     key = google.key(home)
 
-    def there(place: fleet.Place) -> Google:
-        return Google(place.name, "", keypath=str(key), endpoint_url=google.url)
+    def there(location: fleet.Location) -> Google:
+        return Google(location.name, "", keypath=str(key), endpoint_url=google.url)
 
-    monkeypatch.setattr(fleet, "landlord_of", there)
+    monkeypatch.setattr(fleet, "account_at", there)
     account.has_cluster(places=[["gcp", "acme"]])
     if told_by == "state":
         google.has_cluster("box")

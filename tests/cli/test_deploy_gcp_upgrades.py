@@ -26,7 +26,7 @@ def upgraded(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster, google: FakeGoogle,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Project:  # fmt: skip
-    """A cluster whose newest revisions do not answer. Terraform's apply is where they come."""
+    """A cluster whose newest revisions, made by Terraform's apply, do not answer."""
     google.has_cluster()
     google.leftovers["services"] = [service(name, 1) for name in NAMES]
     terraform.answers(output=outputs(cluster), state_pull=state(*MADE))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from det_cli.actions.deploy_options import variables
 from det_cli.commands.deploy import MEMBERS
-from det_cli.declare import Command, Group, Replaced
+from det_cli.declare import Command, Group, ReplacedArg
 from det_cli.deployment import stack_variables
 from det_cli.deployment.terraform import stacks
 from det_cli.errors import UsageError
@@ -31,7 +31,7 @@ from tests.support.google_project import STATES, Project, outputs, state
 AWS_GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/aws.md"
 
 
-def replaced() -> Iterator[tuple[list[str], Replaced]]:
+def replaced() -> Iterator[tuple[list[str], ReplacedArg]]:
     """Yield each option that is only answered, with the words of a command that takes it."""
     for group in MEMBERS["deploy"].members:
         assert isinstance(group, Group)
@@ -39,7 +39,7 @@ def replaced() -> Iterator[tuple[list[str], Replaced]]:
             assert isinstance(command, Command)
             needs_id = any("--cluster-id" in a.names for a in command.args if hasattr(a, "names"))
             words = ["deploy", group.name, command.name, *(["--cluster-id=c"] if needs_id else [])]
-            yield from ((words, arg) for arg in command.args if isinstance(arg, Replaced))
+            yield from ((words, arg) for arg in command.args if isinstance(arg, ReplacedArg))
 
 
 REPLACED = list(replaced())
@@ -59,7 +59,7 @@ def test_an_endpoint_without_scheme_or_host_is_refused_by_name(
     ("words", "option"), REPLACED, ids=[" ".join([*w[1:3], o.names[0]]) for w, o in REPLACED]
 )
 def test_an_option_without_use_is_answered_and_never_passed_over(
-    words: list[str], option: Replaced, capsys: pytest.CaptureFixture[str], det: Det
+    words: list[str], option: ReplacedArg, capsys: pytest.CaptureFixture[str], det: Det
 ) -> None:
     value = [] if option.options.get("action") else ["VALUE"]
     if option.refused:
@@ -216,7 +216,7 @@ def test_each_variable_of_a_stack_has_a_type_that_is_known(cloud: str) -> None:
 def test_machines_beside_a_configuration_with_pools_are_refused(
     det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path
 ) -> None:
-    """They changed nothing, and nothing said so."""
+    """The options changed nothing, and no message said so."""
     config = tmp_path / "master.yaml"
     pool = {"pool_name": "gpus", "provider": {"type": "aws", "instance_type": "g5.xlarge"}}
     config.write_text(yaml.safe_dump({"resource_pools": [pool]}))
@@ -357,7 +357,7 @@ def test_a_value_of_the_last_time_that_the_stack_no_longer_takes_is_replaced_or_
 def test_a_zero_that_is_given_replaces_the_number_of_the_last_time(
     google_up: Det, terraform: FakeTerraform
 ) -> None:
-    """It counted as not given, and machines with GPUs went on."""
+    """Zero counted as not given, and machines kept their GPUs."""
     numbers = ("--min-dynamic-agents", "--gpu-num", "--max-aux-containers-per-agent")
     assert google_up(*(word for name in numbers for word in (name, "2"))).code == 0
     ran = google_up(*(word for name in numbers for word in (name, "0")))

@@ -223,7 +223,7 @@ def test_many_tiny_files_count_with_their_names(
 
 
 def end_with(cluster: FakeCluster, state: str) -> None:
-    """The experiment is over as soon as its log was read."""
+    """Let the experiment end as soon as its log was read."""
 
     def read(asked: Asked) -> Any:
         cluster.experiments[1]["state"] = cluster.trials[10]["state"] = state
@@ -428,7 +428,7 @@ def test_a_bound_on_the_cost_is_set_before_anything_runs(
 def test_waiting_for_the_end_prints_what_became_of_it(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
-    """One document, for a program that reads it."""
+    """The output is one document, for programs."""
     ended = {"id": 1, "state": "STATE_COMPLETED", "bestTrialSearcherMetric": 0.25}
     cluster.on("GET", r"/api/v1/experiments/\d+", {"experiment": ended, "config": {}})
     ran = det("e", "create", config, "--wait", "--json")

@@ -16,7 +16,7 @@ PATHS = (
 
 
 def ignored(lines: list[str], paths: tuple[str, ...] = PATHS) -> set[str]:
-    """A file is left out when it or a directory above it is."""
+    """Return whether a file is left out: by itself, or with a directory above it."""
     rules = Ignore(lines)
     found = set()
     for path in paths:

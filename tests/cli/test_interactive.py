@@ -4,29 +4,15 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from det_cli.actions import interactive_open, interactive_start
-from det_controlplane.db.engine import Database
 from determined.common.http import Session
 
 from tests.cli.conftest import Det
-from tests.support.api import PASSWORD, Api, api_over, create
+from tests.support.api import Api, create
 from tests.support.played_agent import PlayedAgent
-from tests.support.served_api import served
-
-
-@pytest.fixture
-def api(
-    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made, served(made) as url:
-        monkeypatch.setenv("DET_MASTER", url)
-        monkeypatch.setenv("DET_USER", "determined")
-        monkeypatch.setenv("DET_PASS", PASSWORD)
-        yield made
 
 
 def launched(out: str, kind: str = "command") -> str:
@@ -197,7 +183,7 @@ def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Pat
 def test_a_shell_is_entered_as_the_user_that_it_runs_as(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its start was asked before it was known as whom it would run."""
+    """The user was asked for before the task knew it."""
     ran: list[list[str]] = []
 
     def ssh(command: list[str], **_: object) -> "subprocess.CompletedProcess[bytes]":

@@ -117,7 +117,7 @@ def test_task_logs_filter_by_allocation(logged: FakeCluster, det: Det) -> None:
 
 
 def running_until(cluster: FakeCluster, answers: list[Any]) -> None:
-    """Each request for logs gets the next answer; the trial ends with the last."""
+    """Answer each request for logs with the next batch; the trial ends with the last."""
     cluster.trials[10]["state"] = "STATE_RUNNING"
     left = iter(answers)
 
@@ -197,7 +197,7 @@ def test_tail_with_follow_does_not_repeat_lines(logged: FakeCluster, det: Det, q
 def test_tail_with_follow_gives_a_line_that_is_stored_late(
     logged: FakeCluster, det: Det, quick: None, how: str
 ) -> None:
-    """Its id was given out before that of the newest line, and it was committed after the tail was read."""
+    """The late line got its id before the newest line, and was committed after the tail was read."""
     stored = [line for line in logged.logs if line["id"] != "3"]
 
     def read(asked: Asked) -> Any:

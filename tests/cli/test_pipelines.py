@@ -73,7 +73,7 @@ def test_the_summary_has_the_metric_and_the_cost(
 def test_without_a_place_for_the_summary_it_follows_the_rest(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Also in a file, which `/dev/stdout` would have emptied first."""
+    """Output may go to a file, which writing to `/dev/stdout` would empty first."""
     ended(cluster, "STATE_COMPLETED")
     del environment["DET_SUMMARY"]
     environment.pop("GITHUB_STEP_SUMMARY", None)
@@ -107,7 +107,7 @@ def bare(cluster: FakeCluster, environment: dict[str, str], tmp_path: Path) -> d
 def test_a_runner_without_the_command_installs_it_from_the_cluster(
     cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
 ) -> None:
-    """Also from a cluster that knows no versions of libraries."""
+    """A cluster may know no versions of libraries."""
     ended(cluster, "STATE_COMPLETED")
     ran = train(bare, tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -119,7 +119,7 @@ def test_a_runner_without_the_command_installs_it_from_the_cluster(
 def test_an_address_without_a_scheme_is_read_as_det_reads_it(
     cluster: FakeCluster, bare: dict[str, str], tmp_path: Path
 ) -> None:
-    """Where the command comes from the cluster, and in the summary's link."""
+    """This holds for fetching the command, and for the link in the summary."""
     ended(cluster, "STATE_COMPLETED")
     ran = train({**bare, "DET_MASTER": cluster.url.removeprefix("http://")}, tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -182,7 +182,7 @@ def test_a_superseded_job_cancels_its_experiment(
 def test_a_job_that_is_stopped_while_it_submits_leaves_no_experiment_behind(
     cluster: FakeCluster, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """The signal meets every process of the job, as the request is on its way."""
+    """The signal reaches every process of the job while the request is under way."""
     arrived, goes_on = threading.Event(), threading.Event()
     made = {"experiment": {"id": 1, "state": "STATE_ACTIVE"}, "configWarnings": []}
 

@@ -1,30 +1,21 @@
 """`det rbac` and `det user-group`, typed at the real API."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.db.engine import Database
 
 from tests.cli.conftest import Det
-from tests.support.api import PASSWORD, Api, api_over
+from tests.support.api import Api
 from tests.support.house import House
-from tests.support.served_api import served
 
 
 @pytest.fixture
-def api(
-    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made, served(made) as url:
-        made.ctx.config = replace(made.ctx.config, authz=Authz.RBAC)
-        monkeypatch.setenv("DET_MASTER", url)
-        monkeypatch.setenv("DET_PASS", PASSWORD)
-        monkeypatch.setenv("DET_USER", "admin")
-        yield made
+def api(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
+    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+    monkeypatch.setenv("DET_USER", "admin")
+    return api
 
 
 @pytest.fixture

@@ -3,26 +3,16 @@
 import tarfile
 from pathlib import Path
 
-import pytest
-from det_controlplane.db.engine import Database
-
 from tests.cli.conftest import Det
-from tests.support.api import PASSWORD, api_over, create, trial_of
-from tests.support.served_api import served
+from tests.support.api import Api, create, trial_of
 
 
-def test_a_bundle_holds_what_the_trial_wrote(
-    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, det: Det
-) -> None:
-    with api_over(database, tmp_path) as api, served(api) as url:
-        monkeypatch.setenv("DET_MASTER", url)
-        monkeypatch.setenv("DET_USER", "determined")
-        monkeypatch.setenv("DET_PASS", PASSWORD)
-        user = api.signed_in("determined")
-        trial = trial_of(user, create(user))
-        lines = [{"taskId": trial["taskId"], "log": f"line {n} ü\n"} for n in range(1200)]
-        user.post("/api/v1/task/logs", {"logs": lines})
-        ran = det("trial", "support-bundle", trial["id"], "-o", tmp_path / "out")
+def test_a_bundle_holds_what_the_trial_wrote(api: Api, det: Det, tmp_path: Path) -> None:
+    user = api.signed_in("determined")
+    trial = trial_of(user, create(user))
+    lines = [{"taskId": trial["taskId"], "log": f"line {n} ü\n"} for n in range(1200)]
+    user.post("/api/v1/task/logs", {"logs": lines})
+    ran = det("trial", "support-bundle", trial["id"], "-o", tmp_path / "out")
     with tarfile.open(ran.out.strip()) as tar:
         texts = {
             Path(m.name).name: tar.extractfile(m).read().decode()  # type: ignore[union-attr]

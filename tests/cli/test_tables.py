@@ -2,8 +2,7 @@
 
 import csv
 import json
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 
 import pytest
 from det_controlplane.db.engine import Database
@@ -11,8 +10,7 @@ from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
 from sqlalchemy import text
 
 from tests.cli.conftest import Det
-from tests.support.api import PASSWORD, Api, api_over, create, report_metrics, trial_of
-from tests.support.served_api import served
+from tests.support.api import Api, create, report_metrics, trial_of
 
 # What experiment 2 has in the columns that most have nothing in.
 FILLED = text("""
@@ -24,20 +22,14 @@ FILLED = text("""
 
 
 @pytest.fixture
-def api(
-    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Api]:
+def api(api: Api) -> Api:
     """A cluster with three experiments of one run each, the last of which is another user's."""
-    with api_over(database, tmp_path) as made, served(made) as url:
-        monkeypatch.setenv("DET_MASTER", url)
-        monkeypatch.setenv("DET_USER", "determined")
-        monkeypatch.setenv("DET_PASS", PASSWORD)
-        user = made.signed_in("determined")
-        for name, lr, loss in (("first", 0.1, 0.5), ("second", 0.01, 0.25)):
-            id = create(user, name=name, hyperparameters={"lr": lr, "net": "vit"})
-            report_metrics(user, trial_of(user, id)["id"], "validation", 1, {"loss": loss})
-        create(made.signed_in("admin"), name="third", hyperparameters={"lr": 1})
-        yield made
+    user = api.signed_in("determined")
+    for name, lr, loss in (("first", 0.1, 0.5), ("second", 0.01, 0.25)):
+        id = create(user, name=name, hyperparameters={"lr": lr, "net": "vit"})
+        report_metrics(user, trial_of(user, id)["id"], "validation", 1, {"loss": loss})
+    create(api.signed_in("admin"), name="third", hyperparameters={"lr": 1})
+    return api
 
 
 def ids(det: Det, *words: str) -> list[int]:

@@ -1,16 +1,13 @@
 """`det token`, `det config-policies` and `det audit`, typed at the real API."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from det_controlplane.db.engine import Database
 
 from tests.cli.conftest import Det
-from tests.support.api import PASSWORD, Api, api_over, create
-from tests.support.served_api import served
+from tests.support.api import PASSWORD, Api, create
 
 POLICIES = """\
 constraints:
@@ -23,12 +20,8 @@ invariant_config:
 
 
 @pytest.fixture
-def api(
-    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made, served(made) as url:
-        monkeypatch.setenv("DET_MASTER", url)
-        yield made
+def api(served_api: Api) -> Api:
+    return served_api
 
 
 @pytest.fixture

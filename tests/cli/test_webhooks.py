@@ -1,29 +1,18 @@
 """`det webhook`, typed at the real API."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from det_controlplane.db.engine import Database
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
 
 from tests.cli.conftest import Det
-from tests.support.api import PASSWORD, Api, api_over
+from tests.support.api import Api
 from tests.support.inbox import Inbox, end
-from tests.support.served_api import served
 
 
 @pytest.fixture
-def api(
-    database: Database, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made, served(made) as url:
-        made.ctx.courier = Inbox()
-        monkeypatch.setenv("DET_MASTER", url)
-        monkeypatch.setenv("DET_USER", "determined")
-        monkeypatch.setenv("DET_PASS", PASSWORD)
-        yield made
+def api(api: Api) -> Api:
+    api.ctx.courier = Inbox()
+    return api
 
 
 def test_a_webhook_is_made_tried_changed_and_deleted(api: Api, det: Det) -> None:

@@ -3,13 +3,27 @@
 import base64
 import hashlib
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+from det_controlplane.adapters.issuer_answers import CachedIssuers
+from det_controlplane.adapters.issuer_tokens import IssuerTokens
+from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
+from det_controlplane.core.config.cluster import load_cluster
+
+from tests.support.api import Api
 from tests.support.oidc_server import OidcServer
 
 CLIENT, SECRET = "determined", "the client's planted secret"
+
+
+def trust_provider(api: Api, oidc: Mapping[str, Any]) -> None:
+    """Let users of an API sign in at the provider of its section `security.oidc`."""
+    found = load_cluster({"security": {"oidc": oidc}}).oidc
+    api.ctx.config = replace(api.ctx.config, oidc=found)
+    api.ctx.tokens, api.ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
 
 
 @dataclass

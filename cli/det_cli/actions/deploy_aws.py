@@ -8,7 +8,7 @@ from det_cli.actions import deploy_cloud, deploy_options
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.aws_refusals import refusals_told
-from det_cli.deployment.cluster import Wanted
+from det_cli.deployment.cluster import ClusterSpec
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 
@@ -26,10 +26,10 @@ _TYPES = {
 
 @refusals_told()
 def up(args: argparse.Namespace) -> None:
-    looked_at = AwsDeployment(_wanted(args), say)
+    looked_at = AwsDeployment(_spec(args), say)
     given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
     deployment = AwsDeployment(
-        _wanted(given),
+        _spec(given),
         say,
         args.google_credentials or "",
         preflight=deploy_cloud.looks_first(args),
@@ -40,24 +40,20 @@ def up(args: argparse.Namespace) -> None:
 
 @refusals_told()
 def down(args: argparse.Namespace) -> None:
-    account = AwsDeployment(_wanted(args), say).account
+    account = AwsDeployment(_spec(args), say).account
     given = deploy_options.of_last_time(args, account, _STACK)
-    deploy_cloud.down(given, AwsDeployment(_wanted(given), say))
+    deploy_cloud.down(given, AwsDeployment(_spec(given), say))
 
 
 @refusals_told()
 def list_(args: argparse.Namespace) -> None:
-    names = Aws(_region(args), args.endpoint_url or "", args.profile or "").clusters()
-    if args.format:
-        print_object(args, names)
-        return
-    for name in names:
-        print(name)
+    account = Aws(_region(args), args.endpoint_url or "", args.profile or "")
+    deploy_cloud.print_names(args, account.clusters())
 
 
 @refusals_told()
 def status(args: argparse.Namespace) -> None:
-    print_object(args, AwsDeployment(_wanted(args), say).status())
+    print_object(args, AwsDeployment(_spec(args), say).status())
 
 
 def dump_config(args: argparse.Namespace) -> None:
@@ -91,10 +87,10 @@ def _region(args: argparse.Namespace) -> str:
     return str(region)
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
+def _spec(args: argparse.Namespace) -> ClusterSpec:
     region = _region(args)
     _refuse_type(args)
-    return Wanted(
+    return ClusterSpec(
         cluster_id=args.cluster_id,
         region=region,
         config=deploy_options.config(args, _pools(args, region)),

@@ -3,7 +3,7 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from det_cli.deployment import fleet, stack_variables
 from det_cli.deployment.cluster import Deployment, describe
 from det_cli.deployment.terraform import stacks
 from det_cli.errors import CommandError, UsageError
-from det_cli.render import print_yaml, say
+from det_cli.render import print_object, print_yaml, say
 
 
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
@@ -51,6 +51,15 @@ def down(args: argparse.Namespace, deployment: Deployment) -> None:
     print(f"Removed cluster {args.cluster_id}. Machines may be left where it has rented:")
     for place in unseen:
         print(f"  {place}, which {fleet.question(place, args.cluster_id)} asks")
+
+
+def print_names(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Print the names of clusters, a line each unless a format is asked for."""
+    if args.format:
+        print_object(args, names)
+        return
+    for name in names:
+        print(name)
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from det_cli.actions import deploy_cloud, deploy_options
-from det_cli.deployment.cluster import Wanted
-from det_cli.deployment.gcp import GcpDeployment, Place
-from det_cli.deployment.google import Google, project_of_sign_in
+from det_cli.deployment.cluster import ClusterSpec
+from det_cli.deployment.gcp import GcpDeployment, ProjectAccess
+from det_cli.deployment.google import project_of_sign_in
 from det_cli.deployment.machine_images import CPU_IMAGE, GPU_IMAGE
 from det_cli.errors import UsageError
 from det_cli.render import print_object, say
@@ -38,12 +38,8 @@ def down(args: argparse.Namespace) -> None:
 
 
 def list_(args: argparse.Namespace) -> None:
-    names = _google(args).clusters()
-    if args.format:
-        print_object(args, names)
-        return
-    for name in names:
-        print(name)
+    account = _access(args).account(_region(args), args.endpoint_url or "")
+    deploy_cloud.print_names(args, account.clusters())
 
 
 def status(args: argparse.Namespace) -> None:
@@ -61,23 +57,15 @@ def dump_template(args: argparse.Namespace) -> None:
 
 def _deployment(args: argparse.Namespace) -> GcpDeployment:
     preflight = deploy_cloud.looks_first(args)
-    return GcpDeployment(_wanted(args), _place(args), say, preflight=preflight)
+    return GcpDeployment(_spec(args), _access(args), say, preflight=preflight)
 
 
-def _google(args: argparse.Namespace) -> Google:
-    place = _place(args)
-    return Google(
-        place.project, _region(args), keypath=place.keypath, endpoint_url=args.endpoint_url or "",
-        states=place.state_bucket,
-    )  # fmt: skip
-
-
-def _place(args: argparse.Namespace) -> Place:
+def _access(args: argparse.Namespace) -> ProjectAccess:
     project = args.project_id or _of_key(args.keypath)
     project = project or os.environ.get("GOOGLE_CLOUD_PROJECT") or project_of_sign_in()
     if not project:
         raise UsageError("no project is named", "give --project-id, or set GOOGLE_CLOUD_PROJECT")
-    return Place(project, args.keypath or "", args.tf_state_gcs_bucket_name or "")
+    return ProjectAccess(project, args.keypath or "", args.tf_state_gcs_bucket_name or "")
 
 
 def _of_key(path: str | None) -> str:
@@ -92,7 +80,7 @@ def _region(args: argparse.Namespace) -> str:
     return args.region or os.environ.get("GOOGLE_CLOUD_REGION") or REGION
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
+def _spec(args: argparse.Namespace) -> ClusterSpec:
     region = _region(args)
     pools = deploy_options.pools(args, *_machines(args, region))
     variables = deploy_options.variables(args)
@@ -101,7 +89,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         variables = {"labels": labels, **variables}
     if getattr(args, "image", None):
         variables["image"] = args.image
-    return Wanted(
+    return ClusterSpec(
         cluster_id=args.cluster_id,
         region=region,
         config=deploy_options.config(args, pools),

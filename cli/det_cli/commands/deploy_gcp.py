@@ -9,7 +9,7 @@ from det_cli.declare import (
     Command,
     Group,
     OneOf,
-    Replaced,
+    ReplacedArg,
     replaced_flag,
     web_address,
 )
@@ -17,7 +17,7 @@ from det_cli.declare import (
 CLUSTER = Arg(
     "--cluster-id", required=True, metavar="NAME", help="tells clusters of a project apart"
 )
-_NO_LOCAL_STATE = Replaced(
+_NO_LOCAL_STATE = ReplacedArg(
     "--local-state-path",
     metavar="DIR",
     instead="is not needed: Terraform's state lies in a bucket (--tf-state-gcs-bucket-name)",
@@ -34,21 +34,21 @@ _PROJECT = (
 
 _REPLACED = (
     _NO_LOCAL_STATE,
-    Replaced("--network", metavar="NAME", refused=True, harmless=["det-default"],
+    ReplacedArg("--network", metavar="NAME", refused=True, harmless=["det-default"],
         instead="cannot be given: the cluster has a network det-CLUSTER of its own; "
         " --var network_id=ID, with subnetwork_id and network_peering, takes one that is there"),
-    Replaced("--filestore-address", metavar="ADDRESS", refused=True, harmless=[""],
+    ReplacedArg("--filestore-address", metavar="ADDRESS", refused=True, harmless=[""],
         instead="cannot be given: machines mount no Filestore: `startup_script` of a pool can,"
         " and `bind_mounts` hand it on"),
     replaced_flag("--no-filestore", instead="is not needed: no Filestore is made"),
     common.NO_VERSION,
-    Replaced("--operation-timeout-period", metavar="TIME",
+    ReplacedArg("--operation-timeout-period", metavar="TIME",
         instead="is not needed: a launch does not wait for its operation"),
     common.NO_MASTER_TYPE,
-    Replaced("--min-cpu-platform-master", metavar="PLATFORM",
+    ReplacedArg("--min-cpu-platform-master", metavar="PLATFORM",
         instead="is not needed: no machine runs for the master"),
     common.NO_DB_PASSWORD,
-    Replaced("--port", metavar="PORT",
+    ReplacedArg("--port", metavar="PORT",
         instead="is not needed: the address of the cluster begins with https:// and has no port"),
     common.NO_TEMPLATE,
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """det deploy local"""
 
-from det_cli.declare import Arg, Command, Group, Replaced, replaced_flag
+from det_cli.declare import Arg, Command, Group, ReplacedArg, replaced_flag
 
 CLUSTER = Arg("--cluster-name", default="determined", help="tells several clusters here apart")
 PORT = Arg("--master-port", type=int, metavar="PORT", help="where the API listens (8080)")
@@ -38,17 +38,17 @@ GPU = (
 )
 # Of Determined's command.
 REPLACED = (
-    Replaced("--det-version", metavar="VERSION", instead="is not needed: the cluster is of this program's version"),
-    Replaced("--db-password", metavar="PASSWORD",
+    ReplacedArg("--det-version", metavar="VERSION", instead="is not needed: the cluster is of this program's version"),
+    ReplacedArg("--db-password", metavar="PASSWORD",
         instead="is not needed: the database listens to this user alone; the URL of --db may hold a password"),
     replaced_flag("--no-autorestart",
         instead="is not needed: after a restart of the machine the cluster is started by `cluster-up`, not by itself"),
-    Replaced("--image-repo-prefix", metavar="PREFIX",
+    ReplacedArg("--image-repo-prefix", metavar="PREFIX",
         instead="is not needed: no image of the cluster is pulled from a registry"),
     replaced_flag("--enterprise-edition",
         instead="is not needed: roles, groups, single sign-on and the audit log are part of every cluster"),
 )  # fmt: skip
-NO_MASTER_NAME = Replaced(
+NO_MASTER_NAME = ReplacedArg(
     "--master-name",
     metavar="NAME",
     instead="is not needed: --cluster-name tells clusters here apart",

@@ -1,6 +1,6 @@
 """Options that `det deploy aws` and `det deploy gcp` share, and Determined's that mean nothing for functions."""
 
-from det_cli.declare import Arg, Replaced, replaced_flag
+from det_cli.declare import Arg, ReplacedArg, replaced_flag
 
 YES = Arg("-y", "--yes", "--no-prompt", action="store_true", help="do not ask for confirmation")
 CONFIG = Arg(
@@ -66,22 +66,22 @@ CLUSTER_OPTIONS = (
 )  # fmt: skip
 
 # Of Determined's commands for both clouds.
-NO_VERSION = Replaced(
+NO_VERSION = ReplacedArg(
     "--det-version",
     metavar="VERSION",
     instead="is not needed: the cluster is made of this program's version",
 )
-NO_DB_PASSWORD = Replaced(
+NO_DB_PASSWORD = ReplacedArg(
     "--db-password",
     metavar="PASSWORD",
     instead="is not needed: the database gets a password of its own, which the cloud keeps as a secret",
 )
-NO_MASTER_TYPE = Replaced(
+NO_MASTER_TYPE = ReplacedArg(
     "--master-instance-type",
     metavar="TYPE",
     instead="is not needed: no machine runs for the master, and requests are answered where the cloud runs code",
 )
-NO_TEMPLATE = Replaced(
+NO_TEMPLATE = ReplacedArg(
     "--master-config-template-path", metavar="FILE", refused=True,
     instead="is not understood: --config FILE takes the configuration itself, and `dump-master-config-template`"
     " prints one to begin with",
@@ -92,7 +92,7 @@ GROUP = (
         "--no-wait-for-master",
         instead="is not followed: the command ends when the cluster answers, or says why it does not",
     ),
-    Replaced(
+    ReplacedArg(
         "--image-repo-prefix",
         instead="is not needed: no image of the cluster is pulled from a registry",
     ),

@@ -8,7 +8,7 @@ from det_cli.declare import (
     Command,
     Group,
     OneOf,
-    Replaced,
+    ReplacedArg,
     replaced_flag,
 )
 
@@ -35,7 +35,7 @@ _FIELDS = (
 _KUBERNETES = "belongs to Kubernetes, which is not used here"
 _OF_KUBERNETES = (
     *(
-        Replaced(*names, instead=_KUBERNETES, refused=True)
+        ReplacedArg(*names, instead=_KUBERNETES, refused=True)
         for names in (("--cluster-name",), ("--namespace", "-n"), ("--resource-quota",))
     ),
     *(

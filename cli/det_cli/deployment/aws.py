@@ -14,10 +14,11 @@ import yaml
 
 from det_cli.deployment import aws_preflight, prices
 from det_cli.deployment.aws_account import TAG, Aws
-from det_cli.deployment.cluster import Deployment, Say, Stack, Wanted
-from det_cli.deployment.fleet import Landlord, Place
+from det_cli.deployment.cluster import ClusterSpec, Deployment, Stack
+from det_cli.deployment.fleet import Location, MachineAccount
 from det_cli.deployment.machine_images import GPU_IMAGE
 from det_cli.errors import CommandError, UsageError
+from det_cli.render import Say
 
 CLUSTER_ID = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,30}")
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
@@ -43,41 +44,41 @@ class AwsDeployment(Deployment):
 
     def __init__(
         self,
-        wanted: Wanted,
+        spec: ClusterSpec,
         say: Say,
         google_credentials: str = "",
         *,
         preflight: bool = True,
         keypair: str = "",
     ) -> None:
-        if not CLUSTER_ID.fullmatch(wanted.cluster_id):
+        if not CLUSTER_ID.fullmatch(spec.cluster_id):
             raise UsageError(
-                f"--cluster-id {wanted.cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens"
+                f"--cluster-id {spec.cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens"
             )
-        super().__init__(wanted, say)
+        super().__init__(spec, say)
         self._google_file = google_credentials
         self._preflight = preflight
         self._keypair = keypair
-        self.account = Aws(wanted.region, wanted.endpoint_url, wanted.profile)
+        self.account = Aws(spec.region, spec.endpoint_url, spec.profile)
         self._before: dict[str, str] = {}
 
     def _check(self) -> None:
         self._google_credentials()
         config = self._config()
-        aws_preflight.check_budget(self._wanted.variables)
+        aws_preflight.check_budget(self._spec.variables)
         if self._has_relay():
             aws_preflight.check_python_of_a_relay(self._runtime())
         if not self._preflight:
             return
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
-        has_limits = not self._wanted.endpoint_url  # an AWS that is not Amazon's has none to tell
-        cluster_id, rentals = self._wanted.cluster_id, aws_preflight.rentals_of(config)
+        has_limits = not self._spec.endpoint_url  # an AWS that is not Amazon's has none to tell
+        cluster_id, rentals = self._spec.cluster_id, aws_preflight.rentals_of(config)
         aws_preflight.check_place(self.account, rentals, self._say)
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
-            given = self._wanted.variables
+            given = self._spec.variables
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
 
     def plan(self) -> None:
@@ -85,10 +86,10 @@ class AwsDeployment(Deployment):
         super().plan()
 
     def environment(self) -> dict[str, str]:
-        return {"AWS_PROFILE": self._wanted.profile} if self._wanted.profile else {}
+        return {"AWS_PROFILE": self._spec.profile} if self._spec.profile else {}
 
     def prices(self) -> Iterator[str]:
-        given = self._wanted.variables
+        given = self._spec.variables
         names = (
             "database",
             "database_instance_class",
@@ -109,8 +110,8 @@ class AwsDeployment(Deployment):
 
         working_folder = folder / "stacks" / self.stack
         variables = {
-            "cluster_id": self._wanted.cluster_id, "region": self._wanted.region, "zip": zip_named(made.name),
-            "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._wanted.variables,
+            "cluster_id": self._spec.cluster_id, "region": self._spec.region, "zip": zip_named(made.name),
+            "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._spec.variables,
         }  # fmt: skip
         projects = _google_projects(self._config())
         if projects:
@@ -120,8 +121,8 @@ class AwsDeployment(Deployment):
             }  # fmt: skip
         if self._has_relay():
             variables["relay_zip"] = zip_named("relay.zip")
-        if self._wanted.endpoint_url:
-            variables |= {"endpoint_url": self._wanted.endpoint_url, "database_ca": ""}
+        if self._spec.endpoint_url:
+            variables |= {"endpoint_url": self._spec.endpoint_url, "database_ca": ""}
         return variables
 
     def _zip(self, folder: Path) -> Path:
@@ -131,14 +132,14 @@ class AwsDeployment(Deployment):
         except ModuleNotFoundError as e:
             raise self._missing(e) from e
         files = {"cluster.yaml": yaml.safe_dump(self._config(), sort_keys=False).encode()}
-        if not self._wanted.endpoint_url:
+        if not self._spec.endpoint_url:
             files["rds-ca.pem"] = _fetch(RDS_CERTIFICATES)
         google = self._google_credentials()
         if google is not None:
             files[GOOGLE_FILE] = google
         try:
             more: dict[str, Any] = {"google": google is not None, "relay": self._has_relay()}
-            more |= {name: self._wanted.variables.get(name) for name in ("architecture", "runtime")}
+            more |= {name: self._spec.variables.get(name) for name in ("architecture", "runtime")}
             return packaging.build(
                 folder, files, **{name: value for name, value in more.items() if value}
             )
@@ -146,11 +147,11 @@ class AwsDeployment(Deployment):
             raise CommandError(str(e)) from e
 
     def _has_relay(self) -> bool:
-        return bool(self._wanted.variables.get("relay", False))
+        return bool(self._spec.variables.get("relay", False))
 
     def _runtime(self) -> str:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return str(self._wanted.variables.get("runtime") or version)
+        return str(self._spec.variables.get("runtime") or version)
 
     def _google_credentials(self) -> bytes | None:
         """Return how functions sign in to Google Cloud, if a pool rents there. Raises UsageError."""
@@ -173,23 +174,23 @@ class AwsDeployment(Deployment):
             )
         return content
 
-    def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
+    def _provider_defaults(self) -> Mapping[str, Mapping[str, Any]]:
         return {
-            "aws": {"region": self._wanted.region},
+            "aws": {"region": self._spec.region},
             "gcp": {"boot_disk_source_image": GPU_IMAGE},
         }
 
-    def _own_place(self) -> Place:
-        return Place("aws", self._wanted.region)
+    def _own_location(self) -> Location:
+        return Location("aws", self._spec.region)
 
-    def _landlord(self, place: Place) -> Landlord:
-        if place.provider != "aws":
-            return super()._landlord(place)
-        return self.account.at(place.name)
+    def _account_at(self, location: Location) -> MachineAccount:
+        if location.provider != "aws":
+            return super()._account_at(location)
+        return self.account.at(location.name)
 
     def _bucket(self) -> str:
-        name = f"det-{self._wanted.cluster_id}-{self._wanted.region}-{self.account.account}"
-        return str(self._wanted.variables.get("bucket") or name.lower())
+        name = f"det-{self._spec.cluster_id}-{self._spec.region}-{self.account.account}"
+        return str(self._spec.variables.get("bucket") or name.lower())
 
     def status(self) -> dict[str, Any]:
         """Return what every cluster tells, and whether the relay's machine runs."""
@@ -257,7 +258,7 @@ class AwsDeployment(Deployment):
 
         if any(name.startswith(_RELAY) for name in made):
             stack.terraform.destroy(variables, self._say, only=[_RELAY])
-        for group in self.account.origin_groups(self._wanted.cluster_id):
+        for group in self.account.origin_groups(self._spec.cluster_id):
             try:
                 self.account.client("ec2").delete_security_group(GroupId=group)
             except ClientError as e:
@@ -269,7 +270,7 @@ class AwsDeployment(Deployment):
         except CommandError as e:
             if "DependencyViolation" not in e.cause:
                 raise
-            groups = self.account.origin_groups(self._wanted.cluster_id)
+            groups = self.account.origin_groups(self._spec.cluster_id)
             if not groups:
                 raise
             raise CommandError(
@@ -279,7 +280,7 @@ class AwsDeployment(Deployment):
 
     def _left(self) -> list[str]:
         """Return machines; say what is listed with the cluster's tag, as AWS lists also what is gone for a while."""
-        cluster_id, limit = self._wanted.cluster_id, time.monotonic() + _LISTED_S
+        cluster_id, limit = self._spec.cluster_id, time.monotonic() + _LISTED_S
         while (tagged := self._tagged()) and time.monotonic() < limit:
             self._say(f"Waiting for {len(tagged)} resources that AWS still lists")
             time.sleep(10)
@@ -293,16 +294,16 @@ class AwsDeployment(Deployment):
     def _tagged(self) -> list[str]:
         """Return what carries the cluster's tag, in all regions where it was."""
         found: list[str] = []
-        regions = {self._wanted.region, _GLOBAL, *(p.name for p in self._fleet.seen("aws"))}
+        regions = {self._spec.region, _GLOBAL, *(p.name for p in self._fleet.of_provider("aws"))}
         for region in sorted(regions):
             try:
-                found += self.account.at(region).tagged(self._wanted.cluster_id)
+                found += self.account.at(region).tagged(self._spec.cluster_id)
             except CommandError as e:
                 self._say(f"warning: {region} does not tell what has the cluster's tag: {e.cause}")
         return found
 
     def _where_logs_are(self) -> str:
-        return f"the log group /aws/lambda/det-{self._wanted.cluster_id}-api says why"
+        return f"the log group /aws/lambda/det-{self._spec.cluster_id}-api says why"
 
 
 def _google_projects(config: dict[str, Any]) -> list[str]:

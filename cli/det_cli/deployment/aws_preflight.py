@@ -1,13 +1,13 @@
 """Find, before anything is made, the causes that would fail a deployment on AWS or keep it from renting machines."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from det_cli.errors import CommandError
+from det_cli.render import Say
 
-Say = Callable[[str], None]
 # Quotas of EC2 count virtual processors, for a letter of types: on demand, spot.
 _QUOTAS = {
     "g": ("L-DB2E81BA", "L-3819A6DF"), "vt": ("L-DB2E81BA", "L-3819A6DF"),
@@ -38,7 +38,7 @@ _FOR_NAT = ("ec2:CreateNatGateway", "ec2:AllocateAddress")
 _PYTHONS_OF_A_RELAY = ("python3.11", "python3.12", "python3.13", "python3.14")
 
 
-class Looking(Protocol):
+class AccountQueries(Protocol):
     """List the questions to the operator's account."""
 
     region: str
@@ -48,7 +48,7 @@ class Looking(Protocol):
 
     def client(self, service: str) -> Any: ...
 
-    def at(self, region: str) -> "Looking":
+    def at(self, region: str) -> "AccountQueries":
         """Return the same account in a region."""
 
 
@@ -82,7 +82,7 @@ def rentals_of(config: Mapping[str, Any]) -> list[Rental]:
     ]
 
 
-def check_place(aws: Looking, rentals: Sequence[Rental], say: Say) -> None:
+def check_place(aws: AccountQueries, rentals: Sequence[Rental], say: Say) -> None:
     """Check that the regions are there and that each pool finds machines in them. Raises CommandError."""
     check_region(aws)
     for region in sorted({rental.region for rental in rentals} - {aws.region}):
@@ -91,7 +91,7 @@ def check_place(aws: Looking, rentals: Sequence[Rental], say: Say) -> None:
 
 
 def check_limits(
-    aws: Looking,
+    aws: AccountQueries,
     cluster_id: str,
     rentals: Sequence[Rental],
     variables: Mapping[str, Any],
@@ -107,7 +107,7 @@ def check_limits(
         say(f"warning: {warning}")
 
 
-def check_region(aws: Looking) -> None:
+def check_region(aws: AccountQueries) -> None:
     with _unless_denied():
         asked = {"Filters": [{"Name": "region-name", "Values": [aws.region]}], "AllRegions": True}
         found = aws.client("ec2").describe_regions(**asked)["Regions"]
@@ -141,7 +141,7 @@ def actions_of(variables: Mapping[str, Any]) -> list[str]:
     return [action for action in found if action]
 
 
-def check_rights(aws: Looking, actions: Sequence[str]) -> None:
+def check_rights(aws: AccountQueries, actions: Sequence[str]) -> None:
     """Ask AWS what the caller may do, as far as the caller may ask that."""
     with _unless_denied():
         caller = str(aws.client("sts").get_caller_identity()["Arn"])
@@ -162,7 +162,7 @@ def check_rights(aws: Looking, actions: Sequence[str]) -> None:
             )
 
 
-def check_name(aws: Looking, cluster_id: str) -> None:
+def check_name(aws: AccountQueries, cluster_id: str) -> None:
     """Refuse a name whose roles another cluster has. Roles belong to the account, so it may be in another region."""
     iam = aws.client("iam")
     role = f"det-{cluster_id}-api"
@@ -193,7 +193,7 @@ def check_budget(variables: Mapping[str, Any]) -> None:
         )
 
 
-def check_keypair(aws: Looking, name: str) -> None:
+def check_keypair(aws: AccountQueries, name: str) -> None:
     with _unless_denied():
         asked = {"Filters": [{"Name": "key-name", "Values": [name]}]}
         if not aws.client("ec2").describe_key_pairs(**asked)["KeyPairs"]:
@@ -203,7 +203,7 @@ def check_keypair(aws: Looking, name: str) -> None:
             )
 
 
-def reserved(aws: Looking, cluster_id: str) -> int:
+def reserved(aws: AccountQueries, cluster_id: str) -> int:
     """Return what the functions of a cluster that is there have reserved already."""
     functions, found = aws.client("lambda"), 0
     for name in _FUNCTIONS:
@@ -213,7 +213,7 @@ def reserved(aws: Looking, cluster_id: str) -> int:
     return found
 
 
-def check_concurrency(aws: Looking, wanted: int, held: int = 0) -> None:
+def check_concurrency(aws: AccountQueries, wanted: int, held: int = 0) -> None:
     if wanted < 0:
         return
     with _unless_denied():
@@ -229,7 +229,7 @@ def check_concurrency(aws: Looking, wanted: int, held: int = 0) -> None:
             )
 
 
-def check_offered(aws: Looking, rentals: Sequence[Rental], say: Say) -> None:
+def check_offered(aws: AccountQueries, rentals: Sequence[Rental], say: Say) -> None:
     """Refuse a pool that finds no machine of its types anywhere; say which of several are missing where."""
     offered = {region: _offered(aws.at(region), types) for region, types in _types(rentals)}
     missing = [r for r in rentals if not _is_offered(r, offered[r.region])]
@@ -253,7 +253,7 @@ def _types(rentals: Sequence[Rental]) -> Iterator[tuple[str, list[str]]]:
         yield region, sorted({r.instance_type for r in rentals if r.region == region})
 
 
-def _offered(aws: Looking, types: Sequence[str]) -> set[tuple[str, str]] | None:
+def _offered(aws: AccountQueries, types: Sequence[str]) -> set[tuple[str, str]] | None:
     """Return types with the zones that have them; None where that is not told."""
     asked: dict[str, Any] = {
         "LocationType": "availability-zone",
@@ -276,7 +276,7 @@ def _is_offered(rental: Rental, offered: set[tuple[str, str]] | None) -> bool:
     )
 
 
-def quota_warnings(aws: Looking, rentals: Sequence[Rental]) -> Iterator[str]:
+def quota_warnings(aws: AccountQueries, rentals: Sequence[Rental]) -> Iterator[str]:
     """Tell of quotas that let not one machine of a kind run."""
     wanted = dict.fromkeys((r.region, r.instance_type, r.is_spot) for r in rentals)
     processors = {
@@ -298,7 +298,7 @@ def quota_warnings(aws: Looking, rentals: Sequence[Rental]) -> Iterator[str]:
             )
 
 
-def _processors(aws: Looking, types: Sequence[str]) -> dict[str, int]:
+def _processors(aws: AccountQueries, types: Sequence[str]) -> dict[str, int]:
     """Return the processors of types, as far as the region has them; types that it lacks are told elsewhere."""
     found: list[Any] = []
     with _unless_denied():
@@ -307,7 +307,7 @@ def _processors(aws: Looking, types: Sequence[str]) -> dict[str, int]:
     return {str(t["InstanceType"]): int(t["VCpuInfo"]["DefaultVCpus"]) for t in found}
 
 
-def _quota(aws: Looking, code: str) -> int | None:
+def _quota(aws: AccountQueries, code: str) -> int | None:
     told: dict[str, Any] = {}
     with _unless_denied():
         told = aws.client("service-quotas").get_service_quota(ServiceCode="ec2", QuotaCode=code)
@@ -330,7 +330,7 @@ def _request(service: str, code: str, value: int, region: str) -> str:
     )
 
 
-def _policy_source(aws: Looking, caller: str) -> str:
+def _policy_source(aws: AccountQueries, caller: str) -> str:
     """Return whose policies hold: of a session, its role's."""
     _, _, rest = caller.partition(":assumed-role/")
     if not rest:

@@ -15,19 +15,18 @@ from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.sign_in import login
 
 from det_cli.deployment import draining, fleet
-from det_cli.deployment.fleet import Fleet, Landlord, Place
+from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.terraform import Backend, Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
+from det_cli.render import Say
 
 _HEALTH_S = 120.0
 _TOLD = "password_told"  # among the kept options
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
-class Wanted:
+class ClusterSpec:
     """A cluster as the operator describes it."""
 
     cluster_id: str
@@ -39,7 +38,7 @@ class Wanted:
     profile: str = ""  # of the operator's credentials
 
 
-class Account(Landlord, Protocol):
+class Account(MachineAccount, Protocol):
     """Carry out the command's own part in the operator's account; Terraform does the rest."""
 
     def clusters(self) -> list[str]:
@@ -74,8 +73,8 @@ class Deployment(ABC):
 
     account: Account
 
-    def __init__(self, wanted: Wanted, say: Say) -> None:
-        self._wanted = wanted
+    def __init__(self, spec: ClusterSpec, say: Say) -> None:
+        self._spec = spec
         self._say = say
 
     def up(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +88,7 @@ class Deployment(ABC):
             self._must_be_ours(stack.terraform)
             self._keep(options)
             # The stack keeps the first password that it was given, also over an interruption.
-            password = self._wanted.password or _password()
+            password = self._spec.password or _password()
             variables = {**self._variables(stack.folder), "initial_user_password": password}
             self._take_over_bucket(stack.terraform, variables)
             variables |= self._prepare(stack, variables)
@@ -107,8 +106,8 @@ class Deployment(ABC):
             raise
         self._drop_old_versions(outputs)
         password = str(outputs.pop("initial_user_password"))
-        if not self._wanted.password and _signs_in(str(outputs["url"]), password):
-            if self.account.options(self._wanted.cluster_id).get(_TOLD):
+        if not self._spec.password and _signs_in(str(outputs["url"]), password):
+            if self.account.options(self._spec.cluster_id).get(_TOLD):
                 outputs["holds_first_password"] = True
             else:
                 outputs["first_password"] = password
@@ -116,24 +115,24 @@ class Deployment(ABC):
 
     def password_told(self) -> None:
         """Keep that the operator has been shown the first password: no later `up` shows it."""
-        cluster_id = self._wanted.cluster_id
+        cluster_id = self._spec.cluster_id
         kept = self.account.options(cluster_id)
         self.account.keep_options(cluster_id, {**kept, _TOLD: True})
 
     def plan(self) -> None:
         """Tell what `up` would do, and do nothing."""
         self._warn()
-        with self._open(keep_state=self._wanted.cluster_id in self.account.clusters()) as stack:
+        with self._open(keep_state=self._spec.cluster_id in self.account.clusters()) as stack:
             self._must_be_ours(stack.terraform)
             variables = {**self._variables(stack.folder), "initial_user_password": "unknown"}
             stack.terraform.plan(variables, self._say)
 
-    def down(self, *, force: bool, keep_data: bool, drain_s: float) -> list[Place]:
+    def down(self, *, force: bool, keep_data: bool, drain_s: float) -> list[Location]:
         """Remove everything of the cluster, and prove it. Returns where no machines could be looked for.
 
         Unless forced, work gets some seconds to save checkpoints and to leave; machines with work are not ended.
         """
-        cluster_id = self._wanted.cluster_id
+        cluster_id = self._spec.cluster_id
         self._must_be_known()
         found = self._fleet.found()
         if not force:
@@ -164,11 +163,11 @@ class Deployment(ABC):
         with self._open() as stack:
             outputs = stack.terraform.outputs()
         outputs.pop("initial_user_password", None)
-        found = {"cluster": self._wanted.cluster_id, "region": self._wanted.region, **outputs}
+        found = {"cluster": self._spec.cluster_id, "region": self._spec.region, **outputs}
         fleet_ = self._fleet.found()
         found["machines"] = len(fleet_.names())
         if fleet_.unseen:
-            found["not_looked_at"] = [str(place) for place in fleet_.unseen]
+            found["not_looked_at"] = [str(location) for location in fleet_.unseen]
         found["answers"] = bool(outputs.get("url")) and _answers(str(outputs["url"]))
         return found
 
@@ -227,7 +226,7 @@ class Deployment(ABC):
         return {}
 
     def _config(self) -> dict[str, Any]:
-        """Return the cluster's configuration, with what the deployment knows of its machines' place.
+        """Return the cluster's configuration, with what the deployment knows of where its machines are.
 
         Raises UsageError where the control plane would refuse it.
         """
@@ -238,8 +237,8 @@ class Deployment(ABC):
         except ModuleNotFoundError as e:
             raise self._missing(e) from e
         storage = {"type": self.storage_type, "bucket": self._bucket()}
-        given = {"checkpoint_storage": storage, **self._wanted.config}
-        config = with_defaults(given, self._place_of_machines())
+        given = {"checkpoint_storage": storage, **self._spec.config}
+        config = with_defaults(given, self._provider_defaults())
         try:
             load_checked(config)
         except InvalidConfig as e:
@@ -251,7 +250,7 @@ class Deployment(ABC):
         return config
 
     @abstractmethod
-    def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
+    def _provider_defaults(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what provider sections may leave out and this deployment knows before it is made, by provider."""
 
     def _warn(self) -> None:
@@ -269,9 +268,9 @@ class Deployment(ABC):
 
     def _must_be_known(self) -> None:
         known = self.account.clusters()
-        if self._wanted.cluster_id not in known:
+        if self._spec.cluster_id not in known:
             raise MissingError(
-                f"there is no cluster {self._wanted.cluster_id} in {self._wanted.region};"
+                f"there is no cluster {self._spec.cluster_id} in {self._spec.region};"
                 f" clusters here: {', '.join(known) or 'none'}",
                 f"`det deploy {self.stack} list` with another --region shows those elsewhere",
             )
@@ -281,7 +280,7 @@ class Deployment(ABC):
 
         Determined's own `det deploy gcp` keeps states in a bucket of the same name.
         """
-        cluster_id = self._wanted.cluster_id
+        cluster_id = self._spec.cluster_id
         if self.account.options(cluster_id) or cluster_id not in self.account.clusters():
             return
         made = terraform.resources()
@@ -295,7 +294,7 @@ class Deployment(ABC):
         if not keep_state:
             return Stack(self.stack, None, self.environment())
         self.account.make_state_bucket()
-        backend = self.account.backend(self._wanted.cluster_id)
+        backend = self.account.backend(self._spec.cluster_id)
         return Stack(self.stack, backend, self.environment())
 
     def _removing(self, stack: "Stack", keep_data: bool) -> dict[str, Any]:
@@ -336,34 +335,38 @@ class Deployment(ABC):
 
     @cached_property
     def _fleet(self) -> Fleet:
-        """Return the machines of all places that the cluster's configurations, also earlier ones, have named."""
-        places: dict[Place, Callable[[], Landlord]] = {self._own_place(): lambda: self.account}
-        for place in self._earlier_places():
-            places.setdefault(place, partial(self._landlord, place))
-        return Fleet(self._wanted.cluster_id, places, self._say)
+        """Return the machines of all locations that the cluster's configurations, also earlier ones, have named."""
+        locations: dict[Location, Callable[[], MachineAccount]] = {
+            self._own_location(): lambda: self.account
+        }
+        for location in self._earlier_locations():
+            locations.setdefault(location, partial(self._account_at, location))
+        return Fleet(self._spec.cluster_id, locations, self._say)
 
-    def _earlier_places(self) -> list[Place]:
+    def _earlier_locations(self) -> list[Location]:
         from det_controlplane.core.config.provider_defaults import with_defaults
         from det_controlplane.core.problems import InvalidConfig
 
-        options = self.account.options(self._wanted.cluster_id)
+        options = self.account.options(self._spec.cluster_id)
         known = fleet.kept(options)
         try:
-            known += fleet.places_of(
-                with_defaults(options.get("config") or {}, self._place_of_machines())
+            known += fleet.locations_of(
+                with_defaults(options.get("config") or {}, self._provider_defaults())
             )
         except InvalidConfig:
-            pass  # of another version, which kept places, too
+            pass  # of another version, which kept them, too
         return known
 
     def _keep(self, options: Mapping[str, Any]) -> None:
-        """Store the options for the next time, and all places where the cluster may have rented by then."""
-        cluster_id = self._wanted.cluster_id
-        places = fleet.to_keep(self._earlier_places(), fleet.places_of(self._config()))
+        """Store the options for the next time, and all locations where the cluster may have rented by then."""
+        cluster_id = self._spec.cluster_id
+        locations = fleet.to_keep(self._earlier_locations(), fleet.locations_of(self._config()))
         told = bool(self.account.options(cluster_id).get(_TOLD))
-        self.account.keep_options(cluster_id, {**options, "places": places, _TOLD: told})
+        self.account.keep_options(cluster_id, {**options, "places": locations, _TOLD: told})
 
-    def _drain(self, outputs: Mapping[str, Any], found: fleet.Found, limit_s: float) -> None:
+    def _drain(
+        self, outputs: Mapping[str, Any], found: fleet.FoundMachines, limit_s: float
+    ) -> None:
         """Let work leave the machines, so that they can end. Raises CommandError where it does not."""
         url = str(outputs.get("url") or "")
         if not (url and _answers(url)):
@@ -372,12 +375,12 @@ class Deployment(ABC):
         draining.drain(url, str(outputs.get("initial_user_password", "")), limit_s, self._say)
 
     @abstractmethod
-    def _own_place(self) -> Place:
+    def _own_location(self) -> Location:
         """Return where the cluster is, and rents unless its configuration says otherwise."""
 
-    def _landlord(self, place: Place) -> Landlord:
-        """Return the operator's account at another place. Raises CommandError."""
-        return fleet.landlord_of(place)
+    def _account_at(self, location: Location) -> MachineAccount:
+        """Return the operator's account at another location. Raises CommandError."""
+        return fleet.account_at(location)
 
 
 class Stack:
@@ -403,16 +406,16 @@ class Stack:
         self._temporary.cleanup()
 
 
-def _refuse_unseen(found: fleet.Found) -> None:
+def _refuse_unseen(found: fleet.FoundMachines) -> None:
     """Refuse to remove what may still pay for machines that nobody has looked for."""
-    for place, e in found.unseen.items():
+    for location, e in found.unseen.items():
         raise CommandError(
-            f"the cluster may have machines in {place}, which does not tell: {e.cause}",
+            f"the cluster may have machines in {location}, which does not tell: {e.cause}",
             f"{e.hint}; --force removes the rest, and leaves those there",
         )
 
 
-def _refuse_machines(found: fleet.Found, hint: str) -> None:
+def _refuse_machines(found: fleet.FoundMachines, hint: str) -> None:
     machines = found.names()
     if machines:
         raise CommandError(

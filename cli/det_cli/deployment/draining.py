@@ -1,7 +1,6 @@
 """Ask a cluster's work for checkpoints and let it leave its machines, before these end."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from determined.common.failures import Failure
@@ -11,10 +10,9 @@ from determined.common.sign_in import SignedIn, login, open_session, sign_in
 from determined.common.token_store import TokenStore
 
 from det_cli.errors import CommandError
+from det_cli.render import Say
 
 _LOOK_S = 5.0
-
-Say = Callable[[str], None]
 
 
 def drain(url: str, first_password: str, limit_s: float, say: Say) -> None:

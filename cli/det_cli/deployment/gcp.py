@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 
 from det_cli.deployment import fleet, google_checks, image, prices
-from det_cli.deployment.cluster import Deployment, Say, Stack, Wanted
+from det_cli.deployment.cluster import ClusterSpec, Deployment, Stack
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
 from det_cli.errors import CommandError, UsageError
+from det_cli.render import Say
 
 CLUSTER_ID = re.compile(r"[a-z]([-a-z0-9]{0,18}[a-z0-9])?")
 _SERVICES = "module.controlplane.google_cloud_run_v2_service.this"
@@ -22,12 +23,18 @@ _FOR_IMAGES = ("module.images", "module.storage")
 
 
 @dataclass(frozen=True)
-class Place:
+class ProjectAccess:
     """Hold the project of the cluster, and the credentials that the command uses there."""
 
     project: str
     keypath: str = ""
     state_bucket: str = ""
+
+    def account(self, region: str, endpoint_url: str = "") -> Google:
+        return Google(
+            self.project, region, keypath=self.keypath, endpoint_url=endpoint_url,
+            states=self.state_bucket,
+        )  # fmt: skip
 
 
 class GcpDeployment(Deployment):
@@ -41,20 +48,19 @@ class GcpDeployment(Deployment):
     storage_type = "gcs"
     account: Google
 
-    def __init__(self, wanted: Wanted, place: Place, say: Say, *, preflight: bool = True) -> None:
-        if not CLUSTER_ID.fullmatch(wanted.cluster_id):
+    def __init__(
+        self, spec: ClusterSpec, access: ProjectAccess, say: Say, *, preflight: bool = True
+    ) -> None:
+        if not CLUSTER_ID.fullmatch(spec.cluster_id):
             raise UsageError(
-                f"--cluster-id {wanted.cluster_id!r} must be a small letter, then at most 19 small letters, digits"
+                f"--cluster-id {spec.cluster_id!r} must be a small letter, then at most 19 small letters, digits"
                 " and hyphens, and no hyphen at the end"
             )
-        super().__init__(wanted, say)
-        self._place = place
+        super().__init__(spec, say)
+        self._access = access
         self._preflight = preflight
         self._before: dict[str, str] = {}  # what answered, by service
-        self.account = Google(
-            place.project, wanted.region, keypath=place.keypath, endpoint_url=wanted.endpoint_url,
-            states=place.state_bucket,
-        )  # fmt: skip
+        self.account = access.account(spec.region, spec.endpoint_url)
 
     def plan(self) -> None:
         config = self._config()
@@ -69,7 +75,7 @@ class GcpDeployment(Deployment):
         super().plan()
 
     def prices(self) -> Iterator[str]:
-        given = self._wanted.variables
+        given = self._spec.variables
         names = ("database_tier", "database_highly_available")
         stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
         return prices.month(prices.gcp_idle(stack), self._config())
@@ -82,8 +88,8 @@ class GcpDeployment(Deployment):
             "GOOGLE_BILLING_PROJECT": project,
             "USER_PROJECT_OVERRIDE": "true",
         }
-        if self._place.keypath:
-            found["GOOGLE_APPLICATION_CREDENTIALS"] = str(Path(self._place.keypath).resolve())
+        if self._access.keypath:
+            found["GOOGLE_APPLICATION_CREDENTIALS"] = str(Path(self._access.keypath).resolve())
         return found
 
     def _check(self) -> None:
@@ -100,37 +106,37 @@ class GcpDeployment(Deployment):
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         return {
-            "cluster_id": self._wanted.cluster_id,
+            "cluster_id": self._spec.cluster_id,
             "project": self.account.project,
-            "region": self._wanted.region,
+            "region": self._spec.region,
             "image": "not-built-yet",
             "cluster_config": yaml.safe_dump(self._config(), sort_keys=False) if build else "",
-            **self._wanted.variables,
+            **self._spec.variables,
         }
 
-    def _place_of_machines(self) -> Mapping[str, Mapping[str, Any]]:
+    def _provider_defaults(self) -> Mapping[str, Mapping[str, Any]]:
         return {
             "gcp": {
                 "project": self.account.project,
-                "region": self._wanted.region,
+                "region": self._spec.region,
                 "boot_disk_source_image": GPU_IMAGE,
             }
         }
 
-    def _own_place(self) -> fleet.Place:
-        return fleet.Place("gcp", self.account.project)
+    def _own_location(self) -> fleet.Location:
+        return fleet.Location("gcp", self.account.project)
 
     def _bucket(self) -> str:
-        name = f"det-{self._wanted.cluster_id}-{self.account.project}"
-        return str(self._wanted.variables.get("bucket") or name)
+        name = f"det-{self._spec.cluster_id}-{self.account.project}"
+        return str(self._spec.variables.get("bucket") or name)
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
         """Build the image in the project: no Docker is needed here, and no registry elsewhere."""
-        self._before = self.account.revisions(self._wanted.cluster_id)
-        if "image" in self._wanted.variables:
+        self._before = self.account.revisions(self._spec.cluster_id)
+        if "image" in self._spec.variables:
             return {}
         stack.terraform.apply(variables, self._say, only=_FOR_IMAGES)
-        google, cluster_id = self.account, self._wanted.cluster_id
+        google, cluster_id = self.account, self._spec.cluster_id
         return {"image": image.built(google, cluster_id, self._bucket(), self._say)}
 
     def _settle(self, outputs: dict[str, Any]) -> None:
@@ -138,7 +144,7 @@ class GcpDeployment(Deployment):
 
     def _roll_back(self, outputs: dict[str, Any]) -> bool:
         """Let requests reach the revisions before these, if there are any."""
-        now = self.account.revisions(self._wanted.cluster_id)
+        now = self.account.revisions(self._spec.cluster_id)
         newer = [name for name, revision in self._before.items() if now.get(name) != revision]
         for name in sorted(newer, reverse=True):  # the API, which starts the others, last
             self.account.switch(name, self._before[name])
@@ -157,7 +163,7 @@ class GcpDeployment(Deployment):
     ) -> None:
         """Remove the database, and what ties the network to Google's own."""
         stack.terraform.destroy(variables, self._say, only=[_DATABASE])
-        self.account.remove_peering(f"det-{self._wanted.cluster_id}")
+        self.account.remove_peering(f"det-{self._spec.cluster_id}")
 
     def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
         try:
@@ -171,7 +177,7 @@ class GcpDeployment(Deployment):
             ) from e
 
     def _left(self) -> list[str]:
-        cluster_id = self._wanted.cluster_id
+        cluster_id = self._spec.cluster_id
         return [
             *super()._left(),
             *self.account.labelled(cluster_id),
@@ -179,5 +185,5 @@ class GcpDeployment(Deployment):
         ]
 
     def _where_logs_are(self) -> str:
-        name, region = f"det-{self._wanted.cluster_id}-api", self._wanted.region
+        name, region = f"det-{self._spec.cluster_id}-api", self._spec.region
         return f"`gcloud run services logs read {name} --region {region} --project {self.account.project}` says why"

@@ -1,12 +1,13 @@
 """Before anything is made in a Google Cloud project: look at APIs, permissions, machine types and quotas."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from det_cli.deployment.google import Denied, Google
 from det_cli.errors import CommandError
+from det_cli.render import Say
 
 # What the stack uses, and what the command and Terraform ask about it. At most twenty can be enabled by one call.
 APIS = (
@@ -58,7 +59,6 @@ _GPU_FAMILIES = {
 _FAMILY_QUOTA = "GPUS-PER-GPU-FAMILY-per-project-region"
 _SKIP = "--no-preflight-checks goes on all the same"
 
-Say = Callable[[str], None]
 Json = Mapping[str, Any]
 
 

@@ -6,11 +6,11 @@ import io
 import json
 import tarfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from det_cli.deployment.google import Google
 from det_cli.errors import CommandError
+from det_cli.render import Say
 
 NAME = "controlplane"
 _HERE = Path(__file__).resolve()
@@ -22,8 +22,6 @@ _DOCKERFILES = (
 _LOCKS = (_HERE.parent / "cloudrun/requirements.lock", _HERE.parents[3] / "requirements.lock")
 _BUILD_S = 1200
 _ENDED = frozenset({"SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED", "EXPIRED"})
-
-Say = Callable[[str], None]
 
 
 def context() -> bytes:

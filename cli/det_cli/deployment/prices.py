@@ -83,7 +83,7 @@ class GcpStack:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdleMonth:
     """Hold the parts of a month in which nobody does anything, and what has no price here."""
 
     parts: Mapping[str, float]
@@ -94,7 +94,7 @@ class Idle:
         return sum(self.parts.values())
 
 
-def aws_idle(stack: AwsStack) -> Idle:
+def aws_idle(stack: AwsStack) -> IdleMonth:
     """Return what is left while schedules are off and Aurora is paused; an RDS instance runs always."""
     hourly = PRICES.get(stack.database_instance_class)
     if stack.database == "aurora":
@@ -124,7 +124,7 @@ def aws_idle(stack: AwsStack) -> Idle:
         "functions, schedules, network: nothing runs": 0.0,
     }
     is_unknown = stack.database != "aurora" and hourly is None
-    return Idle(parts, stack.database_instance_class if is_unknown else "")
+    return IdleMonth(parts, stack.database_instance_class if is_unknown else "")
 
 
 def _alarms(stack: AwsStack) -> dict[str, float]:
@@ -141,7 +141,7 @@ def _nat_gateway() -> dict[str, float]:
     }
 
 
-def gcp_idle(stack: GcpStack) -> Idle:
+def gcp_idle(stack: GcpStack) -> IdleMonth:
     """Return what is left while schedules are paused: an instance of Cloud SQL runs always."""
     hourly, instances = _tier(stack.database_tier), 1 + stack.database_highly_available
     parts = {
@@ -155,7 +155,7 @@ def gcp_idle(stack: GcpStack) -> Idle:
         f"bucket: {BUCKET_GB:g} GB": BUCKET_GB * price("gcs_gb_month"),
         "Cloud Run: no request, no instance": 0.0,
     }
-    return Idle(parts, stack.database_tier if hourly is None else "")
+    return IdleMonth(parts, stack.database_tier if hourly is None else "")
 
 
 def _tier(name: str) -> float | None:
@@ -166,7 +166,7 @@ def _tier(name: str) -> float | None:
     return PRICES[name][0] if name in PRICES else None
 
 
-def month(idle: Idle, config: Mapping[str, Any]) -> Iterator[str]:
+def month(idle: IdleMonth, config: Mapping[str, Any]) -> Iterator[str]:
     """Tell what a cluster costs a month, idle and busy."""
     from det_controlplane.core.config.cluster import load_cluster
 

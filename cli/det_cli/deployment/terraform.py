@@ -1,17 +1,18 @@
-"""Run Terraform: found on this machine, told what it needs, and heard line by line."""
+"""Run Terraform: found on this machine, told what it needs, and read line by line."""
 
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from det_cli.deployment import terraform_release
 from det_cli.errors import CommandError
+from det_cli.render import Say
 
 OLDEST = (1, 10)  # the first whose backend for S3 locks a state without a table of DynamoDB
 _HERE = Path(__file__).resolve()
@@ -25,8 +26,6 @@ _NEWER_STATE = re.compile(r"state snapshot was created by Terraform v(\d[\w.]*\w
 _EXPIRED = re.compile(
     r"\bExpiredToken|token included in the request is expired|invalid_grant|Reauthentication is needed"
 )
-
-Heard = Callable[[str], None]
 
 
 def stacks() -> Path:
@@ -73,18 +72,18 @@ class Terraform:
         flags = [f"-backend-config={name}={value}" for name, value in used.settings.items()]
         self._run("init", "-reconfigure", "-no-color", *flags)
 
-    def apply(self, variables: Mapping[str, Any], heard: Heard, only: Sequence[str] = ()) -> None:
+    def apply(self, variables: Mapping[str, Any], say: Say, only: Sequence[str] = ()) -> None:
         """Make the stack what its configuration says, or only some resources and what these need."""
         targets = [f"-target={address}" for address in only]
-        self._streamed(heard, "apply", "-auto-approve", self._variables(variables), *targets)
+        self._streamed(say, "apply", "-auto-approve", self._variables(variables), *targets)
 
-    def destroy(self, variables: Mapping[str, Any], heard: Heard, only: Sequence[str] = ()) -> None:
+    def destroy(self, variables: Mapping[str, Any], say: Say, only: Sequence[str] = ()) -> None:
         """Remove the stack, or only some resources and what needs these."""
         targets = [f"-target={address}" for address in only]
-        self._streamed(heard, "destroy", "-auto-approve", self._variables(variables), *targets)
+        self._streamed(say, "destroy", "-auto-approve", self._variables(variables), *targets)
 
-    def plan(self, variables: Mapping[str, Any], heard: Heard) -> None:
-        self._streamed(heard, "plan", self._variables(variables))
+    def plan(self, variables: Mapping[str, Any], say: Say) -> None:
+        self._streamed(say, "plan", self._variables(variables))
 
     def resources(self) -> list[str]:
         """Return the addresses of what exists, without the indices of those that are several."""
@@ -125,7 +124,7 @@ class Terraform:
             raise _failed(arguments[0], _first_error(done.stderr), done.stderr)
         return done.stdout
 
-    def _streamed(self, heard: Heard, *arguments: str) -> None:
+    def _streamed(self, say: Say, *arguments: str) -> None:
         errors: list[str] = []
         with subprocess.Popen(
             [self._binary, arguments[0], "-json", *arguments[1:]], cwd=self._stack, env=self._environment,
@@ -134,7 +133,7 @@ class Terraform:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
-                    errors += _said(line, heard)
+                    errors += _said(line, say)
             except KeyboardInterrupt:
                 process.communicate()  # Terraform hears the same Ctrl-C, ends what it has begun and stores the state
                 raise CommandError(
@@ -187,7 +186,7 @@ def _lock_of(told: str) -> dict[str, "re.Match[str] | None"]:
     }
 
 
-def _said(line: str, heard: Heard) -> Iterator[str]:
+def _said(line: str, say: Say) -> Iterator[str]:
     """Pass on what was done, and return what went wrong."""
     try:
         event = json.loads(line)
@@ -195,7 +194,7 @@ def _said(line: str, heard: Heard) -> Iterator[str]:
         return
     kind, message = event.get("type"), str(event.get("@message", ""))
     if kind in ("apply_start", "apply_complete", "planned_change", "change_summary"):
-        heard(message)
+        say(message)
     elif kind == "diagnostic" and event["diagnostic"]["severity"] == "error":
         diagnostic = event["diagnostic"]
         yield " ".join(f"{diagnostic['summary']}: {diagnostic.get('detail', '')}".split())

@@ -81,11 +81,8 @@ class ClusterReader:
                 return None
             spent.append(sum(cost["costUsd"] for cost in answer["costs"]))
         budgets = self._parts.seldom(_MONEY_S, "/budgets").get("budgets") or ()
-        return Money(spent[0], spent[1], tuple(_budget(b) for b in budgets if _warns(b)))
-
-
-def _warns(budget: Mapping[str, Any]) -> bool:
-    return budget.get("state") in _WARNING
+        warnings = tuple(_budget(b) for b in budgets if b.get("state") in _WARNING)
+        return Money(spent[0], spent[1], warnings)
 
 
 def _budget(budget: Mapping[str, Any]) -> str:

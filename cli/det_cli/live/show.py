@@ -135,7 +135,9 @@ def _turn(observer: Observer[State], screen: "Screen[State]", terminal: Any) -> 
     if news.failure is not None:
         raise news.failure
     columns, rows = terminal.size()
-    terminal.draw(screen.texts(news, columns, rows, time.time(), colour=_coloured()))
+    terminal.draw(
+        screen.texts(news, columns, rows, time.time(), colour=not os.environ.get("NO_COLOR"))
+    )
     if screen.is_over:
         return screen.code
     keys = terminal.wait(1.0)
@@ -144,10 +146,6 @@ def _turn(observer: Observer[State], screen: "Screen[State]", terminal: Any) -> 
     for key in keys:
         screen.press(key)
     return None
-
-
-def _coloured() -> bool:
-    return not os.environ.get("NO_COLOR")
 
 
 class Screen(Generic[State]):
