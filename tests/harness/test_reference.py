@@ -35,7 +35,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def exported(path: Path) -> list[str]:
-    """`__all__`, or what a module without it defines itself."""
+    """Return `__all__`, or what a module without it defines itself."""
     for node in tree(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return list(ast.literal_eval(node.value))
@@ -44,7 +44,7 @@ def exported(path: Path) -> list[str]:
 
 
 def methods(path: Path, name: str) -> list[str]:
-    """The public methods of a class that a module defines or passes on."""
+    """Return the public methods of a class that a module defines or passes on."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.ClassDef) and node.name == name:
             own = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
@@ -64,7 +64,7 @@ def public_names(path: Path) -> Iterator[str]:
 
 @functools.cache
 def documented() -> frozenset[str]:
-    """The words of all code in the reference; `on_x_start/end` and `get/set_x` stand for both."""
+    """Return the words of all code in the reference; `on_x_start/end` and `get/set_x` stand for both."""
     words: set[str] = set()
     for page in PAGES.glob("*.md"):
         for code in re.findall(r"```.*?```|`[^`]+`", page.read_text(), re.DOTALL):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from determined.exec import _terminal
+from determined.exec._terminal_connection import HELLO_S, LONGEST_HELLO, WINDOW, Connection
+from determined.exec._terminal_session import Session
 
 _HEAD = struct.Struct(">cI")
 PATIENCE_S = 90.0
@@ -176,14 +178,14 @@ def test_another_window_takes_a_session_and_the_first_is_told(port: int, window:
 def test_output_waits_for_a_browser_that_shows_it_and_ctrl_c_still_works(window: Window) -> None:
     window.line("yes fast")
     got = 0
-    while got < _terminal._WINDOW:
+    while got < WINDOW:
         kind, body = window.receive()
         assert kind == b"o"
         got += len(body)
     # Nothing was acknowledged: no more comes than what was on its way.
-    while got < 2 * _terminal._WINDOW and select.select([window.sock], [], [], 0.5)[0]:
+    while got < 2 * WINDOW and select.select([window.sock], [], [], 0.5)[0]:
         got += len(window.receive()[1])
-    assert got < 2 * _terminal._WINDOW
+    assert got < 2 * WINDOW
     window.send(b"i", b"\x03")
     window.send(b"a", str(got).encode())
     window.line("echo $((40+2))-after")
@@ -211,7 +213,7 @@ def test_a_shell_that_nobody_comes_back_to_is_hung_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SHELL", "/bin/sh")
-    session = _terminal._Session(kept_s=0.0)
+    session = Session(kept_s=0.0)
 
     def run() -> None:
         session.pump()
@@ -222,7 +224,7 @@ def test_a_shell_that_nobody_comes_back_to_is_hung_up(
     ours, theirs = socket.socketpair()
     ours.close()
     with theirs, pytest.raises(EOFError):
-        session.attend(_terminal._Connection(theirs))
+        session.attend(Connection(theirs))
     ended.join(PATIENCE_S)
     assert not ended.is_alive()
 
@@ -243,13 +245,13 @@ def test_jobs_in_the_background_are_hung_up_with_their_shell(serve: Callable[...
 
 def test_a_window_that_comes_just_after_the_end_is_told_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/bin/true")
-    session = _terminal._Session(kept_s=0.0)
+    session = Session(kept_s=0.0)
     session.pump()
     session.end()
     ours, theirs = socket.socketpair()
     with ours, theirs:
         with pytest.raises(EOFError):
-            session.attend(_terminal._Connection(theirs))
+            session.attend(Connection(theirs))
         assert ours.recv(100).endswith(_HEAD.pack(b"x", 1) + b"0")
 
 
@@ -268,20 +270,20 @@ def test_a_window_of_no_size_starts_no_shell(
 
 
 def test_a_long_greeting_is_not_read(port: int) -> None:
-    long = Window(port, more="x" * _terminal._LONGEST_HELLO)
+    long = Window(port, more="x" * LONGEST_HELLO)
     with contextlib.suppress(ConnectionResetError):
         assert long.receive() == (b"", b"")
     long.sock.close()
 
 
 def test_a_greeting_has_one_deadline_however_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter((0.0, 0.0, _terminal._HELLO_S))
-    monkeypatch.setattr("determined.exec._terminal.time.monotonic", lambda: next(clock))
+    clock = iter((0.0, 0.0, HELLO_S))
+    monkeypatch.setattr("determined.exec._terminal_connection.time.monotonic", lambda: next(clock))
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.sendall(b"h")
         with pytest.raises(TimeoutError):
-            _terminal._Connection(theirs).greeting()
+            Connection(theirs).greeting()
 
 
 def test_connections_that_do_not_greet_are_few(

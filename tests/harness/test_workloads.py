@@ -19,7 +19,7 @@ def carry_out(progress: Progress, workload: Workload, improved: bool) -> Progres
 
 
 def course(plan: Plan, improvements: tuple[bool, ...] = ()) -> list[Step]:
-    """Everything that a trial does, as (kind, batches done after it)."""
+    """Return all workloads of a trial, as (kind, batches done after it)."""
     progress, validations = Progress(), 0
     steps: list[Step] = []
     while (workload := next_workload(plan, progress)).kind is not Kind.TERMINATE:

@@ -28,7 +28,11 @@ def open_session(
 
     What certificate is trusted comes from the environment unless given, then from what a person trusted before."""
     cert = cert_file or os.environ.get("DET_MASTER_CERT_FILE") or None
-    pinned = TrustStore(master).trusted() if verify and cert is None and _https(master) else None
+    pinned = (
+        TrustStore(master).trusted()
+        if verify and cert is None and master.startswith("https:")
+        else None
+    )
     return Session(
         master,
         {"User-Agent": _program(), **(headers or {})},
@@ -47,10 +51,6 @@ def _program() -> str:
     name = f"Determined client {determined.__version__}"
     host = socket.gethostname().encode("ascii", "ignore").decode()
     return f"{name} on {host}" if host else name
-
-
-def _https(master: str) -> bool:
-    return master.startswith("https:")
 
 
 def login(anonymous: Session, username: str, password: str) -> str:
@@ -76,12 +76,12 @@ def sign_in(
     if allocation and username is None and password is None:
         return SignedIn(anonymous, os.environ.get("DET_USER") or "", None, allocation)
     who = username or os.environ.get("DET_USER") or store.active_user() or DEFAULT_USER
-    entry = _Entrance(anonymous, store, who, password, ask)
+    entry = _SignInMethods(anonymous, store, who, password, ask)
     cached = store.token(who) if password is None else None
     return SignedIn(anonymous, who, cached or entry.fresh_token(), renew=entry.fresh_token)
 
 
-class _Entrance:
+class _SignInMethods:
     """The ways in which a user gets a new token, in the order in which they are tried."""
 
     def __init__(

@@ -112,7 +112,7 @@ def listening(session: Session, service: str, host: str, port: int, say: Say) ->
         listener = socket.create_server((host, port))
     except OSError as e:
         raise Failure(f"cannot listen at {host}:{port}: {e.strerror}") from e
-    doors = _Doors(session, service, say)
+    doors = _TunnelConnections(session, service, say)
     accepting = threading.Thread(target=doors.accept, args=(listener,), daemon=True)
     accepting.start()
     try:
@@ -125,7 +125,7 @@ def listening(session: Session, service: str, host: str, port: int, say: Say) ->
         accepting.join()
 
 
-class _Doors:
+class _TunnelConnections:
     """The connections that a listener took, each carried by a thread."""
 
     def __init__(self, session: Session, service: str, say: Say) -> None:

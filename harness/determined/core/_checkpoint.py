@@ -8,13 +8,15 @@ import shutil
 import tempfile
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from functools import partial
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from determined.common.storage import Checksums, Selector, StorageManager, list_directory, select
 from determined.common.storage._base import StrPath
 from determined.core._checkpoint_registry import CheckpointRegistry
 from determined.core._distributed import DistributedContext
 from determined.core._json import encode
+from determined.core._ranks import on_every_rank, on_local_chief
 from determined.core._shards import check_repeated, merge_metadata, merge_resources, own_files
 
 METADATA_FILE = "metadata.json"
@@ -74,7 +76,7 @@ class CheckpointContext:
         `selector(path)` leaves out what it returns False for.
         """
         if shard:
-            return self._upload_sharded(ckpt_dir, metadata or {}, selector, self._store)
+            return self._upload_sharded(ckpt_dir, metadata or {}, selector)
         self._chief_only("upload")
         storage_id = str(uuid.uuid4())
         self._upload_alone(storage_id, _required(ckpt_dir), metadata or {}, selector)
@@ -152,7 +154,9 @@ class CheckpointContext:
         if download_mode is DownloadMode.NoSharedDownload:
             self._storage.download(storage_id, ckpt_dir, selector)
             return
-        self._on_local_chief(lambda: self._storage.download(storage_id, ckpt_dir, selector))
+        on_local_chief(
+            self._distributed, lambda: self._storage.download(storage_id, ckpt_dir, selector)
+        )
 
     @contextlib.contextmanager
     def restore_path(
@@ -171,7 +175,7 @@ class CheckpointContext:
             return
         with contextlib.ExitStack() as stack:
             opened = self._storage.restore_path(storage_id, selector)
-            path = self._on_local_chief(lambda: stack.enter_context(opened))
+            path = on_local_chief(self._distributed, lambda: stack.enter_context(opened))
             try:
                 yield pathlib.Path(path)
             finally:
@@ -237,7 +241,6 @@ class CheckpointContext:
         ckpt_dir: Optional[StrPath],
         metadata: Dict[str, Any],
         selector: Optional[Selector],
-        store: Callable[[str, StrPath, List[str]], Checksums],
         storage_id: Optional[str] = None,
     ) -> str:
         distributed = self._distributed
@@ -246,7 +249,9 @@ class CheckpointContext:
         shards = distributed.allgather((mine, metadata))
         listings = [shard[0] for shard in shards]
         root, rank = os.fspath(ckpt_dir or ""), distributed.rank
-        check_repeated(listings, rank, root, distributed.cross_rank, self._together)
+        check_repeated(
+            listings, rank, root, distributed.cross_rank, partial(on_every_rank, distributed)
+        )
         files = merge_resources(listings)
         merged = merge_metadata([shard[1] for shard in shards])
         self._registry.check_metadata(merged)
@@ -256,9 +261,10 @@ class CheckpointContext:
             if rank == 0:
                 self._registry.begins(storage_id, merged)
 
-        self._together(announce)
-        checksums = self._together(
-            lambda: store(storage_id, ckpt_dir, own) if ckpt_dir is not None else {}
+        on_every_rank(distributed, announce)
+        checksums = on_every_rank(
+            distributed,
+            lambda: self._storage.upload(ckpt_dir, storage_id, own) if ckpt_dir is not None else {},
         )
         everything: Checksums = {}
         for part in checksums:
@@ -268,7 +274,7 @@ class CheckpointContext:
             if distributed.rank == 0:
                 self._publish(storage_id, files, merged, everything)
 
-        self._together(publish)
+        on_every_rank(distributed, publish)
         return storage_id
 
     @contextlib.contextmanager
@@ -278,10 +284,7 @@ class CheckpointContext:
         direct = self._storage.direct_path(storage_id)
         with _scratch(beside=direct, rank=self._distributed.rank) as path:
             yield path, storage_id
-            self._upload_sharded(path, metadata, None, self._store, storage_id)
-
-    def _store(self, storage_id: str, ckpt_dir: StrPath, paths: List[str]) -> Checksums:
-        return self._storage.upload(ckpt_dir, storage_id, paths)
+            self._upload_sharded(path, metadata, None, storage_id)
 
     def _publish(
         self,
@@ -299,37 +302,6 @@ class CheckpointContext:
             checksums = {**checksums, **self._storage.upload(scratch, storage_id, [METADATA_FILE])}
         self._storage.write_checksums(storage_id, checksums)
         self._registry.completed(storage_id, {**files, METADATA_FILE: size}, metadata)
-
-    def _together(self, work: Callable[[], Any]) -> List[Any]:
-        """Do something on every worker; if one fails, all raise."""
-        error: Optional[BaseException] = None
-        result: Any = None
-        try:
-            result = work()
-        except Exception as e:
-            error = e
-        outcomes = self._distributed.allgather((result, repr(error) if error else None))
-        if error is not None:
-            raise error
-        failed = [f"rank {r}: {o[1]}" for r, o in enumerate(outcomes) if o[1] is not None]
-        if failed:
-            raise RuntimeError(f"the checkpoint failed on another worker: {'; '.join(failed)}")
-        return [o[0] for o in outcomes]
-
-    def _on_local_chief(self, work: Callable[[], Any]) -> Any:
-        """Do something once per container; every worker gets the result or raises."""
-        if self._distributed.local_rank != 0:
-            result, error = self._distributed.broadcast_local(None)
-            if error is not None:
-                raise RuntimeError(f"the download failed on this container's local chief: {error}")
-            return result
-        try:
-            result = work()
-        except Exception as e:
-            self._distributed.broadcast_local((None, repr(e)))
-            raise
-        self._distributed.broadcast_local((result, None))
-        return result
 
     def _raise_failed(self) -> None:
         for pending in [p for p in self._pending if p.done]:

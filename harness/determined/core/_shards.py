@@ -7,8 +7,6 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Set, Tuple
 from determined.errors import CheckpointConflict
 
 SHOWN_CONFLICTS = 10
-
-
 _READ_BYTES = 1 << 20
 
 # What each rank knows of its files, by path; ranks with equal values have equal files.

@@ -32,7 +32,7 @@ def lend(env: Mapping[str, str]) -> Dict[str, str]:
     clouds = [c for c in _NAMES if c in lent and not any(name in env for name in _NAMES[c])]
     if not clouds:
         return dict(env)
-    lender = _Lender(env)
+    lender = _CredentialServer(env)
     place = lender.start()
     added: Dict[str, str] = {}
     if "aws" in clouds:
@@ -53,7 +53,7 @@ def _unproxied(env: Mapping[str, str]) -> Dict[str, str]:
     )
 
 
-class _Lender:
+class _CredentialServer:
     def __init__(self, env: Mapping[str, str]) -> None:
         self.password = secrets.token_urlsafe(24)
         self._agent_url = env["DET_MASTER"].rstrip("/") + AGENT_PATH
@@ -120,7 +120,7 @@ def _of_account(path: str, whole: bool, lent: Mapping[str, Any]) -> "str | None"
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    lender: _Lender
+    lender: _CredentialServer
     protocol_version = "HTTP/1.1"
     timeout = 60
 

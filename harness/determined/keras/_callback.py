@@ -152,7 +152,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             self.core_context.train.set_status(status)
 
 
-class _StartingAt:
+class _ResumedEpoch:
     """Stands for Keras 2's own record of an interrupted fit."""
 
     def __init__(self, epoch: int) -> None:
@@ -172,7 +172,7 @@ def start_at_epoch(model: Any, epoch: int) -> None:
     if _weights.is_keras_3(model):
         model._initial_epoch = epoch
     else:
-        model._training_state = _StartingAt(epoch)
+        model._training_state = _ResumedEpoch(epoch)
 
 
 def _numbers(logs: Optional[Mapping[str, Any]]) -> Dict[str, float]:

@@ -12,7 +12,7 @@ _MODES = {
 }
 
 
-class _StepsOf(nn.Module):  # type: ignore[misc]
+class _StepModule(nn.Module):  # type: ignore[misc]
     """Runs training and validation steps as forward passes, which DistributedDataParallel needs."""
 
     def __init__(self, module: Any) -> None:
@@ -23,7 +23,7 @@ class _StepsOf(nn.Module):  # type: ignore[misc]
         return getattr(self.module, step)(*args)
 
 
-class _Place:
+class _TrainerStandIn:
     """Stands for a Lightning Trainer where a module asks for progress, rank and loggers."""
 
     logger = progress_bar_callback = None
@@ -89,10 +89,10 @@ class LightningAdapter(PyTorchTrial):
         self._logged: Dict[str, Any] = {}
         self._clip = gradient_clip_val
         self.module = lightning_module
-        lightning_module.trainer = _Place(context)
+        lightning_module.trainer = _TrainerStandIn(context)
         lightning_module.log = self._log
         lightning_module.log_dict = self._log_dict
-        self.steps = context.wrap_model(_StepsOf(lightning_module))
+        self.steps = context.wrap_model(_StepModule(lightning_module))
         if str(precision).startswith(("16", "bf16")):
             context.experimental.use_amp()
         optimizer, schedulers = _configured(lightning_module.configure_optimizers())

@@ -35,7 +35,7 @@ class GradientOrder:
         self._forget_hooks()
         self._noted = list(order)
         ordered = [self._parameters[i] for i in order]
-        module, self._model.module = self._model.module, _Touch(ordered)
+        module, self._model.module = self._model.module, _ZeroGradients(ordered)
         try:
             with torch.enable_grad():
                 self._model().backward()
@@ -55,7 +55,7 @@ class GradientOrder:
         self._hooks = []
 
 
-class _Touch(nn.Module):  # type: ignore[misc]
+class _ZeroGradients(nn.Module):  # type: ignore[misc]
     """Gives parameters zero gradients in their order: autograd goes back from the newest."""
 
     def __init__(self, parameters: Sequence[Any]) -> None:

@@ -21,7 +21,7 @@ def keep_name(path: pathlib.Path, rank: int) -> pathlib.Path:
 
 
 def name_with_rank(path: pathlib.Path, rank: int) -> pathlib.Path:
-    """Profiler traces of two ranks may share a name; event files carry host and process already."""
+    """Tell traces of ranks apart, whose names may be equal; event files carry host and process already."""
     if rank == 0 or "tfevents" in path.name:
         return path
     return path.with_name(f"{path.stem}#{rank}{path.suffix}")

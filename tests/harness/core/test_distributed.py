@@ -22,7 +22,7 @@ TrialEnv = Callable[..., dict[str, str]]
 def run_workers(
     env: dict[str, str], code: str, shape: list[tuple[int, int]], size: int, options: str = ""
 ) -> list[subprocess.CompletedProcess[str]]:
-    """One process per (cross_rank, local_rank), each with a context named `d`."""
+    """Run one process per (cross_rank, local_rank), each with a context named `d`."""
     ports = f"pub_port={free_port()}, pull_port={free_port()}"
     crosses = len({cross for cross, _ in shape})
     processes = []

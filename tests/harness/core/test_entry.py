@@ -102,7 +102,7 @@ def test_an_unknown_command_exits_127(master: FakeMaster, trial_env: TrialEnv) -
 def test_rank_and_level_prefixes_become_fields(
     master: FakeMaster, trial_env: TrialEnv, mark: str
 ) -> None:
-    """Also behind the marks of horovodrun and mpirun."""
+    """The marks of horovodrun and mpirun may stand before them."""
     serve(master, {})
     run_entry(trial_env({"entrypoint": f"echo '{mark}[rank=3] WARNING: careful' >&2"}))
     lines = [

@@ -172,7 +172,7 @@ def test_horovodrun_is_told_hosts_slots_and_optimizations() -> None:
 
 
 def test_horovod_runs_what_horovodrun_starts(trial_env: TrialEnv, tmp_path: Path) -> None:
-    """With a stand-in for horovodrun, which starts the command once per rank."""
+    """A stand-in for horovodrun starts the command once per rank."""
     stand_in = tmp_path / "bin" / "horovodrun"
     stand_in.parent.mkdir()
     stand_in.write_text(

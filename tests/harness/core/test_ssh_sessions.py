@@ -29,7 +29,7 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def enter(command: str) -> subprocess.CompletedProcess[str]:
-    """By ssh, as a launcher of the container does that has recorded itself."""
+    """Enter by ssh, as a launcher does that has recorded its environment."""
     env = _ssh.reach_peers(ALONE, os.environ)
     assert env is not None
     return subprocess.run(
@@ -57,7 +57,7 @@ def test_a_session_has_the_environment_and_directory_of_its_container(
     os.geteuid() != 0, reason=skips.because("only root reads /etc/shadow", skips.AS_ROOT)
 )
 def test_root_without_a_password_is_let_in() -> None:
-    """In a mount namespace of its own, where its account is as in images of Red Hat's kind."""
+    """A mount namespace has an account of root as in images of Red Hat's kind."""
     require_ssh()
     code = (
         "from tests.harness.core import test_ssh_sessions as t; import os\n"

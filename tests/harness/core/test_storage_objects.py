@@ -49,7 +49,7 @@ def s3(config: dict[str, Any]) -> S3StorageManager:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The protocol's smallest part, so that tests need not move much."""
+    """Use the smallest parts that the protocol allows, so that tests need not move much."""
     monkeypatch.setattr(_transfer, "PART_BYTES", 5 * MIB)
 
 

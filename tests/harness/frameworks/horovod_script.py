@@ -63,7 +63,7 @@ class Trial(pytorch.PyTorchTrial):
         return {"loss": loss}
 
     def clip(self, parameters: Any) -> None:
-        """The exchanged gradients, which are whole here, are kept before they are clipped."""
+        """Keep the exchanged gradients, which are complete here, before they are clipped."""
         weights = list(parameters)
         self.gradients = [w.grad.flatten().tolist() for w in weights]
         nn.utils.clip_grad_value_(weights, 0.5)

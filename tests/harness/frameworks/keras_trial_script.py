@@ -98,7 +98,7 @@ def train(core: Any, batches: int, checkpoint: str | None = None) -> Any:
 
 
 def profiled(directory: pathlib.Path) -> list[str]:
-    """How a trial whose configuration asks for profiling switches the profiler."""
+    """Return the switches of the profiler in a trial whose configuration asks for profiling."""
     found: Any = FakeCore(directory)
     config = {"searcher": {"max_length": {"batches": 1}}, "profiling": {"enabled": True}}
     info = SimpleNamespace(

@@ -38,7 +38,7 @@ class Collecting(TorchBatchProcessor):
 
 @pytest.fixture
 def opened(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> FakeCore:
-    """`core.init()` gives the fake one."""
+    """Let `core.init()` give the fake context."""
 
     class Opened(FakeCore):
         info = None

@@ -214,7 +214,7 @@ def test_training_on_the_cpu_reads_numbers_at_once_and_the_same_ones() -> None:
 
 
 def test_a_device_other_than_the_cpu_is_not_waited_for() -> None:
-    """A meta tensor cannot be read at all."""
+    """A meta tensor stands for it, which cannot be read at all."""
     rows = _metrics.MetricRows(torch.device("cuda"))
     for _ in range(3):
         rows.add({"loss": torch.zeros((), device="meta"), "on_host": torch.zeros(())})

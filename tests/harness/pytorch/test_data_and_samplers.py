@@ -10,7 +10,7 @@ from tests.support.torch_trials import BATCH, EPOCH, RECORDS, Numbers, records_o
 
 
 def shards(replicas: int, shuffle: bool = False, **options: Any) -> list[list[list[int]]]:
-    """The records of each batch of each rank."""
+    """Return the records of each batch of each rank."""
     loader = pytorch.DataLoader(Numbers(), batch_size=BATCH, shuffle=shuffle)
     made = [
         loader.get_data_loader(num_replicas=replicas, rank=r, **options) for r in range(replicas)

@@ -71,7 +71,7 @@ def test_the_chief_reports_averages_over_ranks(trained: Any) -> None:
 def test_a_distributed_trial_resumes_with_bit_identical_losses(
     trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    """Of two values the sum is the same in any order: tests/e2e/test_distributed.py does it with four."""
+    """The sum of two values is the same in any order; tests/e2e/test_distributed.py has four."""
     stopped = train(tmp_path, stop_in_batch=4)
     (checkpoint,) = (tmp_path / "determined" / "checkpoints").iterdir()
     resumed = train(tmp_path, checkpoint=checkpoint.name)

@@ -61,7 +61,7 @@ def test_batches_are_trained_while_checkpoints_wait(
 def test_a_checkpoint_holds_the_weights_of_its_time(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is stored late is what was trained early."""
+    """Weights that are stored later are those of the time of the call."""
     from determined.pytorch import _checkpoint
 
     trained = {batch: threading.Event() for batch in range(6)}

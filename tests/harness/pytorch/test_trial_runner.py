@@ -88,7 +88,7 @@ def test_a_stopping_searcher_says_how_long_at_most(cluster: Any) -> None:
 
 
 def test_the_control_plane_hands_out_the_workloads(cluster: Any) -> None:
-    """The original contract: the next workload is asked for, one after another, and results steer it."""
+    """A trial of the original contract asks for one workload after another, and its results decide the next."""
     api = cluster({"searcher": searcher({"batches": 100})})
     given = [("RUN_STEP", 3), ("COMPUTE_VALIDATION_METRICS", 0), ("RUN_STEP", 2)]
     given += [("CHECKPOINT_MODEL", 0), ("TERMINATE", 0)]
@@ -117,7 +117,7 @@ class Announcing(PlainTrial):
 
 
 def preempted_once_it_trains(asked: Asked) -> dict[str, bool]:
-    """A long poll waits; the question at the start, which asks for no waiting, is answered at once."""
+    """Answer the first question about preemption at once, and hold the long poll."""
     waits = asked.first("timeoutSeconds") != "0"
     return {"preempt": waits and Announcing.begun.wait(60)}
 
