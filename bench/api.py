@@ -66,7 +66,7 @@ class Cluster:
         return cpu_ms(self.pids("api", "postgres"))
 
     def database_url(self) -> str:
-        """As the API was told it."""
+        """Return the URL that the API was given."""
         told = Path(f"/proc/{self.pids('api')[0]}/environ").read_text().split("\0")
         return next(line.partition("=")[2] for line in told if line.startswith("DET_DB_URL="))
 
@@ -103,7 +103,7 @@ def running() -> Iterator[Cluster]:
 
 
 def cost_ms(pids: list[int], action: Callable[[], object]) -> float:
-    """CPU time of these processes a call."""
+    """Return the CPU time of some processes a call."""
     before = cpu_ms(pids)
     for _ in range(REPEATS):
         action()
@@ -117,7 +117,7 @@ class Action(NamedTuple):
 
 
 def measure_requests(cluster: Cluster) -> None:
-    """CPU time a request, in turn with a bare list: absolute, and as multiples of that.
+    """Tell the CPU time a request, in turn with a bare list: absolute, and as multiples of that.
 
     Absolute figures are of the best round, since other work only adds; multiples are the middle of all rounds.
     A multiple's floor is the absolute one over what the bare list takes on a quiet machine.
@@ -193,7 +193,7 @@ def create(cluster: Cluster, *, activate: bool) -> int:
 
 
 def measure_creates(cluster: Cluster) -> None:
-    """Active experiments: the scheduler's passes over the growing queue count as well."""
+    """Create active experiments: the scheduler's passes over the growing queue count as well."""
     batches = []
     for _ in range(EXPERIMENTS // REPEATS):
         before = cluster.servers_cpu_ms()
@@ -207,7 +207,7 @@ def measure_creates(cluster: Cluster) -> None:
 
 
 def agent_poll(cluster: Cluster) -> Callable[[], object]:
-    """A poll of an agent that joined for it."""
+    """Return a call that polls as an agent, which joins for it here."""
     incarnation = "00000000-0000-0000-0000-000000000001"
     joining = {
         "agent_id": "bench",

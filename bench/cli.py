@@ -19,7 +19,7 @@ RUNS = 15
 
 
 def cpu_ms(words: list[str], env: Mapping[str, str]) -> float:
-    """User and system time of the cheapest run: the others paid for their neighbours."""
+    """Return user and system time of the cheapest run: the others paid for their neighbours."""
     command = [sys.executable, "-m", "det_cli.main", *words]
     best = float("inf")
     for _ in range(RUNS):

@@ -7,7 +7,7 @@ MIB = 1024
 
 
 def tree(pid: int) -> Iterator[int]:
-    """The process and all its descendants."""
+    """Yield the process and all its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -19,7 +19,7 @@ def tree(pid: int) -> Iterator[int]:
 
 
 def cpu_ms(pids: list[int]) -> float:
-    """Of all their threads; nanoseconds inside, unlike the hundredths of /proc/PID/stat."""
+    """Return the CPU time of all threads of some processes, counted finer than the hundredths of /proc/PID/stat."""
     total = 0
     for pid in pids:
         for schedule in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -31,7 +31,7 @@ def cpu_ms(pids: list[int]) -> float:
 
 
 def memory_mib(pids: list[int]) -> float:
-    """Proportional: what PostgreSQL's processes share counts once."""
+    """Return the proportional set size: what PostgreSQL's processes share counts once."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -82,7 +82,7 @@ def serving() -> Iterator[Server]:
 
 
 def climbing(trials: list[int]) -> Iterator[tuple[int, int, float]]:
-    """Each trial at the first rung, those that pass at the next, and again from the top: every report decides."""
+    """Yield reports of trials at the first rung, of those that pass at the next, and so on; every report decides."""
     chance = random.Random(5)
     for rung in RUNGS:
         for trial in trials:
@@ -93,7 +93,7 @@ def climbing(trials: list[int]) -> Iterator[tuple[int, int, float]]:
 def load(
     action: Callable[[int, int, float], None], reports: list[tuple[int, int, float]]
 ) -> list[float]:
-    """Eight clients share the reports; how long each waited for its answer."""
+    """Let eight clients share the reports, and tell how long each waited for its answer."""
     waits: list[float] = []
 
     def client(part: int) -> None:
@@ -116,7 +116,7 @@ def measured(waits: list[float], wall_s: float, cpu: float) -> Measured:
 
 
 def over_services(server: Server, trials: int) -> Measured:
-    """As many experiments as it takes, one after the other."""
+    """Report to as many experiments as it takes, one after the other, by calls of services."""
 
     def report(trial: int, steps: int, loss: float) -> None:
         validate(server.ctx, trial, steps, loss)
@@ -154,7 +154,7 @@ def measure_creation(server: Server) -> None:
 
 
 def measure_schedule(server: Server) -> None:
-    """A pass that starts thousands of trials; and one over as many that all wait."""
+    """Measure a pass that starts thousands of trials, and one over as many that all wait."""
     for n in range(STARTS // 8):
         Agent.joined(server.ctx, f"agent-{n}", slots=8)
     submission = creation.Submission(config=ASHA.format(trials=STARTS + WAITING))

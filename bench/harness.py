@@ -131,7 +131,7 @@ def figure(
 
 
 def environment(run_dir: str, **extra: str) -> dict[str, str]:
-    """A trial's environment, as small as it can be."""
+    """Return the smallest environment of a trial."""
     config = {
         "entrypoint": ["echo", "first line"],
         "checkpoint_storage": {"type": "shared_fs", "host_path": run_dir},
@@ -156,7 +156,7 @@ def environment(run_dir: str, **extra: str) -> dict[str, str]:
 
 
 def cpu_ms(code: str) -> float:
-    """CPU of a fresh interpreter, the least of seven: the others waited for this machine."""
+    """Return the CPU time of a fresh interpreter, the least of seven: the others waited for this machine."""
     env = {**os.environ, "PYTHONPATH": HARNESS}
     least = float("inf")
     for _ in range(7):
@@ -204,7 +204,7 @@ def entry() -> None:
 def null_s3(
     folder: str, delay_ms: float, what: str = "keep"
 ) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """A server process; the storage configuration and environment that reach it."""
+    """Run a server process, and yield the storage configuration and environment that reach it."""
     cert, key = f"{folder}/cert.pem", f"{folder}/key.pem"
     subprocess.run(
         (
@@ -241,7 +241,7 @@ def null_s3(
 
 
 def stock_python() -> str | None:
-    """The interpreter with stock Determined; None, and why on stderr, where it cannot be had."""
+    """Return the interpreter with stock Determined; None where it cannot be installed, with the reason on stderr."""
     made = subprocess.run([ROOT / "scripts/stock-client"], capture_output=True, text=True)
     if made.returncode:
         reason = made.stderr.strip()[-300:]
@@ -256,7 +256,7 @@ def stock_python() -> str | None:
 def stock_upload(
     python: str, config: dict[str, Any], env: dict[str, str], folder: str
 ) -> dict[str, float]:
-    """It asks the endpoint who it is by a client that has a variable of its own for certificates."""
+    """Upload with stock Determined, one of whose clients takes certificates from a variable of its own."""
     own = {**env, "PYTHONPATH": "", "REQUESTS_CA_BUNDLE": env["AWS_CA_BUNDLE"]}
     return transfer(config, own, folder, "up", STOCK, python)
 
@@ -280,12 +280,12 @@ def transfer(
 
 
 def least(runs: list[dict[str, float]]) -> dict[str, float]:
-    """The best of each figure: what is above it belongs to the machine's other work."""
+    """Return the lowest value of each figure: what is above it belongs to the machine's other work."""
     return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
 def small() -> None:
-    """2,000 files of 10 kB, an answer takes 30 ms; the best of three."""
+    """Move 2,000 files of 10 kB where an answer takes 30 ms; tell the best of three runs."""
     with tempfile.TemporaryDirectory() as scratch, null_s3(scratch, DELAY_MS) as (config, env):
         source = Path(scratch) / "source"
         source.mkdir()
@@ -300,7 +300,7 @@ def small() -> None:
 
 
 def large() -> None:
-    """2 GiB in 4 files over TLS, an answer takes 30 ms; three turns with the peers' uploads, the best of each.
+    """Move 2 GiB in 4 files over TLS where an answer takes 30 ms, in turns with peers; tell the best of three.
 
     Uploads go where nothing is kept, as this machine's memory is no part of what a client costs.
     """

@@ -114,7 +114,7 @@ class Store:
 
 
 def _cut(parts: list[bytes], start: int, end: int) -> bytes:
-    """A range; without copying if it lies within one part."""
+    """Return a range of the parts' bytes, without copying if it lies within one part."""
     pieces = []
     at = 0
     for part in parts:
@@ -215,7 +215,7 @@ def serve_request(request: Reader, store: Store) -> None:
 
 
 def receive_chunks(request: Reader, store: Store) -> bytes:
-    """What boto3 sends when it adds checksums of its own behind the body."""
+    """Read a chunked body, as boto3 sends it with checksums of its own behind it."""
     body = bytearray()
     while True:
         length = int(request.until(b"\r\n").partition(b";")[0], 16)

@@ -31,7 +31,7 @@ REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1")
 
 
 def offers() -> tuple[Offer, ...]:
-    """200 of them: 5 types in 4 zones of 5 regions, spot and on-demand."""
+    """Return 200 offers: 5 types in 4 zones of 5 regions, spot and on-demand."""
     factors = {Capacity.SPOT: Decimal("0.4"), Capacity.ON_DEMAND: Decimal(1)}
     return tuple(
         Offer("aws", region, region + zone, f"type-{n}", capacity, slots, Decimal(price) * factor)
@@ -43,7 +43,7 @@ def offers() -> tuple[Offer, ...]:
 
 
 def full(limits: Limits) -> ProvisionSnapshot:
-    """1,000 machines work, 10,000 allocations of many sizes wait, and half of the offers were refused lately."""
+    """Return a pool with 1,000 busy machines, 10,000 waiting allocations, and half of its offers refused lately."""
     random_ = random.Random(7)
     known = offers()
     machines = tuple(

@@ -197,7 +197,7 @@ MODELS: dict[str, tuple[Any, tuple[int, ...]]] = {
 
 
 def compare(model: str, batches: int, periods_a_group: int) -> Comparison:
-    """`batches` in each of the processes."""
+    """Compare the two loops over `batches` in each of several processes."""
     groups = [
         Period(*map(sum, zip(*periods[at : at + periods_a_group], strict=True)))
         for periods in (fresh_turns(model, batches) for _ in range(PROCESSES))
@@ -228,7 +228,7 @@ def fresh_turns(model: str, batches: int) -> list[Period]:
 
 
 def between(before: Period, period: Period) -> Period:
-    """Ours beside what was by hand just before and just after it, as machines grow slower and faster by the second."""
+    """Compare with the hand-written loop just before and just after: a machine's speed changes by the second."""
     return period._replace(
         hand_wall=(before.hand_wall + period.hand_wall) / 2,
         hand_cpu=(before.hand_cpu + period.hand_cpu) / 2,
@@ -236,14 +236,14 @@ def between(before: Period, period: Period) -> Period:
 
 
 def error_of_median(values: list[float]) -> float:
-    """The standard error, from the quartiles: single outliers do not move it."""
+    """Estimate the standard error from the quartiles: single outliers do not move it."""
     low, _, high = statistics.quantiles(values)
     error: float = 1.25 * (high - low) / 1.35 / len(values) ** 0.5
     return error
 
 
 def import_added_cpu_s() -> float:
-    """What the import adds where torch is there already; the least of fresh processes."""
+    """Return the CPU time that the import adds where torch is loaded already; the least of several fresh processes."""
     code = (
         "import time, torch\n"
         "before = time.process_time()\n"

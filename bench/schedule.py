@@ -35,7 +35,7 @@ def queue_and_running(
     running_priorities: tuple[int, ...] = (2, 6, 12),
     shuffled: bool = False,
 ) -> PoolSnapshot:
-    """Half of the pool runs two-slot trials; many sizes and all priorities wait.
+    """Return a pool half of which runs two-slot trials; many sizes and all priorities wait.
 
     Rows come in the order of the queue, as the query gives them; where shuffled in no useful order.
     """
@@ -69,7 +69,7 @@ def queue_and_running(
 
 
 def gangs(preemption: bool) -> PoolSnapshot:
-    """1,000 gangs of two to eight agents over agents of three sizes."""
+    """Return a pool with 1,000 waiting gangs of two to eight agents, and agents of three sizes."""
     random_ = random.Random(11)
     agents = tuple(Agent(f"agent-{n:04}", (4, 8, 8, 16)[n % 4]) for n in range(AGENTS))
     pending = tuple(
@@ -91,7 +91,7 @@ def _job(id: str, priority: int, position: int) -> Job:
 
 
 def usual_scan(snapshot: PoolSnapshot) -> int:
-    """What a scheduler does that scores, hashes and sorts every agent for every request."""
+    """Place requests as a scheduler does that scores, hashes and sorts every agent for each; return how many start."""
     free = {agent.id: agent.slots - agent.used for agent in snapshot.agents}
     hashes = {id: _hash(id) for id in free}
     started = 0
@@ -113,12 +113,12 @@ def _hash(name: str) -> int:
 
 
 def decide_and_explain(snapshot: PoolSnapshot) -> None:
-    """With the reason of each that waits, as the scheduler's service compares it with what is stored."""
+    """Decide, and make the reason of each request that waits, as the scheduler's service needs them."""
     deque(decide(snapshot, 0.0).waiting.items(), maxlen=0)
 
 
 def cpu_ms(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """The least disturbed of several rounds."""
+    """Return the CPU time of the least disturbed of several rounds."""
     times = []
     for _ in range(rounds):
         gc.collect()

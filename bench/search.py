@@ -66,7 +66,7 @@ def cost_figures() -> Iterable[dict[str, Any]]:
 
 
 def _seconds_per_event(searcher: Mapping[str, Any], trials: int) -> float:
-    """CPU of the fold alone: the events were recorded from a live run of the same seed."""
+    """Return the CPU time of the fold alone, over events that a live run of the same seed recorded."""
     _, events = _driven(searcher, trials)
     rounds = max(3, 30_000 // len(events))
     gc.collect()
@@ -93,7 +93,7 @@ def _driven(searcher: Mapping[str, Any], trials: int) -> tuple[Search, list[Even
 
 
 def quality_figures(seeds: Sequence[int], processes: int) -> Iterable[dict[str, Any]]:
-    """Mean normalised regret; a floor is the best peer and two standard errors of the difference."""
+    """Tell the mean normalised regret; a floor is the best peer and two standard errors of the difference."""
     results = {q.method: q for q in compare([*RULES, *OURS], seeds, processes)}
     peers = [results[name] for name in RULES]
     for name in OURS:

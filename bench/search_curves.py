@@ -61,7 +61,7 @@ class Task:
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """The best known final loss, and the median of random trials."""
+        """Return the best known final loss, and the median of random trials."""
         sampler = Sampler(SPACE, Rng(self.seed + 1))
         losses = sorted(
             (self.loss(h, FULL), i, h) for i in range(2000) for h in [sampler.hparams()]
@@ -122,13 +122,13 @@ def _bowl(rng: random.Random, weights: Point | None = None) -> Callable[[Point, 
 
 
 def _power(rng: random.Random) -> Shape:
-    """Losses fall like a power of training; the order hardly changes."""
+    """Return curves that fall like a power of training; their order hardly changes."""
     depth, speed = _bowl(rng), 0.5 + 0.3 * rng.random()
     return lambda p, a, t: depth(p, a) + (0.3 + 0.4 * p[3]) * math.pow(t, -speed)
 
 
 def _cross(rng: random.Random) -> Shape:
-    """What learns fast ends high: the final order shows only late."""
+    """Return curves that cross: what learns fast ends high, and the final order shows only late."""
     depth = _bowl(rng)
 
     def loss(p: Point, a: str, t: float) -> float:
@@ -139,7 +139,7 @@ def _cross(rng: random.Random) -> Shape:
 
 
 def _basins(rng: random.Random) -> Shape:
-    """Several valleys, the widest not the deepest."""
+    """Return curves over several valleys, of which the widest is not the deepest."""
     valleys = [
         ([rng.random() for _ in range(5)], 0.25 + 0.35 * rng.random(), 0.12 * i) for i in range(6)
     ]
@@ -156,7 +156,7 @@ def _basins(rng: random.Random) -> Shape:
 
 
 def _few_matter(rng: random.Random) -> Shape:
-    """Two of the hyperparameters decide; the others are there to mislead."""
+    """Return curves that two of the hyperparameters decide; the others mislead."""
     weights = [0.01] * 5
     for index in rng.sample(range(5), 2):
         weights[index] = 3.0
@@ -165,7 +165,7 @@ def _few_matter(rng: random.Random) -> Shape:
 
 
 def _rugged(rng: random.Random) -> Shape:
-    """Neighbours tell nothing: no method can learn here, and none should lose by trying."""
+    """Return curves of which neighbours tell nothing: no method can learn here, and none should lose by trying."""
     key = rng.getrandbits(32)
 
     def loss(p: Point, a: str, t: float) -> float:
@@ -176,7 +176,7 @@ def _rugged(rng: random.Random) -> Shape:
 
 
 def _cliff(rng: random.Random) -> Shape:
-    """Too high a learning rate diverges: late, and just beside the optimum."""
+    """Return curves that diverge, late, at learning rates just above the best."""
     depth, edge = _bowl(rng), 0.55 + 0.3 * rng.random()
 
     def loss(p: Point, a: str, t: float) -> float:

@@ -42,7 +42,7 @@ class Rule(ABC):
     def goes_on(self, trial: Trial, rung: int, loss: float) -> bool: ...
 
     def ended(self, trial: Trial) -> None:  # noqa: B027
-        """It reached its full length."""
+        """Note that a trial reached its full length."""
 
 
 def _quantile(ascending: list[float], share: float) -> float:
@@ -139,7 +139,7 @@ def run_peer(
     budget: float,
     observe: Callable[[float, Mapping[str, Any], float, float], None],
 ) -> None:
-    """Random samples under the rule; `observe(work, hparams, length, loss)` sees every report."""
+    """Play random samples under the rule; `observe(work, hparams, length, loss)` sees every report."""
     sampler, draws = Sampler(SPACE, Rng(task.seed)), random.Random(task.seed)
     busy: list[tuple[float, int, Trial]] = []
     started, work = 0, 0.0

@@ -52,7 +52,7 @@ class Incumbent:
 
 
 def regrets(method: str, family: str, seed: int) -> list[float]:
-    """The regret of one run at every mark."""
+    """Return the regret of one run at every mark."""
     task = Task(family, seed)
     incumbent = Incumbent(task)
     marks: list[float] = []

@@ -62,7 +62,7 @@ class Field:
 
 
 def fields_of_models(model: type[BaseModel], section: str = "") -> list[Field]:
-    """Those of the model, then those of the objects in it."""
+    """Return the fields of a model, then those of the objects in it."""
     own, inner = [], []
     hints = get_type_hints(model, include_extras=True)
     for name, info in model.model_fields.items():
@@ -72,7 +72,7 @@ def fields_of_models(model: type[BaseModel], section: str = "") -> list[Field]:
 
 
 def _fields_inside(path: str, hint: Any) -> list[Field]:
-    """What all kinds of a union have comes once, then what each kind has of its own."""
+    """Return the fields of the objects in a field: first what all kinds of a union have, then those of each kind."""
     kinds = list(_models_in(hint))
     if len(kinds) < 2:
         return [f for kind, many in kinds for f in fields_of_models(kind, path + "[]" * many)]
@@ -89,7 +89,7 @@ def _fields_inside(path: str, hint: Any) -> list[Field]:
 
 
 def fields_of_cluster() -> list[Field]:
-    """What the reader of a cluster configuration asks for, recorded while it reads one."""
+    """Return the fields that the reader of a cluster configuration asks for, recorded while it reads one."""
     found: dict[tuple[str, str], Field] = {}
 
     def record(reader: Reader, key: str, type: str, default: Any) -> None:
@@ -175,7 +175,7 @@ def _models_in(hint: Any, is_list: bool = False) -> Iterator[tuple[type[BaseMode
 
 
 def _tag_of(model: type[BaseModel]) -> str:
-    """The value that tells one kind of a union from the others."""
+    """Return the value that tells one kind of a union from the others."""
     for key in ("type", "name"):
         info = model.model_fields.get(key)
         if info is not None and get_origin(info.annotation) is Literal:

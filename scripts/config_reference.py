@@ -30,7 +30,7 @@ class Unexplained(Exception):
 
 
 def pages() -> dict[str, str]:
-    """The text of each page, as the code and the sentences say it now."""
+    """Return the text of each page, as the code and the sentences say it now."""
     meanings = yaml.safe_load(MEANINGS.read_text("utf-8"))
     fields = {"experiment": fields_of_models(ExperimentConfig), "cluster": fields_of_cluster()}
     return {name: _page(meanings[name], fields[name]) for name in PAGES}
@@ -54,7 +54,7 @@ def _table(fields: list[Field], meaning: dict[str, Any]) -> str:
 
 
 def _row(field: Field, told: Any) -> str:
-    """`told` is the sentence, or an object that also corrects what the code cannot say itself."""
+    """Write a field's row; `told` is its sentence, or an object that also corrects what the code cannot say."""
     known = {"type": field.type, "default": field.default}
     known |= told if isinstance(told, dict) else {"means": told}
     cells = [f"`{field.name}`", known["type"], known["default"], str(known["means"]).strip()]
@@ -62,7 +62,7 @@ def _row(field: Field, told: Any) -> str:
 
 
 def _told(told: dict[str, Any], field: Field) -> Any:
-    """Its own sentence, or the one for all kinds of its section, written with (*)."""
+    """Return the sentence of a field, or the one for all kinds of its section, written with (*)."""
     return told.get(field.path) or told.get(_of_any_kind(field))
 
 

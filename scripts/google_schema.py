@@ -133,7 +133,7 @@ def _type(type_: Json) -> Any:
 
 
 def _terraform_name(given: Json) -> str:
-    """The link to the provider's page has the name as it is written in Terraform."""
+    """Return the name of a resource in Terraform: the link to the provider's page has it."""
     linked = re.search(r"#(\w+) ", (given.get("docs") or {}).get("remarks", ""))
     return linked[1] if linked else _snake(given["name"])
 

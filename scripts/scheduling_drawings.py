@@ -50,7 +50,7 @@ def draw(snapshot: PoolSnapshot, waited_s: float = 0.0) -> str:
 
 
 def _agent(agent: Agent, snapshot: PoolSnapshot, plan: SchedulePlan) -> str:
-    """`gpu-1 [A A . .] → [A A B .]`: what runs, and what runs once the plan took effect."""
+    """Draw `gpu-1 [A A . .] → [A A B .]`: what runs on an agent, and what runs once the plan took effect."""
     before = _cells(agent, [(r.allocation_id, r.placements) for r in snapshot.running])
     starts = [(s.allocation_id.lower(), s.placements) for s in plan.start]
     after = _cells(agent, [*((r.allocation_id, r.placements) for r in snapshot.running), *starts])

@@ -64,7 +64,7 @@ def draw_brackets() -> str:
 
 
 def draw_rungs() -> str:
-    """How many of forty trials reach each rung, as bars."""
+    """Draw as bars how many of forty trials reach each rung."""
     rows = []
     for label, searcher in (("stopping", ASHA), ("promotion", PROMOTION)):
         trials = simulate({**searcher, "max_trials": 40}, SPACE, 1).trials.values()
@@ -76,7 +76,7 @@ def draw_rungs() -> str:
 
 
 def play(searcher: Mapping[str, Any], reports: list[tuple[int, float, int]]) -> str:
-    """A table of reports and what the search answers; trials are numbered as they are created."""
+    """Return a table of reports and the answers of the search; trials are numbered as they are created."""
     search, names = new(searcher, SPACE, 0), dict[str, int]()
     rows = [f"{'start':<28} {_answer(search, Started(), names)}"]
     for trial, loss, batches in reports:

@@ -48,7 +48,7 @@ def docker_client() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def no_sockets_of_the_docker_library_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """It leaves them to the garbage collector, which would complain inside some later test."""
+    """Collect sockets of the docker library here: the garbage collector would complain in a later test."""
     yield
     if "docker_client" in request.fixturenames:
         _bury_sockets()
@@ -61,7 +61,7 @@ def _bury_sockets() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The docker library leaves its sockets to the garbage collector, which complains in whatever test runs then."""
+    """Let tests with the docker library ignore its sockets, of which the garbage collector complains in any test."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:

@@ -30,7 +30,7 @@ class Clock:
                 self.wfile.write(b"{}")
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
         self.thread = Thread(target=self.server.serve_forever, args=(0.01,))

@@ -392,7 +392,7 @@ def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
 
 
 def test_a_flood_of_lines_ends_at_the_agent(caller: Caller) -> None:
-    """A minute's worth of them passes at once; the rest is counted."""
+    """The agent passes on a minute's worth of lines at once, and counts the rest."""
     for _ in range(10):
         body = json.dumps({"logs": [{"log": "again and again"}] * 1000}).encode()
         assert caller.ask("POST", "/api/v1/task/logs", body, TOKEN)[0] == 200

@@ -169,7 +169,7 @@ def driver_tools(folder: Path) -> dict[str, str]:
 def test_work_that_fails_as_its_gpu_does_pays_with_none_of_its_restarts(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:
-    """Also where the kernel wrote the name of a process that it cut inside a letter."""
+    """The kernel's line may hold the name of a process that is cut inside a letter."""
     start_agent(driver_tools(tmp_path), runtime="process", slots="cuda")
     log = tmp_path / "kernel.log"
     log.write_bytes("Killed process 7 (naï".encode()[:-1] + b")\n")

@@ -70,7 +70,7 @@ def test_docker_desktop_has_a_name_for_its_host(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_podman_that_lacks_its_first_process_is_told_with_the_remedy() -> None:
-    """A task would meet it too: nothing of this machine's files is missing."""
+    """Tasks would meet the same failure, which is podman's: no file of this machine is missing."""
     words = "container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file or directory"
 
     class Containers:
@@ -103,7 +103,7 @@ def gateway() -> Iterator[GatewayAddress]:
             self.wfile.write(TOKEN.encode())
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     with HTTPServer(("0.0.0.0", 0), Answering) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -47,7 +47,7 @@ class Bench:
         return ContainerSpec.from_json(make_spec(command, mounts=mounts, **changes))
 
     def path(self, name: str) -> str:
-        """A file both sides see, as the container names it."""
+        """Return the path of a file that test and container both see, as the container names it."""
         return str(self.shared / name) if self.runtime.kind == "process" else f"/shared/{name}"
 
     def start(

@@ -61,7 +61,7 @@ def test_lines_arrive_in_order_in_batches_of_at_most_a_thousand(
 def test_lines_come_with_the_patterns_of_their_container(
     plane: FakeControlPlane, spool: Spool, shipper: LogShipper
 ) -> None:
-    """Of a flood the agent tells which lines the control plane has to look at."""
+    """The agent marks the lines that the control plane has to look at."""
     key = ContainerKey("c", 1, "t.1", "t", log_patterns=("(a+)+$", "out of .*ory", "never"))
     texts = ["a" * 5000 + "b", *(str(n) for n in range(5000)), "out of memory\n"]
     body = json.dumps({"logs": [{"log": text} for text in texts]}).encode()

@@ -39,7 +39,7 @@ def admin(api: Api) -> Caller:
 def shared_api(
     postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Api]:
-    """For tests that only look: a database costs more than what they ask of it."""
+    """An API that tests share which change nothing: a database of their own would cost more than their requests."""
     with postgres_server.database() as url:
         database = Database(url)
         with api_over(database, tmp_path_factory.mktemp("shared")) as made:

@@ -75,7 +75,7 @@ def test_an_access_token_makes_no_other_and_changes_no_password(api: Api, user: 
 
 
 def test_an_access_token_keeps_its_user_from_nothing(api: Api, admin: Caller, user: Caller) -> None:
-    """Its user could not sign in, or not for long enough to revoke it."""
+    """Its user could otherwise not sign in, or not for long enough to revoke it."""
     program = api.with_token(user.post("/api/v1/tokens", {})["token"])
     path = f"/api/v1/users/{id_of(user)}"
     session = user.get(f"{path}/sessions")["sessions"][0]["id"]

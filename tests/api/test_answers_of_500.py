@@ -138,7 +138,7 @@ def test_a_cluster_may_list_what_is_mounted(api: Api, admin: Caller, user: Calle
 
 @pytest.mark.parametrize("word", ["null", "Null", "NULL"])
 def test_a_label_that_reads_like_nothing_is_a_label(api: Api, user: Caller, word: str) -> None:
-    """The driver wrote it bare into arrays, as which PostgreSQL takes it for NULL."""
+    """The driver wrote the label without quotes into an array, where PostgreSQL takes it for NULL."""
     path = f"/api/v1/experiments/{create(user)}"
     assert user.done("PUT", f"{path}/labels/{word}")["labels"] == [word]
     assert user.done("PUT", f"{path}/labels/other")["labels"] == sorted([word, "other"])

@@ -29,7 +29,7 @@ def admin(shared_api: Api) -> Caller:
 
 @pytest.fixture(scope="module")
 def places(shared_api: Api, admin: Caller) -> dict[str, str]:
-    """The names of things that are there, by what paths call them."""
+    """Return the names of existing things by the parameters of paths."""
     experiment_id = create_ended(admin)
     trial = trial_of(admin, experiment_id)
     admin.post("/api/v1/models", {"name": "resnet"})

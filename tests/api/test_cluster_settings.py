@@ -94,7 +94,7 @@ def test_the_last_lines_of_the_log_are_asked_for(api: Api, admin: Caller) -> Non
 
 
 def test_what_an_event_loop_logs_is_stored_beside_the_loop(api: Api, admin: Caller) -> None:
-    """The database answers only once the loop has gone on."""
+    """The database of this test answers only once the event loop has gone on."""
     went_on, stored = threading.Event(), threading.Event()
 
     class Slow(StoredLog):

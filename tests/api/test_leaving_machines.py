@@ -14,7 +14,7 @@ def api(cluster: Rented) -> Api:
 
 
 def test_work_has_no_longer_than_its_machine(cluster: Rented, user: Caller) -> None:
-    """Its own time to save a checkpoint is an hour."""
+    """The trial may take an hour for its checkpoint; the machine ends earlier."""
     experiment_id = create(user, activate=True)
     _, agent = cluster.employ()
     (order,) = agent.running.values()

@@ -97,7 +97,7 @@ def test_one_look_that_fails_keeps_the_count_and_the_turn_of_others(
 
 
 def test_where_no_checkpoint_is_found_none_is_marked(api: Api, user: Caller, look: Looked) -> None:
-    """The path is another machine's, and exists here with other content."""
+    """The path is one of another machine, and exists here with other content."""
     uuid = stored(api, user)
     (api.checkpoints / uuid).rename(api.checkpoints / "other")
     look()
@@ -108,7 +108,7 @@ def test_where_no_checkpoint_is_found_none_is_marked(api: Api, user: Caller, loo
 def test_only_the_storage_of_the_cluster_is_looked_at(
     api: Api, user: Caller, look: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's could hold up scheduling, and be given the credentials of the API."""
+    """The storage of a user could hold up scheduling, and would be given the credentials of the API."""
     asked: list[str] = []
     take_asked(api, monkeypatch, asked, lambda _: True)
     bucket = {"type": "s3", "bucket": "b", "endpoint_url": "http://127.0.0.1:9"}

@@ -46,7 +46,7 @@ def request_for(route: Route, others: Things) -> tuple[str, Any, dict[str, list[
 
 
 def test_it_is_good_for_nothing_of_others_by_any_route(box: Box) -> None:
-    """Of an administrator, and without roles: nothing but the narrowness of the token refuses."""
+    """The token is an administrator's on a cluster without roles: only its narrowness can refuse."""
     answers = {}
     for route in GUARDED:
         path, body, query = request_for(route, box.others)

@@ -94,7 +94,7 @@ def test_an_unknown_name_costs_the_derivation_that_a_known_one_costs(
 def test_an_address_that_guesses_at_many_names_waits(
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also without passwords; others are not held up."""
+    """Attempts without a password count, too; other addresses are not held up."""
     patience = replace(authentication._PATIENCE_WITH_ADDRESS, free=4)
     monkeypatch.setattr(authentication, "_PATIENCE_WITH_ADDRESS", patience)
     guesses = [(f"name-{n}", "wrong" if n % 2 else "") for n in range(5)]

@@ -64,7 +64,7 @@ class Door:
         return str(told.json()["authorizationUrl"])
 
     def browse(self, url: str) -> dict[str, str]:
-        """What the provider sends the browser back with."""
+        """Sign in at the provider, and return the query by which it sends the browser back."""
         opener = urllib.request.build_opener(_Stay())
         with pytest.raises(urllib.error.HTTPError) as caught:
             opener.open(url)
@@ -217,7 +217,7 @@ def test_codes_go_to_the_persons_own_machine_only(door: Door, uri: str) -> None:
 def test_codes_go_to_the_page_of_a_function_that_is_not_told_its_own_address(
     door: Door, host: str, status: int
 ) -> None:
-    """The function cannot have it in its settings, and browsers were refused."""
+    """A function cannot have its own address in its settings, and refused browsers."""
     asked = {
         "redirectUri": f"https://{host}/det/sign-in", "codeChallenge": "c" * 43, "state": "s" * 43
     }  # fmt: skip

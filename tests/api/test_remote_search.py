@@ -79,7 +79,7 @@ def allocations(api: Api) -> list[str]:
 
 
 def starts(api: Api, agent: Agent) -> dict[str, Any]:
-    """The container that the agent is told to run runs."""
+    """Report that the container runs which the agent is told to run."""
     tick.run(api.ctx)
     (order,) = agent.poll()
     agent.poll(Report(order["id"], order["epoch"], ContainerState.RUNNING))
@@ -87,7 +87,7 @@ def starts(api: Api, agent: Agent) -> dict[str, Any]:
 
 
 def ends(agent: Agent, order: dict[str, Any]) -> None:
-    """Its script has come to its end with status 0."""
+    """Report that the trial's script has ended with status 0."""
     agent.poll(Report(order["id"], order["epoch"], ContainerState.TERMINATED, exit_code=0))
 
 
@@ -198,7 +198,7 @@ def test_an_operation_that_comes_while_the_run_ends_is_not_lost(api: Api, user: 
 
 
 def waiting(caller: Caller, path: str) -> Answer:
-    """What a host that can hold a request is told."""
+    """Return the answer to a host that can hold a request."""
     headers = {"authorization": f"Bearer {caller.token}"}
     return caller.app.handle(Request("GET", path, headers=headers, final=False))
 

@@ -299,7 +299,7 @@ def test_budgets_are_told_where_they_are_seen(house: House) -> None:
 
 
 def test_roles_cost_no_statement_more(house: House) -> None:
-    """They are read together with the token, and so is the workspace of what the path names."""
+    """Roles are read together with the token, and so is the workspace of what the path names."""
     editor = house.person("editor", "Editor", house.red)
     path = f"/api/v1/experiments/{house.experiment(editor, house.red_project)}"
     with statements(house.api.ctx.db) as with_roles:

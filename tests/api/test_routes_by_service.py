@@ -256,7 +256,7 @@ def test_no_person_and_no_task_speaks_for_an_agent(scene: Scene) -> None:
 
 
 def test_nothing_comes_of_a_request_without_its_proof(scene: Scene) -> None:
-    """Also not for somebody who has signed in."""
+    """A sign-in does not replace the proof."""
     for caller in (scene.house.api.anonymous(), scene.house.admin):
         for name in PROVEN_BY_BODY:
             method, path = name.split()

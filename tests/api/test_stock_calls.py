@@ -48,7 +48,7 @@ def world(shared_api: Api, stock: Catalog) -> World:
 
 @pytest.fixture(scope="module")
 def answers(world: World) -> list[tuple[str, str, Any]]:
-    """The call, the type and the value of all that was answered."""
+    """Return the call, the type and the value of each answer."""
     calls = world.catalog.calls
     told = [(name, answer) for name, every in world.told.items() for answer in every]
     return [(name, calls[name].answer, answer) for name, answer in told if calls[name].answer]
@@ -103,7 +103,7 @@ def test_the_client_reads_every_answer(answers: list[tuple[str, str, Any]]) -> N
 
 
 def test_a_missing_field_a_wrong_type_and_an_unknown_name_are_noticed(stock: Catalog) -> None:
-    """The tests above find nothing; this one shows that they would."""
+    """The tests above find nothing; this one shows that they can."""
     user = {"id": 1, "username": "ada", "admin": False, "active": True}
     assert list(stock.problems("v1GetMeResponse", {"user": user})) == []
     for wrong in ({"admin": None}, {"admin": 1}, {"id": True}, {"id": "1"}, {"username": 3}):

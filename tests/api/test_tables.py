@@ -262,7 +262,7 @@ def test_ranges_of_metrics_and_values_of_metadata(three: Caller) -> None:
 
 
 def act(caller: Caller, action: str, *runs: int, **more: Any) -> dict[int, str]:
-    """What is said of each run."""
+    """Act on runs, and return what the answer says of each."""
     told = caller.post(f"{RUNS}/{action}", {"runIds": list(runs), "projectId": 1, **more})
     return {result["id"]: result["error"] for result in told["results"]}
 

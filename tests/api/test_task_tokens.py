@@ -24,7 +24,7 @@ from tests.support.played_agent import PlayedAgent, task_of
 
 
 def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
-    """Everything that a trial reports, about the trial of an experiment."""
+    """Return every report of a trial, as requests."""
     trial = trial_of(caller, experiment)
     path = f"/api/v1/trials/{trial['id']}"
     checkpoint = {

@@ -23,7 +23,7 @@ def start(caller: Caller, trial_id: int) -> None:
 
 
 def tell(caller: Caller, trial_id: int, state: str) -> str:
-    """The state that the answer shows."""
+    """Report a state, and return the one that the answer shows."""
     body = {"trialId": trial_id, "state": state}
     told: str = caller.done("PATCH", f"/api/v1/trials/{trial_id}", body)["trial"]["state"]
     return told

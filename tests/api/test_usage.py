@@ -54,7 +54,7 @@ def agent(api: Api) -> Agent:
 
 @pytest.fixture
 def workspaces(admin: Caller) -> dict[str, int]:
-    """The projects of two workspaces."""
+    """Return projects of two workspaces."""
     projects = {}
     for name in ("before", "after"):
         made = admin.post("/api/v1/workspaces", {"name": name})["workspace"]["id"]

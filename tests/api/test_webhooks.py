@@ -430,7 +430,7 @@ def test_the_last_tries_of_each_webhook_are_kept(
 def test_tries_of_a_cluster_s_webhook_are_for_administrators(
     inbox: Inbox, user: Caller, admin: Caller
 ) -> None:
-    """Why one failed may tell the address, which is often a secret."""
+    """The reason of a failure may show the address, which is often a secret."""
     path = f"{W}/{make_webhook(admin, workspaceId=0)['id']}/deliveries"
     assert admin.get(path) == {"deliveries": []}
     assert user.ask("GET", path).status == 403

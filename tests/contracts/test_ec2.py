@@ -53,7 +53,7 @@ def compute(moto_url: str) -> Ec2Compute:
 
 @pytest.fixture(scope="module")
 def image(client: Any) -> str:
-    """The first look at moto's images takes seconds."""
+    """Return an image of moto, whose list takes seconds to load once."""
     return str(client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
 
 
@@ -385,7 +385,7 @@ def test_a_denial_in_code_is_decoded(ec2: OnEc2) -> None:
 
 
 def test_a_machine_that_ended_says_why(ec2: OnEc2) -> None:
-    """An encryption key that may not be used ends machines in silence otherwise."""
+    """An encryption key that may not be used ends machines, and no call fails."""
     machine = ec2.compute.launch(launch_request(ec2)).machine
     assert machine is not None
     assert ec2.compute.owned(CLUSTER, ec2.place)[0].ended_because == ""

@@ -67,7 +67,7 @@ def uploaded(ctx: Context) -> UUID:
 
 
 def delete(ctx: Context, experiment_id: int) -> None:
-    """As if its files were gone: an unmanaged experiment has none."""
+    """Delete an unmanaged experiment, which has no files to wait for."""
     editing.delete(ctx, OWNER, experiment_id)
     with ctx.db.begin() as tx:
         tx.execute(_WITHOUT_TRIALS, {"id": experiment_id})

@@ -42,7 +42,7 @@ def submitted(ctx: Context) -> int:
 
 
 def started(ctx: Context, agent: Agent) -> Report:
-    """The trial's container runs; as its agent reports it."""
+    """Report, as its agent does, that the trial's container runs."""
     tick.run(ctx)
     (container,) = agent.poll()
     running = Report(container["id"], container["epoch"], ContainerState.RUNNING)

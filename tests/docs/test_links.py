@@ -21,7 +21,7 @@ def links_of(page: Path) -> Iterator[str]:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """As GitHub makes them from headings."""
+    """Return the anchors that GitHub makes from headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {word.replace(" ", "-") for word in words}

@@ -98,7 +98,7 @@ def train(cluster: Cluster, storage: Storage, folder: Path, **policy: int) -> in
 
 
 def checkpoints(cluster: Cluster, experiment_id: int) -> dict[int, dict[str, Any]]:
-    """By the steps that they hold."""
+    """Return checkpoints by the steps that they hold."""
     found = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")["checkpoints"]
     return {int(c["metadata"]["steps_completed"]): c for c in found}
 

@@ -46,7 +46,7 @@ def experiments(cluster: Cluster, name: str) -> list[dict[str, Any]]:
 
 
 def searched(cluster: Cluster, known: list[int]) -> int | None:
-    """The experiment that the runner has made since."""
+    """Return the experiment that the runner made since."""
     new = [e["id"] for e in experiments(cluster, "searched") if e["id"] not in known]
     assert len(new) <= 1, "the runner made its experiment twice"
     return new[0] if new else None
@@ -63,7 +63,7 @@ def until_some_have_validated(cluster: Cluster, known: list[int], count: int) ->
 
 
 def assert_halved(cluster: Cluster, experiment_id: int) -> None:
-    """Each trial trained as far as its rank earns, once, and the best of all the longest."""
+    """Check that each trial trained once and as far as its rank earns, and the best for longest."""
     trials = cluster.trials(experiment_id)
     by_loss = sorted(trials, key=lambda t: t["searcherMetricValue"])
     assert sorted(t["totalBatchesProcessed"] for t in trials) == LENGTHS

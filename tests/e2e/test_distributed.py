@@ -125,7 +125,7 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
 def test_every_way_to_start_a_trial_trains_the_same_model(
     cluster: Cluster, four_slots: int, entrypoint: str
 ) -> None:
-    """The trial of `four_slots` was started by its class, the way that is told by no command."""
+    """The trial of `four_slots` is started by its class, without a command."""
     option = ("--config", f"entrypoint={entrypoint}")
     experiment_id, trial_id = start(cluster, *FOUR_SLOTS, *option)
     finish(cluster, experiment_id)

@@ -28,7 +28,7 @@ def ended(cluster: Cluster) -> int:
 
 @pytest.fixture
 def paused(cluster: Cluster, held: Held) -> int:
-    """It does not end by itself when it is activated."""
+    """An experiment that does not end by itself once it is activated."""
     return cluster.create(held.config, held.code, "--paused")
 
 

@@ -77,7 +77,7 @@ def configuration(framework: Framework) -> str:
 
 
 def steps(cluster: Cluster, trial_id: int) -> list[int]:
-    """The steps that the first rank did, in order."""
+    """Return the steps of the first rank, in order."""
     found = []
     for entry in cluster.task_logs(trial_id):
         match = re.search(r"did step (\d+)", entry["log"])

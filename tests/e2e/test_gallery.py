@@ -203,7 +203,7 @@ def test_an_example_that_the_stock_client_submits_trains_to_its_end(
 def test_the_stock_client_submits_what_ours_does(
     cluster: Cluster, ours: dict[str, int], stocks: dict[str, int], example: Example
 ) -> None:
-    """What is the same trains the same."""
+    """Equal submissions train equally."""
     assert sent(cluster, stocks[example.config]) == sent(cluster, ours[example.config])
 
 

@@ -117,7 +117,7 @@ def run_with(cluster: Cluster, framework: str, override: str, script: str) -> Ra
 
 @pytest.fixture(scope="module")
 def ran_by(cluster: Cluster) -> Callable[[str], Ran]:
-    """What a launcher's trial did on this cluster; it runs once for all tests."""
+    """Return what a launcher's trial did on this cluster; it runs once for all tests."""
     launchers = {"horovod": by_horovod, "stand-in": by_stand_in, "deepspeed": by_deepspeed}
     return functools.cache(lambda launcher: launchers[launcher](cluster))
 

@@ -20,7 +20,7 @@ def until_step(cluster: Cluster, trial_id: int, line: str) -> None:
 
 
 def start(cluster: Cluster, held: Held) -> tuple[int, int]:
-    """The experiment and its trial."""
+    """Create an experiment, and return it with its trial."""
     experiment_id = cluster.create(held.config, held.code)
     return experiment_id, trial_of(cluster, experiment_id)
 

@@ -84,7 +84,7 @@ def test_headers_are_held_within_bounds(said: bytes) -> None:
 
 
 def test_headers_after_a_request_are_held_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those behind a request that is not answered yet, which end without a word."""
+    """Headers behind a request that is not answered yet end the connection without an answer."""
     monkeypatch.setattr(protocol, "LINGER_S", 0.01)
     disconnected = []
 

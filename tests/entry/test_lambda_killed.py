@@ -165,7 +165,7 @@ def test_a_tick_that_dies_beside_any_commit_or_call_is_made_up_for(
     count: int,
     met: list[str],
 ) -> None:
-    """It decides, starts `provision` and switches the schedules: AWS runs it again, and then its schedule does."""
+    """A tick decides, starts `provision` and switches schedules; AWS runs it again, and then its schedule does."""
     watched.box.retries = 2
     database = Database(environment["DET_DB_URL"], pool_size=1)
     token, deaths = sign_in(watched), set[str]()
@@ -182,7 +182,7 @@ def test_a_tick_that_dies_beside_any_commit_or_call_is_made_up_for(
 def test_an_api_that_dies_beside_any_statement_or_call_loses_nothing_that_it_stored(
     watched: Functions, environment: Mapping[str, str], killers: list[Killer]
 ) -> None:
-    """Also where it stored the first work of an idle cluster, and died before it started what decides."""
+    """It may have stored the first work of an idle cluster, and died before it started the tick."""
     database = Database(environment["DET_DB_URL"], pool_size=1)
     token, number, deaths = sign_in(watched), 0, list[str]()
     while True:

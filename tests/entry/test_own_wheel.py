@@ -57,7 +57,7 @@ def test_it_asks_for_what_the_distribution_asks_for_and_has_its_commands(
 
 
 def test_it_holds_the_versions_that_machines_install(wheel: InstalledWheel, tmp_path: Path) -> None:
-    """Those of each library that it asks for; a copy that a deployment packed tells the same."""
+    """The wheel tells a version of each library that it needs, and so does a copy that a deployment packed."""
     versions = wheel.constraints().decode()
     for required in map(Requirement, importlib.metadata.requires(own_wheel.DISTRIBUTION) or ()):
         if required.marker is None:
@@ -68,7 +68,7 @@ def test_it_holds_the_versions_that_machines_install(wheel: InstalledWheel, tmp_
 
 
 def test_lambda_can_answer_with_it(wheel: InstalledWheel) -> None:
-    """In base64 it is a third larger."""
+    """Lambda sends it in base64, a third larger."""
     assert len(wheel.content()) * 4 / 3 < MAX_PAYLOAD - MIB
 
 

@@ -105,7 +105,7 @@ def test_open_connections_are_known_by_their_tasks_which_read_of_it_in_their_log
 
 @pytest.fixture
 def function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A function as the command of AWS tells of it; changes are told by the next call."""
+    """A function as the command of AWS describes it; the next call tells of changes."""
     configuration: dict[str, Any] = {
         "CodeSha256": "a", "Runtime": "python3.12", "Environment": {"Variables": {"A": "1"}},
     }  # fmt: skip

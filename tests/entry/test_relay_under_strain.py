@@ -160,7 +160,7 @@ def answered(task: Proxied, address: str, port: int) -> bytes:
 def test_a_request_ends_when_its_task_reads_nothing(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody notices that its client went away: requests would stay until the server takes no more."""
+    """A client that went away goes unnoticed: requests would pile up until the server takes no more."""
     monkeypatch.setattr(agents, "PATIENCE_S", 0.2)
     with deaf_server() as port, proxied(api, [{"proxy_port": port}]) as task:
         answer, told = task.ask("POST", task.path(port), body=bytes(16 << 20))

@@ -180,7 +180,7 @@ def test_a_body_that_trickles_is_given_up(parts: int, size: int, arrives: bool) 
 
 
 def test_large_bodies_share_the_room_that_there_is() -> None:
-    """One that tells its size finds out before it sends; one that does not when there is no more."""
+    """A client that tells its size is refused before it sends; another one when the room is used up."""
     large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
 
     def body(told_size: int) -> Body:
@@ -200,7 +200,7 @@ def test_large_bodies_share_the_room_that_there_is() -> None:
 
 
 def test_large_bodies_that_are_slow_to_come_keep_no_others_out() -> None:
-    """They have the room that what came of them takes, and no more."""
+    """A slow body takes only the room of the bytes that arrived."""
     large, room = 4 * STRANGERS_BODY, BodyMemory(5 * STRANGERS_BODY)
 
     async def one_beside_slow_ones() -> bool:

@@ -18,7 +18,7 @@ PART = " ".join((
 
 @pytest.mark.docker
 def test_tests_pass_twice_in_a_row_and_none_is_skipped() -> None:
-    """The second run meets what the first one left: environments, an image, an engine that runs."""
+    """The second run finds what the first one left: environments, an image, a running engine."""
     script = (
         f'export DET_TEST_NO_SKIPS=1; for run in 1 2; do make test TESTS="{PART}" || exit; done'
     )

@@ -9,7 +9,7 @@ from det_controlplane.testing import Hosts, World
 
 
 def told(url: str, seeds: Sequence[int]) -> list[str]:
-    """Each step of each world, and a digest of all rows that it left."""
+    """Return each step of each world, and a digest of all rows that it left."""
     hosts = Hosts(url)
     lines = []
     for seed in seeds:

@@ -36,7 +36,7 @@ class Mutation:
 
 
 def without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:
-    """The statement without one of its guards."""
+    """Return a statement without one of its guards."""
 
     def breaks(patch: pytest.MonkeyPatch) -> None:
         statement = getattr(module, name).text
@@ -59,7 +59,7 @@ def _count_a_lost_agent_as_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def _trust_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
-    """As if no other process could have written events meanwhile."""
+    """Use the remembered search as if no other process could have written events meanwhile."""
     load = Journal._load
 
     def trusting(self: Journal) -> Any:

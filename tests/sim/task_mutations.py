@@ -27,7 +27,7 @@ def _forget_that_tasks_have_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def _launch_again_when_asked_again(patch: pytest.MonkeyPatch) -> None:
-    """As if the key that repetitions of a request have in common were not kept."""
+    """Drop the key that repetitions of a request have in common."""
     insert = rows.insert_task
 
     def unkeyed(tx: Any, new: Any, now: Any) -> None:

@@ -31,7 +31,7 @@ def test_users_activate_what_a_budget_paused_when_the_budget_is_gone() -> None:
 
 
 def test_a_world_waits_for_a_user_who_sleeps_for_long(hosts: Hosts) -> None:
-    """With seed 9 of gangs a user slept for 500 s while its work was paused, and the world was over."""
+    """In seed 9 of gangs a user slept for 500 s while its work was paused, and the world ended too early."""
     world = MachineWorld(1, hosts)
     world._demand_ended_s = -1e6
     world.users = [user := MachineUser(world, 0, ("default",))]

@@ -25,6 +25,6 @@ def test_machines_come_work_and_go(seed: int, hosts: Hosts) -> None:
 def test_gangs_of_two_machines_come_together_in_one_region(
     seed: int, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The world in which a mutation spreads them is one where nothing is wrong without it."""
+    """This world is the one where a mutation spreads gangs; without it nothing is wrong."""
     monkeypatch.setattr(machine_people, "rented_experiment_config", gangs_only)
     assert MachineWorld(seed, hosts).run().machines > 1

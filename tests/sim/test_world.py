@@ -27,7 +27,7 @@ _PLAYED_TWICE = range(_FIRST, _FIRST + often(1, 2))
 
 
 def test_seeds_play_the_same_histories_in_every_process(postgres_server: DatabaseServer) -> None:
-    """Also where sets and dictionaries are hashed differently, and in a database that had other worlds before."""
+    """Hashes of sets and dictionaries differ by process, and the database may have had other worlds before."""
     with postgres_server.database() as here, postgres_server.database() as there:
         told(here, [_FIRST + 7])
         ours = told(here, _PLAYED_TWICE)

@@ -13,7 +13,7 @@ def test_benchmarks_are_chosen_by_name() -> None:
 def test_an_unknown_benchmark_is_told_with_those_that_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It ran none of them, and ended well."""
+    """It ran no benchmark and exited with 0."""
     with pytest.raises(SystemExit) as ended:
         chosen(["scheduling"])
     assert ended.value.code == 2

@@ -23,7 +23,7 @@ def packed(*parts: bytes) -> bytes:
 
 
 def zeros(mib: int) -> bytes:
-    """A file of zeros in a small archive, made without holding it."""
+    """Return a small archive of a large file of zeros, made without holding the file."""
     made = io.BytesIO()
     with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1) as file:
         file.write(member("zeros", mib * MIB).tobuf())

@@ -26,7 +26,7 @@ assert not matches(sys.argv[1], "a" * int(sys.argv[2]) + "b")
 
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_no_pattern_holds_its_process(pattern: str) -> None:
-    """In a process of its own: one that is held could not be stopped by a test."""
+    """The search runs in a process of its own, as a test could not stop it otherwise."""
     command = [sys.executable, "-c", _SEARCH, pattern, str(LONGEST_LINE - 1)]
     subprocess.run(command, check=True, timeout=60)
 

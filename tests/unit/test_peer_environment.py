@@ -12,7 +12,7 @@ echo "$*" >>"${0%/*}/made"
 
 
 def test_the_environment_is_made_anew_where_its_versions_have_changed(tmp_path: Path) -> None:
-    """An old one stayed for ever."""
+    """The old environment stayed for ever."""
     script, made = tmp_path / "scripts/peer-venv", tmp_path / "scripts/made"
     script.parent.mkdir()
     shutil.copy(SCRIPT, script)

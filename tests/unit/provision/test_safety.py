@@ -144,7 +144,7 @@ def test_every_demand_without_room_has_a_reason(pool: PoolSnapshot) -> None:
 def test_never_two_machines_for_one_demand(
     offers: list[Offer], slots: list[int], data: st.DataObject
 ) -> None:
-    """Each machine is for demand that needs it: a single slot never gets two, nor a gang more than its slots."""
+    """A single slot never gets two machines, nor a gang more than its slots."""
     decided = plan(pool(offers, wants(*slots), data.draw(machines(offers))))
     asked = [one for one in wants(*slots) if one.allocation_id in decided.waiting]
     sizes = sorted({o.slots for o in offers})

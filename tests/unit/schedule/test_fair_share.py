@@ -135,7 +135,7 @@ def test_nobody_is_ahead_of_anybody() -> None:
 
 
 def gang_and_newcomer(weight: float, *slots: int, gang_position: int = 1) -> PoolSnapshot:
-    """A job of this weight runs on all sixteen slots; a job of weight 1 wants these."""
+    """Return a pool where a job of this weight runs on all sixteen slots, and a job of weight 1 waits."""
     jobs = [job("gang", position=gang_position, weight=weight), job("new", position=2)]
     held = (running("g", "gang", a1=8, a2=8),)
     return shared(agents(8, 8), pending=tasks("new", *slots), running=held, jobs=jobs)

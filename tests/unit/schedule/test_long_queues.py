@@ -10,7 +10,7 @@ _AGENTS, _QUEUED = 40, 2_500
 
 
 def crowded() -> PoolSnapshot:
-    """Most of the pool is held by what is less important than much of the queue."""
+    """Return a pool that is mostly held by work less important than much of the queue."""
     chance = random.Random(3)
     busy = [running(f"r{n}", **{f"a{n % _AGENTS + 1}": 2}) for n in range(3 * _AGENTS)]
     queue = [request(f"q{n}", chance.choice((1, 1, 2, 4, 8, 16, 64))) for n in range(_QUEUED)]

@@ -229,7 +229,7 @@ def test_stop_once_by_length_tells_every_next_length() -> None:
 
 
 def lengths(curve: Any = None, **fields: Any) -> dict[int, int]:
-    """How many trials trained how long, one report after the other."""
+    """Return how many trials trained for each length, one report after the other."""
     order: dict[int, int] = {}
 
     def by_creation(hparams: Mapping[str, Any], seed: int, length: float) -> float:
