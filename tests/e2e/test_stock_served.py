@@ -43,9 +43,7 @@ def stock(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="module")
 def trained(cluster: Cluster) -> int:
     small = ("--config", "searcher.max_trials=1", "--config", "searcher.max_time=40")
-    made = cluster.create(DIGITS / "adaptive.yaml", DIGITS, *small)
-    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
-    return made
+    return cluster.train(DIGITS / "adaptive.yaml", DIGITS, *small)
 
 
 @pytest.fixture

@@ -80,6 +80,12 @@ class Cluster:
         answer = self.det("experiment", "create", config, context, *more)
         return int(answer.out.split("Created experiment")[1].split()[0])
 
+    def train(self, config: Path, context: Path, *more: str) -> int:
+        """Create an experiment, and wait until it has completed."""
+        made = self.create(config, context, *more)
+        assert self.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
+        return made
+
     def experiment(self, experiment_id: int) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
         return found

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
+
+from tests.support.database_front import FrontServer, database_front
 
 STARTING_UP = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
 
@@ -42,33 +43,19 @@ class SleepingDatabase:
 @contextmanager
 def sleeping_database(database_url: str) -> Iterator[SleepingDatabase]:
     """Put a front before the database of a URL that names a socket of this machine."""
-    parts = urlsplit(database_url)
-    behind = parse_qs(parts.query)["unix_sock"][0]
-    server = _Server(("127.0.0.1", 0), _Handler)
-    port = server.server_address[1]
-    front = SleepingDatabase(f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}")
-    server.front, server.behind = front, behind
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield front
-    finally:
-        front.awake.set()
-        server.shutdown()
-        server.server_close()
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    front: SleepingDatabase
-    behind: str
+    front = SleepingDatabase("")
+    with database_front(database_url, _Handler, front) as front.url:
+        try:
+            yield front
+        finally:
+            front.awake.set()
 
 
 class _Handler(socketserver.BaseRequestHandler):
-    server: _Server
+    server: FrontServer
 
     def handle(self) -> None:
-        front = self.server.front
+        front: SleepingDatabase = self.server.judge
         front.note_call()
         if front.refuses and not front.awake.is_set():
             self._refuse()

@@ -3,9 +3,10 @@
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from urllib.parse import parse_qs, urlsplit
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+
+from tests.support.database_front import FrontServer, database_front
 
 Lets = Callable[[str], bool]  # of "statement" or "commit": may it go on?
 # What messages of PostgreSQL's protocol begin with that run something: a statement that they bind or bound, or a text.
@@ -14,31 +15,15 @@ _FLUSH = b"H\0\0\0\4"  # what was bound is run by the next message
 _PREPARES = (b"P", b"Q")  # with the text of a statement
 
 
-@contextmanager
-def watched_database(database_url: str, lets: Lets) -> Iterator[str]:
-    """Put a front before the database of a URL that names a socket of this machine; gives its URL.
+def watched_database(database_url: str, lets: Lets) -> AbstractContextManager[str]:
+    """Put a front before a database, and yield its URL.
 
     What may not go on ends its connection, as the end of its process does."""
-    parts = urlsplit(database_url)
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.behind, server.lets = parse_qs(parts.query)["unix_sock"][0], lets
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"postgresql://{parts.username}@127.0.0.1:{server.server_address[1]}{parts.path}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    behind: str
-    lets: Lets
+    return database_front(database_url, _Handler, lets)
 
 
 class _Handler(socketserver.BaseRequestHandler):
-    server: _Server
+    server: FrontServer
 
     def handle(self) -> None:
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -61,7 +46,7 @@ class _Handler(socketserver.BaseRequestHandler):
             if kind in _PREPARES:
                 is_commit = b"commit\0" in data[:16].lower()
             runs = kind in _RUNS and not data.endswith(_FLUSH)
-            if runs and not self.server.lets("commit" if is_commit else "statement"):
+            if runs and not self.server.judge("commit" if is_commit else "statement"):
                 return
             self._answered = False
             database.sendall(data)

@@ -29,12 +29,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def trained(cluster: Cluster) -> int:
     """An experiment that has ended, with markup in its names."""
-    made = cluster.create(
+    return cluster.train(
         EXAMPLE / "adaptive.yaml", EXAMPLE, *SMALL, "--config", f"name={MARKUP}",
         "--config", f"labels=['{MARKUP}']", "--config", f"description={MARKUP}",
     )  # fmt: skip
-    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def trained(cluster: Cluster) -> int:
     small = ("--config", "searcher.max_trials=1", "--config", "searcher.max_time=40")
-    made = cluster.create(EXAMPLE / "adaptive.yaml", EXAMPLE, *small)
-    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
-    return made
+    return cluster.train(EXAMPLE / "adaptive.yaml", EXAMPLE, *small)
 
 
 @pytest.fixture

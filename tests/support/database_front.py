@@ -1,0 +1,31 @@
+"""A front before PostgreSQL: a server at a port of its own whose connections a handler carries."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+class FrontServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    behind: str  # the socket of the database
+    judge: Any  # what the handler asks about connections
+
+
+@contextmanager
+def database_front(
+    database_url: str, handler: type[socketserver.BaseRequestHandler], judge: Any
+) -> Iterator[str]:
+    """Put a front before the database of a URL that names a socket of this machine; yield its URL."""
+    parts = urlsplit(database_url)
+    server = FrontServer(("127.0.0.1", 0), handler)
+    server.behind, server.judge = parse_qs(parts.query)["unix_sock"][0], judge
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"postgresql://{parts.username}@127.0.0.1:{server.server_address[1]}{parts.path}"
+    finally:
+        server.shutdown()
+        server.server_close()
