@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pg8000.native
-from det_controlplane.db.engine import driver_url, pg8000_arguments
+from det_controlplane.db.connections import driver_url, pg8000_arguments
 
 ROWS = 100
 TABLE = """
@@ -70,7 +70,7 @@ def connect(url: str) -> pg8000.native.Connection:
 
 @contextlib.contextmanager
 def serving(database: str) -> Iterator["Bare"]:
-    """A process beside the API's, on the same database."""
+    """Serve bare statements from a process beside the API's, on the same database."""
     connect(database).run(TABLE)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from alembic import command
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.engine import connected, plain_engine
+from det_controlplane.db.connections import connected, plain_engine
 from det_controlplane.db.migrate import HEAD, alembic_config, migrate
 
 

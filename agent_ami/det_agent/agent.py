@@ -32,7 +32,7 @@ from det_agent.gpus import LOOK_S, GpuNotices, Gpus
 from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
 from det_agent.log_limits import LogLimits
-from det_agent.loop import Loop, LoopDependencies, Replaced, Silent
+from det_agent.loop import AgentReplaced, ControlPlaneSilent, Loop, LoopDependencies
 from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.proofs import proof_of
@@ -108,7 +108,7 @@ class Agent:
     def run(self) -> None:
         """Run until `stop`, on the main thread, so that signals are heard.
 
-        Raises Replaced when another process took over, Silent when the cluster did not answer for too long."""
+        Raises AgentReplaced when another process took over, ControlPlaneSilent after too long without an answer."""
         self._gateway.start()
         self._shipper.start()
         self._reports.start()
@@ -118,9 +118,9 @@ class Agent:
         self._signals.start()
         threading.Thread(target=self._converse, name="loop", daemon=True).start()
         ended = hearing_signals(self._ends.get)
-        if isinstance(ended, Silent):
+        if isinstance(ended, ControlPlaneSilent):
             self._connection_lost()
-        elif not isinstance(ended, Replaced):
+        elif not isinstance(ended, AgentReplaced):
             self._leave()
         self._loop.stop()
         self._relay.stop()

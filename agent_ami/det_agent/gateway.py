@@ -318,8 +318,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _tokens(self) -> list[str]:
-        carriers = ("Authorization", "Grpc-Metadata-x-allocation-token")
-        return [(self.headers.get(name) or "").removeprefix("Bearer ").strip() for name in carriers]
+        names = ("Authorization", "Grpc-Metadata-x-allocation-token")
+        return [(self.headers.get(name) or "").removeprefix("Bearer ").strip() for name in names]
 
     def _body(self) -> Body:
         """Read the body: as much as the caller may send. Raises BadBody."""

@@ -37,7 +37,7 @@ _FATAL = {
 }
 
 
-class _Shown(NamedTuple):
+class _GpuStatus(NamedTuple):
     """A GPU as nvidia-smi shows it."""
 
     uuid: str
@@ -132,9 +132,9 @@ class GpuNotices:
         return (Signal("maintenance"),)
 
 
-def _cells(line: str) -> _Shown:
+def _cells(line: str) -> _GpuStatus:
     uuid, errors, bus, *_ = (*(cell.strip() for cell in line.split(",")), "", "", "")
-    return _Shown(uuid, errors, bus)
+    return _GpuStatus(uuid, errors, bus)
 
 
 def _bus(text: str) -> str:

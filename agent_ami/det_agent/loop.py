@@ -31,11 +31,11 @@ SHORTEST_PAUSE_S = 0.1
 _log = logging.getLogger(__name__)
 
 
-class Replaced(Exception):
+class AgentReplaced(Exception):
     """Another process took this agent's identity over: stop at once and leave the containers to it."""
 
 
-class Silent(Exception):
+class ControlPlaneSilent(Exception):
     """The control plane was silent for longer than the dead-man switch allows."""
 
 
@@ -55,7 +55,7 @@ class LoopDependencies:
 
 
 @dataclass
-class _Contact:
+class _PollOrder:
     """Counts polls and applied answers, so that an answer that a newer one overtook is not applied."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -79,11 +79,11 @@ class Loop:
         self._agent = agent
         self._changed = changed
         self._stop = threading.Event()
-        self._contact = _Contact()
+        self._contact = _PollOrder()
         self._may_wait_s = 0.0
         self._due = 0.0
         self._due_moved = threading.Event()
-        self._replaced: Replaced | None = None
+        self._replaced: AgentReplaced | None = None
 
     @property
     def in_contact(self) -> bool:
@@ -96,7 +96,7 @@ class Loop:
         self._due_moved.set()
 
     def run(self) -> None:
-        """Join and poll until `stop`. Raises Replaced or Silent."""
+        """Join and poll until `stop`. Raises AgentReplaced or ControlPlaneSilent."""
         self._join_until_accepted()
         threading.Thread(target=self._report, name="report", daemon=True).start()
         next_pause = _pauses()
@@ -118,7 +118,7 @@ class Loop:
         """Poll once more before the process ends, so that the control plane knows the last states."""
         try:
             self._exchange(0.0)
-        except (APIError, MasterUnreachableError, Replaced) as e:
+        except (APIError, MasterUnreachableError, AgentReplaced) as e:
             _log.info("could not say goodbye: %s", e)
 
     def _join_until_accepted(self) -> None:
@@ -170,7 +170,7 @@ class Loop:
                     return
                 if self._exchange(0.0) is _Outcome.OVERTAKEN:
                     self._changed.set()
-            except Replaced as e:
+            except AgentReplaced as e:
                 self._replaced = e
                 self.stop()
             except (APIError, MasterUnreachableError) as e:
@@ -197,7 +197,7 @@ class Loop:
                 )
             )
         except ConflictError as e:
-            raise Replaced(e.message) from e
+            raise AgentReplaced(e.message) from e
         with self._contact.lock:
             self._contact.silent_since = None
             if self._contact.applied != seen:
@@ -243,7 +243,9 @@ class Loop:
         limit_s = self._agent.silence_limit_s
         # Work goes on without the cluster, and what it stores is worth more than the minutes.
         if limit_s and silent_s >= limit_s and not self._agent.containers.live():
-            raise Silent(f"no answer from the control plane for {silent_s:.0f} s: {reason}")
+            raise ControlPlaneSilent(
+                f"no answer from the control plane for {silent_s:.0f} s: {reason}"
+            )
         _log.warning("the cluster refused or did not answer, trying again: %s", reason)
         self._stop.wait(max(next(next_pause), getattr(reason, "retry_after_s", 0.0)))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from det_agent.agent import Agent
-from det_agent.loop import Replaced, Silent
+from det_agent.loop import AgentReplaced, ControlPlaneSilent
 from det_agent.metadata import AwsMetadata, GcpMetadata
 from det_agent.notices import AwsNotices, GcpNotices
 from det_agent.runtime import StartFailed
@@ -103,10 +103,10 @@ def _examine(arguments: Mapping[str, Any]) -> int:
 def _run(agent: Agent) -> int:
     try:
         agent.run()
-    except Replaced as e:
+    except AgentReplaced as e:
         _log.error("another process took this agent over: %s", e)
         return EXIT_REPLACED
-    except Silent as e:
+    except ControlPlaneSilent as e:
         _log.error("stopping: %s", e)
         return EXIT_FAILED
     return EXIT_OK

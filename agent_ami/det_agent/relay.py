@@ -18,8 +18,8 @@ from det_controlplane.core.relay_frames import (
     MAX_FRAME,
     SILENCE_S,
     BadFrame,
-    Beat,
     Cause,
+    Heartbeat,
     Open,
 )
 from determined.common import certificates
@@ -183,7 +183,7 @@ class Conversation:
 
     async def _beat(self) -> None:
         while asyncio.get_running_loop().time() - self._heard < SILENCE_S:
-            await self._link.send(Beat())
+            await self._link.send(Heartbeat())
             await asyncio.sleep(BEAT_S)
         self._websocket.transport.abort()
 

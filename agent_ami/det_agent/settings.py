@@ -131,7 +131,7 @@ class Settings:
     proxies: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def trust(self) -> "Trust":
+    def trust(self) -> "TlsOptions":
         return {
             "cert_file": self.cert_file,
             "verify": self.verify,
@@ -139,7 +139,7 @@ class Settings:
         }
 
 
-class Trust(TypedDict):
+class TlsOptions(TypedDict):
     """Hold the options by which connections check the certificate of the cluster."""
 
     cert_file: str | None

@@ -15,7 +15,7 @@ from det_controlplane.core import audit
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import audit as audit_rows
-from det_controlplane.db.engine import QueryFailed, TryAgain
+from det_controlplane.db.errors import QueryFailed, TryAgain
 from det_controlplane.services.audit import failures, listing
 from det_controlplane.services.audit.recording import Recorder, recording
 from det_controlplane.services.identity.authentication import FREE_ATTEMPTS

@@ -4,7 +4,7 @@ import threading
 from functools import partial
 
 import pytest
-from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.db.errors import DatabaseDown
 
 from tests.support.api import Api, Caller
 from tests.support.gathered import all_at_once, gathering_at

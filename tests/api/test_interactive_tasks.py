@@ -12,7 +12,7 @@ from det_controlplane.db import interactive
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.errors import NotSignedIn
 from det_controlplane.services.tasks import access, proxying
-from det_controlplane.services.tasks.proxying import Carriers
+from det_controlplane.services.tasks.proxying import RequestTokens
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create
@@ -42,7 +42,7 @@ def proxies(api: Api, task_id: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
 def test_what_nobody_could_reach_is_not_started(api: Api, user: Caller, kind: str) -> None:
-    """An idle machine for a page that never opens would be paid for."""
+    """Its machine would be paid for, though no page of the task could open."""
     api.ctx.carries_traffic = False
     body = {"config": {"entrypoint": ["true"]} if kind == "command" else {}}
     told = user.ask("POST", f"{V}/{kind}s", body)
@@ -136,7 +136,7 @@ def made_of(key: str, task_id: str) -> str:
 
 
 def test_a_reader_of_the_database_cannot_make_the_token_of_a_task(api: Api, user: Caller) -> None:
-    """The stacks of clouds have no bootstrap token, of which tokens were made together with the row."""
+    """Clusters in clouds have no bootstrap token; tokens were once made of that and the row."""
     api.ctx.bootstrap_token = ""
     id = launch(user, "notebook")["notebook"]["id"]
     key = access_key(api, id)
@@ -163,15 +163,18 @@ def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
     address = user.get(f"{V}/notebooks/{id}")["notebook"]["serviceAddress"]
     other = launch(user, "notebook", config={"resources": {"slots": 0}})["notebook"]["id"]
     token = address.partition("?token=")[2]
-    target = proxying.target(api.ctx, id, Carriers(in_address=token))
+    target = proxying.target(api.ctx, id, RequestTokens(in_address=token))
     assert (target.task_id, target.to_keep) == (id, token)
-    assert proxying.target(api.ctx, id, Carriers(kept=token)).port == target.port
-    for service, carriers in ((other, Carriers(in_address=token)), (id, Carriers(kept="x"))):
+    assert proxying.target(api.ctx, id, RequestTokens(kept=token)).port == target.port
+    for service, tokens in (
+        (other, RequestTokens(in_address=token)),
+        (id, RequestTokens(kept="x")),
+    ):
         with pytest.raises(NotSignedIn):
-            proxying.target(api.ctx, service, carriers)
+            proxying.target(api.ctx, service, tokens)
     assert api.with_token(token).ask("GET", f"{V}/me").status == 401
     for not_it in ("x", "x\r\nSet-Cookie: auth=y", f"{token}\r\n", "é"):
-        both = Carriers(in_address=not_it, kept=token)
+        both = RequestTokens(in_address=not_it, kept=token)
         assert proxying.target(api.ctx, id, both).to_keep == ""
 
 
@@ -181,12 +184,12 @@ def test_the_address_of_a_deactivated_user_s_task_opens_nothing(
     id = launch(user, "notebook")["notebook"]["id"]
     start(api, agent)
     address = user.get(f"{V}/notebooks/{id}")["notebook"]["serviceAddress"]
-    carriers = Carriers(in_address=address.partition("?token=")[2])
-    assert proxying.target(api.ctx, id, carriers).task_id == id
+    tokens = RequestTokens(in_address=address.partition("?token=")[2])
+    assert proxying.target(api.ctx, id, tokens).task_id == id
     me = user.get(f"{V}/me")["user"]["id"]
     admin.done("PATCH", f"{V}/users/{me}", {"active": False})
     with pytest.raises(NotSignedIn):
-        proxying.target(api.ctx, id, carriers)
+        proxying.target(api.ctx, id, tokens)
 
 
 @pytest.mark.parametrize("kind", ["notebook", "shell", "command"])
@@ -247,11 +250,11 @@ def test_terminals_of_a_shell_are_for_its_owner_and_administrators(
     assert told["token"] not in stored
     refused = other.ask("GET", path)
     assert (refused.status, told["token"] in refused.error) == (403, False)
-    stranger = Carriers(in_address="made up")
+    stranger = RequestTokens(in_address="made up")
     with pytest.raises(NotSignedIn):
         proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", stranger)
     # No page is shown at such a port, so nothing there could act with an administrator's session.
-    viewer = Carriers(cookies=(admin.token,))
+    viewer = RequestTokens(cookies=(admin.token,))
     assert proxying.target(api.ctx, f"{id}:{env['TERMINAL_PORT']}", viewer).tcp
     user.post(f"{V}/shells/{id}/kill")
     agent.poll("terminated", exit_code=137)

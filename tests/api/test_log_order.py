@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.api.http import Request, Stream
-from det_controlplane.db import logs
+from det_controlplane.db import log_windows, logs
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.logs import task_logs
 
@@ -19,7 +19,7 @@ def task_id(user: Caller) -> str:
 
 
 def arrive(caller: Caller, task_id: str, *texts: str) -> None:
-    """Each line is written in the second that is its text."""
+    """Post lines, each of which was written in the second that is its text."""
     logs = [
         {"taskId": task_id, "log": text, "timestamp": f"2026-01-01T00:00:{text}Z"} for text in texts
     ]
@@ -107,7 +107,7 @@ def test_a_follower_waits_for_transactions_that_end_soon_and_for_no_later_ones(
 ) -> None:
     arrive(user, task_id, "01")
     seen = iter([{"1/1", "2/2"}, {"2/2", "3/3"}, {"3/3", "4/4"}])
-    monkeypatch.setattr(logs, "writers", lambda _tx, _longest: next(seen))
+    monkeypatch.setattr(log_windows, "writers", lambda _tx, _longest: next(seen))
     monkeypatch.setattr(task_logs, "SETTLE_S", 60.0)
     monkeypatch.setattr(task_logs, "SETTLE_LOOK_S", 0.0)
     followed = following(api, user, task_id)
@@ -131,15 +131,15 @@ def test_a_line_that_is_stored_while_a_page_is_read_is_given_once(
     arrive(user, task_id, "01")
     followed = following(api, user, task_id)
     first = followed.fetch(followed.cursor)
-    edge = logs.edge
+    edge = log_windows.edge
 
     def and_then_more(tx: Tx, task: str, descending: bool) -> int | None:
         found = edge(tx, task, descending)
-        monkeypatch.setattr(logs, "edge", edge)
+        monkeypatch.setattr(log_windows, "edge", edge)
         arrive(user, task_id, "02")
         return found
 
-    monkeypatch.setattr(logs, "edge", and_then_more)
+    monkeypatch.setattr(log_windows, "edge", and_then_more)
     second = followed.fetch(first.cursor)
     third = followed.fetch(second.cursor)
     assert _texts(second) + _texts(third) == ["02"]

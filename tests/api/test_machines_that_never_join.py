@@ -1,7 +1,7 @@
 """Machines whose agents never join are given back; when one follows the other their pool rents nothing for a while."""
 
 import pytest
-from det_controlplane.db import machines, pool_holds
+from det_controlplane.db import pool_holds, provision
 from det_controlplane.db.engine import Tx
 from det_controlplane.testing.fakecloud import RentedMachine
 
@@ -83,14 +83,14 @@ def test_a_hold_that_comes_while_machines_are_looked_at_is_obeyed(
 ) -> None:
     """The end of a third machine that did not join, and its pool's hold, are told in one transaction."""
     create(user, activate=True)
-    looked = machines.of_pool
+    looked = provision.machines_of
 
     def held_meanwhile(tx: Tx, pool: str) -> object:
         with cluster.api.ctx.db.begin() as other:
             pool_holds.hold(other, pool, "its machines do not join", cluster.api.ctx.now())
         return looked(tx, pool)
 
-    monkeypatch.setattr(machines, "of_pool", held_meanwhile)
+    monkeypatch.setattr(provision, "machines_of", held_meanwhile)
     cluster.settle(1)
     assert cluster.cloud.rented == []
 

@@ -15,17 +15,10 @@ from uuid import UUID
 
 import certifi
 import pytest
-from det_controlplane.db import driver, engine
-from det_controlplane.db.engine import (
-    BadUrl,
-    Database,
-    DatabaseDown,
-    QueryFailed,
-    TryAgain,
-    Violated,
-    driver_url,
-    pg8000_arguments,
-)
+from det_controlplane.db import connections, driver
+from det_controlplane.db.connections import driver_url, pg8000_arguments
+from det_controlplane.db.engine import Database
+from det_controlplane.db.errors import BadUrl, DatabaseDown, QueryFailed, TryAgain, Violated
 from det_controlplane.services.logs.master_log import StoredLog
 from sqlalchemy import text
 
@@ -323,10 +316,10 @@ def test_nobody_waits_for_a_lock_for_ever(database: Database) -> None:
 def test_the_locks_of_a_process_that_vanished_in_the_middle_end(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A frozen function closes nothing, and the network tells of no end."""
+    """A frozen function closes no connection, and the network reports no end."""
     limit = "idle_in_transaction_session_timeout"
-    assert int(engine._LIMITS[limit]) <= 60_000
-    monkeypatch.setitem(engine._LIMITS, limit, "100")
+    assert int(connections._LIMITS[limit]) <= 60_000
+    monkeypatch.setitem(connections._LIMITS, limit, "100")
     vanished = Database(database_url)
 
     def lock_and_vanish() -> None:
@@ -440,7 +433,7 @@ def test_a_line_that_waits_for_a_connection_keeps_no_thread_that_has_one_from_lo
         return logging.LogRecord("det", logging.ERROR, "", 0, message, (), None)
 
     bounded, waits = Database(database_url, pool_size=1), threading.Event()
-    room, log = bounded._holders._room, StoredLog(bounded)
+    room, log = bounded._limit._room, StoredLog(bounded)
     acquired = room.acquire
     with ThreadPoolExecutor(1) as other:
         with bounded.begin():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from det_controlplane.db.engine import plain_engine
+from det_controlplane.db.connections import plain_engine
 from det_controlplane.db.migrate import HEAD, migrate, revision_of
 from sqlalchemy import text
 

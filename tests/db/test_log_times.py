@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from alembic import command
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db import log_spans, logs
-from det_controlplane.db.engine import plain_engine
+from det_controlplane.db import log_spans, log_windows
+from det_controlplane.db.connections import plain_engine
 from det_controlplane.db.migrate import alembic_config, migrate
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
@@ -50,7 +50,9 @@ def store(ctx: Context, task_id: str, lines: Lines) -> None:
         tx.execute(_STORE, {"lines": json.dumps(rows)})
 
 
-def read(ctx: Context, task_id: str, filters: logs.Filters, *, descending: bool) -> list[int]:
+def read(
+    ctx: Context, task_id: str, filters: log_windows.Filters, *, descending: bool
+) -> list[int]:
     found, last, full = [], 0, True
     while full:
         page = task_logs.page(ctx, task_id, filters, after_id=last, descending=descending)
@@ -60,17 +62,17 @@ def read(ctx: Context, task_id: str, filters: logs.Filters, *, descending: bool)
 
 
 @contextmanager
-def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[logs.Window]]:
+def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[log_windows.Window]]:
     """Tell the windows that are looked at."""
-    seen: list[logs.Window] = []
-    page: Callable[..., Any] = logs.page
+    seen: list[log_windows.Window] = []
+    page: Callable[..., Any] = log_windows.page
 
-    def looked_at(tx: Any, window: logs.Window, *more: Any) -> Any:
+    def looked_at(tx: Any, window: log_windows.Window, *more: Any) -> Any:
         seen.append(window)
         return page(tx, window, *more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(logs, "page", looked_at)
+        patched.setattr(log_windows, "page", looked_at)
         yield seen
 
 
@@ -85,7 +87,7 @@ def test_only_the_spans_of_a_time_are_read(
     middle = BEGAN + timedelta(hours=20, minutes=25)
     within = middle + timedelta(minutes=30)
     with windows(monkeypatch) as seen:
-        filters = logs.Filters(after=middle, before=within)
+        filters = log_windows.Filters(after=middle, before=within)
         expected = [20 * SPAN + n for n in (3, 4, 5)]
         assert read(ctx, task_id, filters, descending=descending) == sorted(
             expected, reverse=descending
@@ -115,7 +117,9 @@ def test_no_line_of_a_time_is_passed_over_whatever_the_order(
             if (low is None or at > low) and (high is None or at < high)
         }  # fmt: skip
         for descending in (False, True):
-            found = read(ctx, task_id, logs.Filters(after=low, before=high), descending=descending)
+            found = read(
+                ctx, task_id, log_windows.Filters(after=low, before=high), descending=descending
+            )
             assert len(found) == len(expected)
             assert set(found) == expected
 

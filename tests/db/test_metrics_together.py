@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db import metrics as rows
-from det_controlplane.db.engine import Database, DatabaseDown, Tx, Unstorable
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.errors import DatabaseDown, Unstorable
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.trials import metric_reports

@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from det_controlplane.db import migrate as migrations
 from det_controlplane.db import schema
-from det_controlplane.db.engine import plain_engine
+from det_controlplane.db.connections import plain_engine
 from det_controlplane.db.migrate import (
     BASELINE,
     FOLDER,

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from det_controlplane.db import machines
+from det_controlplane.db import provision
 from det_controlplane.db.engine import Database
 from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import tick
@@ -21,7 +21,7 @@ def test_a_decision_waits_for_the_one_before_and_sees_what_it_stored(
         create(cluster.api.signed_in("determined"), activate=True)
         schedule_pool.run(ctx, "default")
         with database.begin() as tx:
-            machines.lock(tx)
+            provision.lock(tx)
             second = threading.Thread(target=deciding.run, args=(ctx,))
             second.start()
             second.join(0.3)

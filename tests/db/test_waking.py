@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.db import patient_connection
-from det_controlplane.db.engine import Database, DatabaseAsleep, DatabaseDown, Pausing
+from det_controlplane.db.connections import Pausing
+from det_controlplane.db.engine import Database
+from det_controlplane.db.errors import DatabaseAsleep, DatabaseDown
 from det_controlplane.db.migrate import migrate
 from sqlalchemy import text
 

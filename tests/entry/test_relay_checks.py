@@ -10,7 +10,7 @@ from det_controlplane.adapters.relay_streams import Link, StreamReset
 from det_controlplane.core.relay_frames import Open, Opened, decoded, encoded
 from det_controlplane.entry.relay import permits
 from det_controlplane.entry.relay.permits import Permit, Permits
-from det_controlplane.services.tasks.proxying import Carriers
+from det_controlplane.services.tasks.proxying import RequestTokens
 
 Send = Callable[[bytes], Coroutine[Any, Any, None]]
 
@@ -47,7 +47,7 @@ async def stream_to(send: Send) -> Any:
 
 
 def permit(name: str) -> Permit:
-    return Permit(name, Carriers(bearer=name), 1)
+    return Permit(name, RequestTokens(bearer=name), 1)
 
 
 @pytest.mark.parametrize("send", [is_gone, stalls])

@@ -67,7 +67,7 @@ def deactivate(api: Api, token: str) -> None:
 def test_a_tunnel_ends_with_the_sign_in_that_opened_it(
     api: Api, deed: Any, unauthenticated: bool
 ) -> None:
-    """Also one to a shell, whose port is open to everybody who has its key."""
+    """This includes the tunnel to a shell, whose port takes whoever has its key."""
     port_of = {"proxy_tcp": True, "unauthenticated": unauthenticated}
     with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, **port_of}]) as task:
         session = api.signed_in("determined").token
@@ -125,14 +125,14 @@ def test_what_else_a_request_carries_makes_no_further_check(api: Api) -> None:
     ):
         token, service = api.signed_in("determined").token, f"{task.task}:{port}"
         opened = [
-            proxying.target(api.ctx, service, proxying.Carriers(**carried))
+            proxying.target(api.ctx, service, proxying.RequestTokens(**carried))
             for carried in (
                 {"bearer": token},
                 {"bearer": token, "in_address": "made-up"},
                 {"bearer": token, "cookies": ("other",), "allocation": "x", "kept": "y"},
             )
         ]
-        assert {target.opened_by for target in opened} == {proxying.Carriers(bearer=token)}
+        assert {target.opened_by for target in opened} == {proxying.RequestTokens(bearer=token)}
         for target in opened:
             asked = (api.ctx, service, target.opened_by, target.session_id)
             assert proxying.is_still_open(*asked)

@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from det_controlplane.db.engine import TryAgain
+from det_controlplane.db.errors import TryAgain
 from det_controlplane.entry.server.tick_loop import TickLoop
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pg8000.native
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.engine import driver_url, pg8000_arguments
+from det_controlplane.db.connections import driver_url, pg8000_arguments
 from det_controlplane.db.migrate import migrate
 
 from tests.support.memory import temporary_folder

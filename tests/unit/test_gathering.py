@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from det_controlplane.db.engine import DatabaseDown, QueryFailed
+from det_controlplane.db.errors import DatabaseDown, QueryFailed
 from det_controlplane.services import gathering
-from det_controlplane.services.gathering import Gathering, NotAll, Ticket, together_or_each
+from det_controlplane.services.gathering import BatchRejected, Gathering, Ticket, together_or_each
 
 Tickets = Sequence[Ticket[int, int]]
 WAIT_S = 30
@@ -93,7 +93,7 @@ def refusing(odd: Callable[[int], bool], calls: list[list[int]]) -> Callable[...
     def store(tickets: Sequence[Ticket[int, bool]]) -> None:
         calls.append([t.item for t in tickets])
         if any(odd(t.item) for t in tickets):
-            raise NotAll
+            raise BatchRejected
         for ticket in tickets:
             ticket.answer(True)
 

@@ -5,12 +5,12 @@ from det_controlplane.core.relay_frames import (
     MAX_DATA,
     WINDOW,
     BadFrame,
-    Beat,
     Cause,
     Credit,
     Data,
     End,
     Frame,
+    Heartbeat,
     Open,
     Opened,
     Receiving,
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 STREAMS = st.integers(0, 2**32 - 1)
 FRAMES: st.SearchStrategy[Frame] = st.one_of(
-    st.just(Beat()),
+    st.just(Heartbeat()),
     st.builds(Open, STREAMS, st.text(max_size=80), st.integers(1, 65535)),
     st.builds(Opened, STREAMS),
     st.builds(Data, STREAMS, st.binary(max_size=200)),

@@ -65,7 +65,7 @@ class EmbeddedPostgres:
         return self._server is not None and self._server.poll() is None
 
     def choose_port(self) -> None:
-        """So that the URL is known before the start."""
+        """Choose a free port, so that the URL is known before the start."""
         self.port = self.port or _free_port()
 
     def start(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.issuer_tokens import Occupied
+from det_controlplane.ports.issuer_tokens import IssuersBusy
 
 _KEPT_S = 3600.0
 _FAILURE_KEPT_S = 5.0
@@ -44,7 +44,7 @@ class AnswerCache(Generic[T]):
             raise Unreachable(cause)
         try:
             answer = self._ask(issuer)
-        except Occupied:
+        except IssuersBusy:
             raise
         except Unreachable as e:
             with self._lock:

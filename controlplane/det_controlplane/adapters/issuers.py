@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from det_controlplane.core.config.pipelines import is_safe
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.ports.issuer_tokens import Occupied
+from det_controlplane.ports.issuer_tokens import IssuersBusy
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 256 * 1024
@@ -53,7 +53,7 @@ def _asked(
     if not is_safe(url):
         raise Unreachable(f"{url!r} is no https address")
     if not _turns.acquire(blocking=False):
-        raise Occupied("too many sign-ins at once: try again in a moment")
+        raise IssuersBusy("too many sign-ins at once: try again in a moment")
     try:
         return _sent(url, issuer, body, headers or {})
     except (OSError, http.client.HTTPException, ValueError) as e:

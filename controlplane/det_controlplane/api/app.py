@@ -22,7 +22,7 @@ from det_controlplane.api.router import Access, Handler, Match, Route, Router
 from det_controlplane.core import audit, permissions
 from det_controlplane.core.permissions import Rule
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.engine import WAKING_S, DatabaseDown, TryAgain, Unstorable
+from det_controlplane.db.errors import WAKING_S, DatabaseDown, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.audit import recording
 from det_controlplane.services.audit.recording import Recorder

@@ -24,7 +24,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.identity import route_rights
 from det_controlplane.services.identity.principal import AgentPrincipal
 from det_controlplane.services.logs import retention, task_logs
-from det_controlplane.services.logs.task_logs import Filters, Line
+from det_controlplane.services.logs.task_logs import Filters
 
 
 def trial_logs(ctx: Context, request: Request) -> Answer:
@@ -79,13 +79,10 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
             index, last = index + 1, resumed
         done = index >= len(order) or (limit > 0 and left <= 0 and not follow)
         cursor = min(index, len(order) - 1), last, left
-        return Batch([_line(x, extra) for x in found], cursor, done, unfinished=not exhausted)
+        lines = [line({**x.values, **extra}) for x in found]
+        return Batch(lines, cursor, done, unfinished=not exhausted)
 
     return Stream(fetch, (0, resumed, limit), topic=f"logs:{order[-1]}")
-
-
-def _line(found: Line, extra: dict[str, Any]) -> bytes:
-    return line({**found.values, **extra})
 
 
 def _filters(request: Request) -> Filters:

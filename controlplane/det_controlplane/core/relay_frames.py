@@ -42,7 +42,7 @@ class _Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """Tell that this side lives."""
 
 
@@ -92,7 +92,7 @@ class Credit:
     count: int
 
 
-Frame = Beat | Open | Opened | Data | End | Reset | Credit
+Frame = Heartbeat | Open | Opened | Data | End | Reset | Credit
 
 
 def encoded(frame: Frame) -> bytes:
@@ -106,7 +106,7 @@ def encoded(frame: Frame) -> bytes:
     if isinstance(frame, Reset):
         why = {"cause": frame.cause.value, "message": frame.message[:_LONGEST_MESSAGE]}
         return _HEAD.pack(_Kind.RESET, frame.stream) + json.dumps(why).encode()
-    if isinstance(frame, Beat):
+    if isinstance(frame, Heartbeat):
         return _HEAD.pack(_Kind.BEAT, 0)
     kind = _Kind.OPENED if isinstance(frame, Opened) else _Kind.END
     return _HEAD.pack(kind, frame.stream)
@@ -130,7 +130,7 @@ def decoded(message: bytes) -> Frame | None:
         return Opened(stream)
     if number == _Kind.END:
         return End(stream)
-    return Beat() if number == _Kind.BEAT else None
+    return Heartbeat() if number == _Kind.BEAT else None
 
 
 def _count(content: bytes) -> int:

@@ -75,10 +75,10 @@ _TOUCH = text(f"""
     SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, (
         SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL,
                                          k.proxies <> '[]')
-                        ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS duties
+                        ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS assigned
     FROM touched
 """)
-_DUTIES = text(f"""
+_ASSIGNED = text(f"""
     SELECT c.id::text AS id, c.allocation_id, c.epoch, c.state::text AS state, a.killed,
            (a.preempt_at IS NOT NULL) AS preempt, k.proxies <> '[]' AS proxied
     {_LIVE.format(agent_id=":id")} ORDER BY c.assigned_at, c.id
@@ -105,7 +105,7 @@ _NEXT_DUE = select(
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class AssignedContainer:
     """A container the agent should have."""
 
     id: str
@@ -144,14 +144,14 @@ def put_in_service(
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class PollRecord:
     agent_id: str
     draining: bool
     newest: bool  # no later poll of this process was seen
     leaves_now: bool  # this poll is the first to say that the machine goes away
     leaving: bool
     returned: bool  # it had been suspect, or out of service, or it is now
-    duties: list[Duty]
+    assigned: list[AssignedContainer]
 
 
 def touch(
@@ -166,8 +166,8 @@ def touch(
     lease_until: datetime,
     waits: Mapping[str, float],
     default_wait: float,
-) -> Touched | None:
-    """Extend the lease and read the duties; None when this incarnation was replaced. A transaction of its own.
+) -> PollRecord | None:
+    """Extend the lease and read the assigned containers; None when this incarnation was replaced. A transaction of its own.
 
     After its lease, an agent is waited for as many seconds as its pool says."""
     params = {
@@ -180,23 +180,23 @@ def touch(
     if found is None:
         return None
     row = found._asdict()
-    return Touched(**{**row, "duties": [Duty(*d) for d in row["duties"] or ()]})
+    return PollRecord(**{**row, "assigned": [AssignedContainer(*d) for d in row["assigned"] or ()]})
 
 
-def duties(db: Database, agent_id: str) -> list[Duty]:
-    return [Duty(**r._mapping) for r in db.read(_DUTIES, {"id": agent_id})]
+def assigned_containers(db: Database, agent_id: str) -> list[AssignedContainer]:
+    return [AssignedContainer(**r._mapping) for r in db.read(_ASSIGNED, {"id": agent_id})]
 
 
 @dataclass(frozen=True, slots=True)
-class Overdue:
+class OverdueAgent:
     id: str
     pool: str
     state: str
 
 
-def expire_leases(tx: Tx, now: datetime) -> list[Overdue]:
+def expire_leases(tx: Tx, now: datetime) -> list[OverdueAgent]:
     """Make agents whose lease ended suspect, those silent for too long lost; return those that changed."""
-    return [Overdue(**r._mapping) for r in tx.execute(_OVERDUE, {"now": now}).all()]
+    return [OverdueAgent(**r._mapping) for r in tx.execute(_OVERDUE, {"now": now}).all()]
 
 
 def give_up(tx: Tx, agent_id: str, now: datetime) -> None:

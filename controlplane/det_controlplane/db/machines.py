@@ -1,4 +1,4 @@
-"""Rows of rented machines (the table `instances`), and of pools that launch nothing."""
+"""Rows of rented machines (the table `instances`), from the intent to rent one to its end."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -12,50 +12,16 @@ from sqlalchemy import and_, case, delete, func, literal, or_, select, text, upd
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.machine import MachineState, before
-from det_controlplane.core.provision.model import (
-    Demand,
-    Machine,
-    ProvisionReason,
-)
 from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.core.provision.sightings import Row
 from det_controlplane.db import schema
-from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.engine import Tx
 
 _i = schema.instances.c
 _OF_OFFER = (
     "provider", "region", "zone", "machine_type", "capacity", "slots", "price_usd_hour", "section",
 )  # fmt: skip
 _LIVE = _i.state.not_in([MachineState.GONE, MachineState.FAILED])
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('provision', 0))")
-_DEMAND = text("""
-    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
-           j.max_slots, coalesce(j.priority, :default_priority) AS priority,
-           (SELECT coalesce(sum(h.slots), 0) FROM allocations h WHERE h.job_id = a.job_id
-            AND h.state NOT IN ('QUEUED', 'TERMINATED')) AS held,
-           (SELECT array_agg(i.id::text) FROM instances i WHERE i.agent_id = ANY(t.blocked_agents)) AS blocked
-    FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
-    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
-          AND a.wait_code IS DISTINCT FROM 'WAITING_FOR_PREEMPTION'
-    ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
-""")
-_MACHINES = text("""
-    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at,
-           g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
-           coalesce(g.state = 'JOINED' AND g.out_of_service <> '', false) AS is_broken,
-           (SELECT count(*) FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NOT NULL) AS used_slots,
-           (SELECT count(*) FROM containers c WHERE c.agent_id = i.agent_id AND c.state <> 'TERMINATED'
-            AND cardinality(c.slot_ids) = 0) AS aux_used,
-           (SELECT max(c.ended_at) FROM containers c WHERE c.agent_id = i.agent_id) AS last_end
-    FROM instances i LEFT JOIN agents g ON g.id = i.agent_id
-    WHERE i.pool = :pool AND i.state NOT IN ('GONE', 'FAILED') ORDER BY i.requested_at, i.id
-""")
-_TELL = text("""
-    UPDATE allocations a SET machine_code = x.code, machine_reason = x.reason, machine_next_try = to_timestamp(x.next_try)
-    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, code provision_code, reason text, next_try double precision)
-    WHERE a.id = x.id AND a.state = 'QUEUED'
-          AND (a.machine_code IS DISTINCT FROM x.code OR a.machine_reason IS DISTINCT FROM x.reason)
-""")
 # The newest machines of a pool of which it is known whether their agents joined, since an operator resumed it.
 _NO_SHOWS = text("""
     SELECT registered_at FROM instances WHERE pool = :pool AND (registered_at IS NOT NULL OR no_show)
@@ -89,60 +55,6 @@ _NEXT_CALL = select(
 ).where(_i.state == MachineState.REQUESTED)
 
 
-def lock(tx: Tx) -> None:
-    """Wait for the lock that one decision about machines holds at a time: the next one sees what this one stored."""
-    tx.execute(_LOCK)
-
-
-def demand(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:
-    """Return what waits for slots in a pool, in the order of its queue."""
-    found = tx.execute(_DEMAND, {"pool": pool, "default_priority": default_priority}).all()
-    return tuple(
-        Demand(
-            r.id, r.job_id, r.slots, r.requested_at, r.single_agent, r.max_slots, r.held, r.priority,
-            frozenset(r.blocked or ()),
-        )
-        for r in found
-    )  # fmt: skip
-
-
-def of_pool(tx: Tx, pool: str) -> tuple[Machine, ...]:
-    return tuple(_machine(row) for row in tx.execute(_MACHINES, {"pool": pool}).all())
-
-
-def _machine(r: Any) -> Machine:
-    joined = r.agent_state == "JOINED"
-    free = not r.used_slots and not r.aux_used
-    idle_since = max(filter(None, (r.registered_at, r.last_end)), default=None) if free else None
-    silent_since = None if joined or r.last_seen_at is None else r.last_seen_at
-    return Machine(
-        id=str(r.id),
-        pool=r.pool,
-        offer=Offer(
-            r.provider, r.region, r.zone, r.machine_type, Capacity(r.capacity), r.slots,
-            r.price_usd_hour, r.section,
-        ),
-        state=MachineState(r.state),
-        requested_at=r.requested_at.timestamp(),
-        launched_at=_seconds(r.launched_at),
-        registered_at=_seconds(r.registered_at),
-        used_slots=r.used_slots,
-        aux_used=r.aux_used,
-        takes_work=bool(joined and r.is_open and not r.leaving),
-        disconnected_since=_seconds(silent_since),
-        idle_since=_seconds(idle_since),
-        leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
-        is_broken=r.is_broken,
-        stopped=r.stopped,
-        purpose=r.purpose or "",
-        trouble=(r.reason or "") if r.state == MachineState.REQUESTED.value else "",
-    )  # fmt: skip
-
-
-def _seconds(time: datetime | None) -> float | None:
-    return None if time is None else time.timestamp()
-
-
 def request(
     tx: Tx, id: UUID, pool: str, offers: Sequence[Offer], purpose: str, now: datetime
 ) -> None:
@@ -152,15 +64,11 @@ def request(
         insert(schema.instances).inline(),
         {
             "id": id, "pool": pool, "state": MachineState.REQUESTED,
-            "offers": [_as_row(offer) for offer in offers], "purpose": purpose or None,
+            # As they are: the engine's JSON writes what JSON has no type for as text.
+            "offers": [asdict(offer) for offer in offers], "purpose": purpose or None,
             "requested_at": now, **_columns(best),
         },
     )  # fmt: skip
-
-
-def _as_row(offer: Offer) -> dict[str, Any]:
-    """Return the row as stored: `as_json` writes what JSON has no type for as text."""
-    return asdict(offer)
 
 
 def _columns(offer: Offer) -> dict[str, Any]:
@@ -404,16 +312,6 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
     return None if row is None else str(row.pool)
 
 
-def tell(tx: Tx, waiting: dict[str, ProvisionReason]) -> None:
-    """Store why allocations have no machine yet."""
-    rows = [
-        {"id": id, "code": r.code.value, "reason": r.sentence, "next_try": r.next_try}
-        for id, r in waiting.items()
-    ]
-    if rows:
-        tx.execute(_TELL, {"rows": as_json(rows)})
-
-
 def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:
     """Record why a machine ended that never joined and whose end was not ordered; returns its pool."""
     ended = update(schema.instances).where(
@@ -453,14 +351,3 @@ def pools_with_machines(tx: Tx) -> dict[str, bool]:
 def any_of(tx: Tx, pool: str) -> bool:
     """Return whether a pool ever rented."""
     return bool(tx.execute(select(select(_i.id).where(_i.pool == pool).exists())).scalar())
-
-
-def set_next_decision(tx: Tx, pool: str, at: datetime | None) -> None:
-    row = update(schema.pools).where(schema.pools.c.name == pool)
-    tx.execute(row.values(provision_at=at))
-
-
-def next_decision(tx: Tx, pools: Collection[str]) -> datetime | None:
-    """Return when to decide on machines of some pools again; other pools have none, and are decided on no more."""
-    times = select(func.min(schema.pools.c.provision_at)).where(schema.pools.c.name.in_(pools))
-    return tx.execute(times).scalar() if pools else None

@@ -6,7 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from det_controlplane.db.engine import QueryFailed, connected, plain_engine
+from det_controlplane.db.connections import connected, plain_engine
+from det_controlplane.db.errors import QueryFailed
 
 FOLDER = Path(__file__).parent / "migrations"
 # Revisions are numbered, and so are their files: the newest is known without loading Alembic.

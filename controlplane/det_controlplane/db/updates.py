@@ -13,7 +13,7 @@ _SEQ = "{0}.xmin::text::bigint"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RowKind:
     """A kind of rows, by the table `r` joined to what has the workspace, and the columns that subscriptions name."""
 
     tables: str
@@ -45,21 +45,21 @@ def _same(*names: str) -> str:
 
 
 _TIMES = f"'creation_time', {time('r.created_at')}, 'last_updated_time', {time('r.updated_at')}"
-KINDS: Mapping[str, Kind] = {
-    "projects": Kind(
+KINDS: Mapping[str, RowKind] = {
+    "projects": RowKind(
         "projects r",
         "r.workspace_id",
         {"workspace_ids": "r.workspace_id", "project_ids": "r.id"},
         f"""{_same("id", "name", "key", "description", "notes", "user_id", "archived", "immutable", "error_message")},
             'state', coalesce(r.state::text, 'UNSPECIFIED'), 'created_at', {time("r.created_at")}""",
     ),
-    "models": Kind(
+    "models": RowKind(
         "models r",
         "r.workspace_id",
         {"workspace_ids": "r.workspace_id", "model_ids": "r.id", "user_ids": "r.user_id"},
         f"{_same('id', 'name', 'description', 'metadata', 'labels', 'notes', 'user_id', 'archived')}, {_TIMES}",
     ),
-    "modelversions": Kind(
+    "modelversions": RowKind(
         "model_versions r JOIN models m ON m.id = r.model_id",
         "m.workspace_id",
         {"model_ids": "r.model_id", "model_version_ids": "r.id", "user_ids": "r.user_id"},

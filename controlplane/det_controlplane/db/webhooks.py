@@ -66,7 +66,7 @@ _PROMISE = text(f"""
       AND (cast(:trigger_id AS integer) IS NULL OR t.id = :trigger_id)
       AND (t.type <> 'EXPERIMENT_STATE_CHANGE' OR t.condition ->> 'state' = e.state::text)
 """).bindparams(bindparam("data", type_=JSONB), bindparam("more", type_=JSONB))  # fmt: skip
-_LISTENING = text(f"""
+_LOG_TRIGGERS = text(f"""
     SELECT t.id AS trigger_id, t.condition ->> 'regex' AS regex, e.id AS experiment_id
     FROM webhook_triggers t JOIN webhooks w ON w.id = t.webhook_id
     CROSS JOIN tasks JOIN trials ON trials.id = tasks.trial_id JOIN experiments e ON e.id = trials.experiment_id
@@ -100,7 +100,7 @@ MOST_DELIVERIES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Delivery:
     """A try to deliver a message."""
 
     at: datetime
@@ -123,7 +123,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class LogTrigger:
     """A trigger that waits for a line of a task's log."""
 
     trigger_id: int
@@ -233,35 +233,35 @@ def promise(
 
 
 def promise_line(
-    tx: Tx, listening: Listening, task_id: str, data: Mapping[str, Any], now: datetime
+    tx: Tx, trigger: LogTrigger, task_id: str, data: Mapping[str, Any], now: datetime
 ) -> int:
     """Tell of the first line of a task that a trigger waits for; return how many messages that makes."""
-    matched = tx.execute(_MATCHED, {"task_id": task_id, "trigger_id": listening.trigger_id})
+    matched = tx.execute(_MATCHED, {"task_id": task_id, "trigger_id": trigger.trigger_id})
     if matched.rowcount == 0:
         return 0
     return promise(
-        tx, TriggerType.TASK_LOG, listening.experiment_id, now,
-        data={"task_log": data}, trigger_id=listening.trigger_id,
+        tx, TriggerType.TASK_LOG, trigger.experiment_id, now,
+        data={"task_log": data}, trigger_id=trigger.trigger_id,
     )  # fmt: skip
 
 
-def listening(tx: Tx, task_id: str) -> list[Listening]:
-    return [Listening(*row) for row in tx.execute(_LISTENING, {"task_id": task_id})]
+def log_triggers(tx: Tx, task_id: str) -> list[LogTrigger]:
+    return [LogTrigger(*row) for row in tx.execute(_LOG_TRIGGERS, {"task_id": task_id})]
 
 
-def note_arrival(tx: Tx, webhook_id: int, tried: Tried) -> None:
-    change(tx, webhook_id, arrived_at=tried.at)
-    _note(tx, webhook_id, tried)
+def note_arrival(tx: Tx, webhook_id: int, delivery: Delivery) -> None:
+    change(tx, webhook_id, arrived_at=delivery.at)
+    _note(tx, webhook_id, delivery)
 
 
-def note_failure(tx: Tx, webhook_id: int, tried: Tried, why: str) -> None:
-    change(tx, webhook_id, failed_at=tried.at, failure=why)
-    _note(tx, webhook_id, tried)
+def note_failure(tx: Tx, webhook_id: int, delivery: Delivery, why: str) -> None:
+    change(tx, webhook_id, failed_at=delivery.at, failure=why)
+    _note(tx, webhook_id, delivery)
 
 
-def _note(tx: Tx, webhook_id: int, tried: Tried) -> None:
+def _note(tx: Tx, webhook_id: int, delivery: Delivery) -> None:
     """Keep a try among the last of its webhook, which may just have been deleted."""
-    values = {"webhook_id": webhook_id, "most": MOST_DELIVERIES, **asdict(tried)}
+    values = {"webhook_id": webhook_id, "most": MOST_DELIVERIES, **asdict(delivery)}
     if tx.execute(_NOTE, values).rowcount:
         tx.execute(_FORGET, values)
 

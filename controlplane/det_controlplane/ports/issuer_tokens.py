@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from det_controlplane.ports.compute import Unreachable
 
 
-class Occupied(Unreachable):
+class IssuersBusy(Unreachable):
     """Issuers are being asked for as many callers as may wait for them: try again in a moment."""
 
 

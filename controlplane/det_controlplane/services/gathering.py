@@ -7,18 +7,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from det_controlplane.db.engine import DatabaseDown, QueryFailed, TryAgain, Unstorable, Violated
+from det_controlplane.db.errors import DatabaseDown, QueryFailed, TryAgain, Unstorable, Violated
 
 _PATIENCE_S = 0.1  # with a thread that works: what comes later does not wait for it
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class NotAll(Exception):
+class BatchRejected(Exception):
     """Not all of some items can be stored together."""
 
 
-_NOT_TOGETHER = (NotAll, Unstorable, Violated, TryAgain)
+_NOT_TOGETHER = (BatchRejected, Unstorable, Violated, TryAgain)
 
 
 def _locked() -> threading.Lock:

@@ -166,22 +166,6 @@ def test_a_wrong_searcher_is_refused(given: dict[str, Any], path: str, said: str
     assert said in problems(given)[path]
 
 
-@pytest.mark.parametrize(
-    ("given", "form"),
-    [
-        (STOPPING, "stopping"),
-        ({"max_trials": 8, "max_length": {"batches": 9}}, "promotion"),
-        ({"max_trials": 8, "max_length": {"batches": 9}, "stop_once": True}, "stopping"),
-    ],
-)
-def test_asha_stops_or_promotes_by_how_training_is_measured(
-    given: dict[str, Any], form: str
-) -> None:
-    searcher = config({"name": "adaptive_asha", **given}).searcher
-    assert searcher.type == "adaptive_asha"
-    assert getattr(searcher, "form", None) == form
-
-
 def test_a_grid_over_a_range_without_a_count_is_refused() -> None:
     lr = {"type": "double", "minval": 0, "maxval": 1}
     assert "needs 'count'" in problems({"name": "grid"}, opt={"lr": lr})["hyperparameters.opt.lr"]

@@ -2,7 +2,11 @@
 
 from det_controlplane.core.lifecycle import agent, checkpoint, machine
 from det_controlplane.core.lifecycle.agent import AgentState
-from det_controlplane.core.lifecycle.checkpoint import CheckpointState, Remains, after_removal
+from det_controlplane.core.lifecycle.checkpoint import (
+    CheckpointState,
+    RemainingFiles,
+    after_removal,
+)
 from det_controlplane.core.lifecycle.machine import MachineState
 
 
@@ -14,23 +18,23 @@ def test_a_checkpoint_loses_some_files_or_all_and_gets_none_back() -> None:
     complete, partly = CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED
     deleted = CheckpointState.DELETED
     files, one = {"a": "1", "b": "2"}, {"a": "1"}
-    assert after_removal(complete, files, files) == Remains(complete, files)
-    assert after_removal(complete, files, one) == Remains(partly, one)
-    assert after_removal(partly, one, files) == Remains(partly, one)
-    assert after_removal(deleted, files, files) == Remains(deleted, files)
+    assert after_removal(complete, files, files) == RemainingFiles(complete, files)
+    assert after_removal(complete, files, one) == RemainingFiles(partly, one)
+    assert after_removal(partly, one, files) == RemainingFiles(partly, one)
+    assert after_removal(deleted, files, files) == RemainingFiles(deleted, files)
     assert checkpoint.NEXT[deleted] == frozenset()
 
 
 def test_a_deleted_checkpoint_keeps_the_record_of_its_files() -> None:
     files = {"a": "1", "b": "2"}
     for before in (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED):
-        assert after_removal(before, files, {}) == Remains(CheckpointState.DELETED, files)
+        assert after_removal(before, files, {}) == RemainingFiles(CheckpointState.DELETED, files)
 
 
 def test_files_beside_the_record_and_directories_say_nothing_about_a_loss() -> None:
     files, complete = {"code/": "0", "code/m.py": "1"}, CheckpointState.COMPLETED
     stored = {"code/m.py": "7", "metadata.json": "90"}
-    assert after_removal(complete, files, stored) == Remains(complete, files)
+    assert after_removal(complete, files, stored) == RemainingFiles(complete, files)
 
 
 def test_a_machine_comes_to_an_end_from_every_state() -> None:

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from det_controlplane.core.schedule import Advance, expected_starts
+from det_controlplane.core.schedule import JobProgress, expected_starts
 
 from tests.support.schedules import agents, pool, request, running
 
-HALF_IN_100_S = Advance(0.5, 100)  # another 100 s
+HALF_IN_100_S = JobProgress(0.5, 100)  # another 100 s
 
 
 def test_jobs_start_when_those_before_them_end() -> None:
@@ -16,7 +16,7 @@ def test_jobs_start_when_those_before_them_end() -> None:
         running=[running("long", a1=2), running("short", a1=2)],
         pending=[request("first", 2), request("second", 2), request("third", 1)],
     )
-    advances = {"long": Advance(0.25, 100), "short": HALF_IN_100_S}
+    advances = {"long": JobProgress(0.25, 100), "short": HALF_IN_100_S}
     assert expected_starts(snapshot, advances) == {"first": 100, "second": 300}
 
 
@@ -26,7 +26,7 @@ def test_a_job_without_progress_is_not_waited_for() -> None:
         running=[running("silent", a1=2), running("known", a1=2)],
         pending=[request("small", 2), request("large", 4), request("behind", 1)],
     )
-    advances = {"silent": Advance(0.001, 100), "known": HALF_IN_100_S}
+    advances = {"silent": JobProgress(0.001, 100), "known": HALF_IN_100_S}
     assert expected_starts(snapshot, advances) == {"small": 100}
 
 

@@ -10,14 +10,14 @@ from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.config.fields import (
     AbsolutePath,
     Bytes,
-    Closed,
+    CheckedModel,
     Name,
     Natural,
     Port,
     Priority,
     Propagation,
+    StrictModel,
     Weight,
-    Whole,
     refuse,
 )
 from det_controlplane.core.problems import Problem
@@ -28,13 +28,13 @@ CUDA_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
 ROCM_IMAGE = "determinedai/environments:rocm-5.6-pytorch-1.3-tf-2.10-rocm-mpich-0736b6d"
 
 
-class Image(Closed):
+class Image(StrictModel):
     cpu: Name = CPU_IMAGE
     cuda: Name = CUDA_IMAGE
     rocm: Name = ROCM_IMAGE
 
 
-class EnvironmentVariables(Closed):
+class EnvironmentVariables(StrictModel):
     """`NAME=value`, or a bare `NAME` to pass on the value that the agent has."""
 
     cpu: tuple[str, ...] = Field((), strict=False)
@@ -52,14 +52,14 @@ class EnvironmentVariables(Closed):
         return self
 
 
-class ProxyPort(Closed):
+class ProxyPort(StrictModel):
     proxy_port: Port
     proxy_tcp: bool = False
     unauthenticated: bool = False
     default_service_id: bool = False
 
 
-class RegistryAuth(Closed):
+class RegistryAuth(StrictModel):
     username: str | None = None
     password: str | None = None
     auth: str | None = None
@@ -69,7 +69,7 @@ class RegistryAuth(Closed):
     registrytoken: str | None = None
 
 
-class Environment(Closed):
+class Environment(StrictModel):
     image: Image = Image.model_construct()
     environment_variables: EnvironmentVariables = EnvironmentVariables.model_construct()
     proxy_ports: tuple[ProxyPort, ...] = Field((), strict=False)
@@ -82,7 +82,7 @@ class Environment(Closed):
     det_token: Literal["owner", "task"] = "owner"
 
 
-class BindMount(Closed):
+class BindMount(StrictModel):
     host_path: AbsolutePath
     container_path: Name
     read_only: bool = False
@@ -96,7 +96,7 @@ class BindMount(Closed):
         return self
 
 
-class Device(Closed):
+class Device(StrictModel):
     host_path: AbsolutePath
     container_path: AbsolutePath
     mode: Name = "mrw"
@@ -107,7 +107,7 @@ class Device(Closed):
         return device_of_text(given) if isinstance(given, str) else given
 
 
-class Resources(Whole):
+class Resources(CheckedModel):
     devices: tuple[Device, ...] = Field((), strict=False)
     is_single_node: bool | None = None
     max_slots: Natural | None = None

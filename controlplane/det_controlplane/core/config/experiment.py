@@ -16,7 +16,7 @@ from det_controlplane.core.config.extras import (
     Reproducibility,
     RetentionPolicy,
 )
-from det_controlplane.core.config.fields import Closed, Name, Natural, Period, Positive, refuse
+from det_controlplane.core.config.fields import Name, Natural, Period, Positive, StrictModel, refuse
 from det_controlplane.core.config.lengths import Length
 from det_controlplane.core.config.searchers import Searcher
 from det_controlplane.core.config.storage import Storage
@@ -41,7 +41,7 @@ Hyperparameters = Annotated[Any, PlainValidator(_space), PlainSerializer(hparams
 Entrypoint = Annotated[str | tuple[str, ...], BeforeValidator(_entrypoint)]
 
 
-class ExperimentConfig(Closed):
+class ExperimentConfig(StrictModel):
     bind_mounts: tuple[BindMount, ...] = Field((), strict=False)
     checkpoint_policy: Literal["best", "all", "none"] = "best"
     checkpoint_storage: Storage

@@ -5,13 +5,13 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from det_controlplane.core.config.fields import (
-    Closed,
     Identifier,
     Name,
     Natural,
     Positive,
     RetentionDays,
     Seed,
+    StrictModel,
     refuse,
 )
 from det_controlplane.core.patterns import compiled
@@ -20,7 +20,7 @@ from det_controlplane.core.problems import Problem
 _LONGEST_PATTERN = 4096
 
 
-class Optimizations(Closed):
+class Optimizations(StrictModel):
     """Deprecated, still handed to the training code."""
 
     aggregation_frequency: Positive = 1
@@ -34,7 +34,7 @@ class Optimizations(Closed):
     tensor_fusion_threshold: Natural = 64
 
 
-class Profiling(Closed):
+class Profiling(StrictModel):
     enabled: bool = False
     begin_on_batch: Natural = 0
     end_after_batch: Natural | None = None
@@ -48,15 +48,15 @@ class Profiling(Closed):
         return self
 
 
-class Reproducibility(Closed):
+class Reproducibility(StrictModel):
     experiment_seed: Seed
 
 
-class RetentionPolicy(Closed):
+class RetentionPolicy(StrictModel):
     log_retention_days: RetentionDays
 
 
-class LogPolicy(Closed):
+class LogPolicy(StrictModel):
     """What to do when a log line matches; a policy with a name and no pattern is switched off."""
 
     name: Name | None = None
@@ -77,19 +77,19 @@ class LogPolicy(Closed):
         return self
 
 
-class WebhookChoice(Closed):
+class WebhookChoice(StrictModel):
     webhook_id: tuple[Identifier, ...] | None = Field(None, strict=False)
     webhook_name: tuple[Name, ...] | None = Field(None, strict=False)
     exclude: bool = False
 
 
-class Pachyderm(Closed):
+class Pachyderm(StrictModel):
     pachd: dict[str, Any]
     proxy: dict[str, Any]
     dataset: dict[str, Any]
 
 
-class Integrations(Closed):
+class Integrations(StrictModel):
     pachyderm: Pachyderm | None = None
     webhooks: WebhookChoice | None = None
 

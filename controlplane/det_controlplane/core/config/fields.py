@@ -29,13 +29,13 @@ from det_controlplane.core.problems import Problem
 _INT32 = 2**31 - 1
 
 
-class Closed(BaseModel):
+class StrictModel(BaseModel):
     """An object with exactly these keys. Built when first used, so that importing it is cheap."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
-class Broken(ValueError):
+class ModelProblems(ValueError):
     """Several problems of one object, with paths relative to it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -46,10 +46,10 @@ class Broken(ValueError):
 def refuse(problems: Iterable[Problem]) -> None:
     found = tuple(problems)
     if found:
-        raise Broken(found)
+        raise ModelProblems(found)
 
 
-class Whole(Closed):
+class CheckedModel(StrictModel):
     """Says what is wrong with it as a whole, also when some of its fields are wrong by themselves."""
 
     def problems(self) -> Iterator[Problem]:
@@ -67,7 +67,9 @@ class Whole(Closed):
         return made
 
 
-def _with_problems(error: ValidationError, model: type[Whole], given: Any) -> ValidationError:
+def _with_problems(
+    error: ValidationError, model: type[CheckedModel], given: Any
+) -> ValidationError:
     if not isinstance(given, dict):
         return error
     fields = model.model_fields
@@ -78,7 +80,7 @@ def _with_problems(error: ValidationError, model: type[Whole], given: Any) -> Va
     }
     more = [p for p in model.model_construct(**values).problems() if p.path not in wrong]
     if more:
-        context = {"error": Broken(more)}
+        context = {"error": ModelProblems(more)}
         found.append(InitErrorDetails(type="value_error", loc=(), input=given, ctx=context))
     return ValidationError.from_exception_data(error.title, found)
 
@@ -115,7 +117,7 @@ def _told_at_its_unit(parse: Callable[[Any], Length], raw: Any) -> Length:
     try:
         return parse(raw)
     except WrongUnits as error:
-        raise Broken([Problem(error.unit, str(error))]) from error
+        raise ModelProblems([Problem(error.unit, str(error))]) from error
 
 
 Natural = Annotated[int, Field(ge=0, le=_INT32), BeforeValidator(_whole)]

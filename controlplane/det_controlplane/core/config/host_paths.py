@@ -43,7 +43,7 @@ _MACHINE_WIDE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class GivenToTasks:
+class SharedHostAccess:
     """Hold the mounts, devices and capabilities that administrators give to the tasks of everybody."""
 
     mounts: Sequence[Any] = ()
@@ -52,7 +52,7 @@ class GivenToTasks:
 
 
 def problems(
-    config: Mapping[str, Any], given: GivenToTasks, allowed: Sequence[str] | None
+    config: Mapping[str, Any], given: SharedHostAccess, allowed: Sequence[str] | None
 ) -> Iterator[Problem]:
     """Yield what would give an ordinary user's code the machine."""
     trusted = [_path_of(mount) for mount in given.mounts]
@@ -77,7 +77,7 @@ def of_storage(
 
 
 def _devices(
-    resources: Mapping[str, Any], given: GivenToTasks, allowed: Sequence[str] | None
+    resources: Mapping[str, Any], given: SharedHostAccess, allowed: Sequence[str] | None
 ) -> Iterator[Problem]:
     trusted = [_path_of(_object(device)) for device in given.devices]
     for index, device in enumerate(resources.get("devices") or ()):
@@ -93,7 +93,7 @@ def _object(device: Any) -> Any:
     return device_of_text(device) if isinstance(device, str) else device
 
 
-def _capabilities(environment: Mapping[str, Any], given: GivenToTasks) -> Iterator[Problem]:
+def _capabilities(environment: Mapping[str, Any], given: SharedHostAccess) -> Iterator[Problem]:
     trusted = {_plain(name) for name in given.capabilities}
     for index, name in enumerate(environment.get("add_capabilities") or ()):
         if _plain(name) in _MACHINE_WIDE - trusted:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from det_controlplane.core.config.environment import SLOT_KINDS
-from det_controlplane.core.config.fields import Broken
+from det_controlplane.core.config.fields import ModelProblems
 from det_controlplane.core.config.searchers import NAMES, REMOVED
 from det_controlplane.core.config.storage import KINDS
 from det_controlplane.core.config.suggestions import unknown_key
@@ -76,7 +76,7 @@ def path_of(location: Location) -> str:
 def _translated(details: Any, model: type[BaseModel]) -> Iterator[Problem]:
     path, kind = path_of(details["loc"]), details["type"]
     cause = details.get("ctx", {}).get("error")
-    if isinstance(cause, Broken):
+    if isinstance(cause, ModelProblems):
         for inner in cause.problems:
             yield Problem(_joined(path, inner.path), inner.message)
     elif kind == "wrong_kind" and isinstance(details["input"], dict):

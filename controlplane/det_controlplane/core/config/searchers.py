@@ -7,14 +7,14 @@ from uuid import UUID
 from pydantic import Field
 
 from det_controlplane.core.config.fields import (
-    Closed,
+    CheckedModel,
     Fraction,
     Identifier,
     MaxLength,
     Name,
     Natural,
     Positive,
-    Whole,
+    StrictModel,
 )
 from det_controlplane.core.config.unions import tag, told_by
 from det_controlplane.core.problems import Problem
@@ -25,7 +25,6 @@ Divisor = Annotated[float, Field(gt=1, le=1000)]
 MAX_TRIALS = 1_000_000
 Trials = Annotated[Positive, Field(le=MAX_TRIALS)]
 Mode = Literal["aggressive", "standard", "conservative"]
-Form = Literal["stopping", "promotion"]
 
 
 def _is_uuid(value: Any) -> bool:
@@ -36,7 +35,7 @@ def _is_uuid(value: Any) -> bool:
     return True
 
 
-class _Searcher(Whole):
+class _Searcher(CheckedModel):
     metric: Name
     smaller_is_better: bool = True
     source_trial_id: Identifier | None = None
@@ -87,10 +86,6 @@ class _Halving(_Searcher):
     max_length: MaxLength | None = None
     stop_once: bool | None = None
 
-    @property
-    def form(self) -> Form:
-        return "stopping" if self.time_metric is not None or self.stop_once else "promotion"
-
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         if (self.time_metric is None) != (self.max_time is None):
@@ -125,11 +120,11 @@ class LocalASHA(_Halving):
     local_fraction: Fraction = 0.7
 
 
-class ReplaceFunction(Closed):
+class ReplaceFunction(StrictModel):
     truncate_fraction: Annotated[float, Field(ge=0, le=0.5)] = 0.2
 
 
-class ExploreFunction(Closed):
+class ExploreFunction(StrictModel):
     resample_probability: Fraction = 0.2
     perturb_factor: Fraction = 0.2
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from det_controlplane.core.config.fields import (
     AbsolutePath,
+    CheckedModel,
     Name,
     Natural,
     Propagation,
-    Whole,
 )
 from det_controlplane.core.config.unions import tag, told_by
 from det_controlplane.core.problems import Problem
@@ -17,7 +17,7 @@ from det_controlplane.core.problems import Problem
 KINDS = ("shared_fs", "directory", "s3", "gcs", "azure")
 
 
-class _Storage(Whole):
+class _Storage(CheckedModel):
     save_experiment_best: Natural = 0
     save_trial_best: Natural = 1
     save_trial_latest: Natural = 1

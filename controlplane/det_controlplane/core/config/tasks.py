@@ -9,7 +9,14 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.core.config.environment import BindMount, Device, Environment, Resources
 from det_controlplane.core.config.experiment import ExperimentConfig
-from det_controlplane.core.config.fields import Bytes, Closed, Natural, Priority, Weight, refuse
+from det_controlplane.core.config.fields import (
+    Bytes,
+    Natural,
+    Priority,
+    StrictModel,
+    Weight,
+    refuse,
+)
 from det_controlplane.core.config.layers import merge
 from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.config.messages import problems_of
@@ -57,7 +64,7 @@ Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400), BeforeValidator(_se
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
-class TaskResources(Closed):
+class TaskResources(StrictModel):
     devices: tuple[Device, ...] = Field((), strict=False)
     is_single_node: bool | None = None
     max_slots: Natural | None = None
@@ -76,7 +83,7 @@ class TaskResources(Closed):
         return self
 
 
-class TaskConfig(Closed):
+class TaskConfig(StrictModel):
     description: str
     bind_mounts: tuple[BindMount, ...] = Field((), strict=False)
     debug: bool = False

@@ -29,7 +29,7 @@ NEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class RemainingFiles:
     """A checkpoint's state and its recorded files (sizes by path) after some were deleted."""
 
     state: CheckpointState
@@ -38,16 +38,16 @@ class Remains:
 
 def after_removal(
     state: CheckpointState, recorded: Mapping[str, str], stored: Mapping[str, str]
-) -> Remains:
+) -> RemainingFiles:
     """Compare the record with what the storage still holds. What was deleted does not come back.
 
     A deleted checkpoint keeps the record of the files that it had. Files that the record does not know, and
     directories, which object storages forget, say nothing about a loss.
     """
     if state is CheckpointState.DELETED or not stored:
-        return Remains(CheckpointState.DELETED, dict(recorded))
+        return RemainingFiles(CheckpointState.DELETED, dict(recorded))
     if all(path in stored or path.endswith("/") for path in recorded):
-        return Remains(state, dict(recorded))
+        return RemainingFiles(state, dict(recorded))
     left = {path: stored[path] for path in recorded if path in stored}
     partly = CheckpointState.PARTIALLY_DELETED
-    return Remains(partly if state is CheckpointState.COMPLETED else state, left)
+    return RemainingFiles(partly if state is CheckpointState.COMPLETED else state, left)

@@ -1,7 +1,7 @@
 """Scheduling a resource pool: `decide(PoolSnapshot, now) -> SchedulePlan`, pure and deterministic."""
 
 from .decide import decide
-from .expected import Advance, expected_starts
+from .expected import JobProgress, expected_starts
 from .model import (
     DEFAULT_PRIORITY,
     Agent,
@@ -24,10 +24,10 @@ from .queue_order import jobs_ahead
 
 __all__ = [
     "DEFAULT_PRIORITY",
-    "Advance",
     "Agent",
     "FittingPolicy",
     "Job",
+    "JobProgress",
     "Placement",
     "PoolSettings",
     "PoolSnapshot",

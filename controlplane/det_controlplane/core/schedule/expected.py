@@ -11,7 +11,7 @@ _LEAST_PROGRESS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class JobProgress:
     """How far a running job has come, and how long it took."""
 
     progress: float
@@ -24,7 +24,9 @@ class Advance:
         return self.elapsed_s * (1 - min(self.progress, 1)) / self.progress
 
 
-def expected_starts(snapshot: PoolSnapshot, advances: Mapping[str, Advance]) -> dict[str, float]:
+def expected_starts(
+    snapshot: PoolSnapshot, advances: Mapping[str, JobProgress]
+) -> dict[str, float]:
     """Return in how many seconds each waiting job may start, by id; jobs of which that is not known are absent.
 
     Slots count as one heap, jobs take them in the order of the queue, and what starts gives none back. Pools that
@@ -46,7 +48,7 @@ def expected_starts(snapshot: PoolSnapshot, advances: Mapping[str, Advance]) -> 
     return _starts(free, _freed(snapshot, advances), waiting)
 
 
-def _freed(snapshot: PoolSnapshot, advances: Mapping[str, Advance]) -> list[tuple[float, int]]:
+def _freed(snapshot: PoolSnapshot, advances: Mapping[str, JobProgress]) -> list[tuple[float, int]]:
     """Return when running jobs end, with the slots that they hold, the first to end first."""
     held: dict[str, int] = {}
     for running in snapshot.running:

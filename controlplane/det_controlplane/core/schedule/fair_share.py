@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .fleet import Roster, SlotFleet
+from .fleet import PoolAgents, SlotFleet
 from .job_limits import oldest_first
 from .model import PreemptReason, Request, Running
 from .pool_pass import PoolPass
@@ -149,7 +149,7 @@ class _Feasible:
                 for placement in allocation.placements:
                     leaving[placement.agent_id] += placement.slots
         agents = [replace(a, used=max(0, a.used - leaving[a.id])) for a in pool.snapshot.agents]
-        self._fleet = SlotFleet(Roster(agents, pool.snapshot.settings))
+        self._fleet = SlotFleet(PoolAgents(agents, pool.snapshot.settings))
         self._known: dict[object, NoRoom | None] = {}
 
     def never(self, request: Request) -> NoRoom | None:

@@ -11,14 +11,14 @@ from operator import attrgetter
 
 from .model import Agent, PoolSettings, Request
 from .places import by_place, first_together
-from .tie_break import Shelf, agent_hash, tie_hash
+from .tie_break import EqualAgents, agent_hash, tie_hash
 
 # The agents chosen for a request, as indices into `Fleet.agents`, each with the slots taken there.
 Fit = list[tuple[int, int]]
 ShelfKey = tuple[int, int]  # what each of its agents has to spare, and out of how much
 
 
-class Roster:
+class PoolAgents:
     """The agents of a pool, and what does not change within a pass."""
 
     def __init__(self, agents: Iterable[Agent], settings: PoolSettings) -> None:
@@ -34,7 +34,7 @@ class Roster:
 class Fleet(ABC):
     """Free units of each agent. A unit is a slot, or a container without slots."""
 
-    def __init__(self, roster: Roster, total: list[int], used: list[int]) -> None:
+    def __init__(self, roster: PoolAgents, total: list[int], used: list[int]) -> None:
         self.agents = roster.agents
         self.index = roster.index
         self.open = roster.open
@@ -48,7 +48,7 @@ class Fleet(ABC):
         self._best_fit = roster.settings.fitting_policy == "best"
         self._hashes = roster.hashes
         self._held: set[int] = set()
-        self._shelves: defaultdict[ShelfKey, Shelf] = defaultdict(Shelf)
+        self._shelves: defaultdict[ShelfKey, EqualAgents] = defaultdict(EqualAgents)
         for hash, agent in roster.by_hash:
             if self.free[agent]:
                 self._shelves[self._key(agent)].append(agent, hash)
@@ -107,7 +107,7 @@ class Fleet(ABC):
 class SlotFleet(Fleet):
     """Slots: on one agent that others share, or on wholly free agents."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: PoolAgents) -> None:
         agents = roster.agents
         super().__init__(roster, [a.slots for a in agents], [a.used for a in agents])
 
@@ -152,7 +152,7 @@ class SlotFleet(Fleet):
 class AuxFleet(Fleet):
     """Containers without slots: each agent takes a limited number of them."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: PoolAgents) -> None:
         agents = roster.agents
         # Agents whose slots work are compared by their empty slots, the others by their spare containers.
         self._slots = [

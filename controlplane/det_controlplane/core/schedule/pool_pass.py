@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import cast
 
-from .fleet import AuxFleet, Fit, Roster, SlotFleet
+from .fleet import AuxFleet, Fit, PoolAgents, SlotFleet
 from .job_limits import JobLimits
 from .kept_room import agents_to_keep
 from .model import (
@@ -26,7 +26,7 @@ class PoolPass:
         self.snapshot = snapshot
         self.requests = in_queue_order(snapshot.pending, snapshot.settings)
         self.running = list(snapshot.running)
-        roster = Roster(snapshot.agents, snapshot.settings)
+        roster = PoolAgents(snapshot.agents, snapshot.settings)
         self.slots = SlotFleet(roster)
         self.aux = AuxFleet(roster)
         self.limits = JobLimits(snapshot)

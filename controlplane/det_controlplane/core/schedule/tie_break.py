@@ -21,7 +21,7 @@ def tie_hash(name: str) -> int:
 agent_hash = lru_cache(maxsize=1 << 16)(tie_hash)
 
 
-class Shelf:
+class EqualAgents:
     """Agents that the fitting policy likes equally, sorted by their hashes."""
 
     def __init__(self) -> None:

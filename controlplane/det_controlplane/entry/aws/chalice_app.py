@@ -18,7 +18,7 @@ from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Response
-from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.entry import turns
 from det_controlplane.entry.aws.events import is_http, refuse, respond
 from det_controlplane.entry.build import build_context, build_function, cluster_config

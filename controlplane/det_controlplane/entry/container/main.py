@@ -18,7 +18,7 @@ from functools import partial
 from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
 from det_controlplane.adapters.notifier import LocalNotifier, RecheckingNotifier
 from det_controlplane.api.app import App
-from det_controlplane.db.engine import BadUrl, DatabaseDown
+from det_controlplane.db.errors import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError
 from det_controlplane.entry.build import build_app, build_context, build_relay
 from det_controlplane.entry.container.idle import ending_when_idle

@@ -143,7 +143,7 @@ class Supervisor:
                 pause_s = self._tend()
 
     def stop(self) -> None:
-        """All that are left, the last started first."""
+        """Stop all programs that are left, the last started first."""
         for watch in reversed(self._watches):
             watch.kept.stop()
         self._watches.clear()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from det_controlplane.adapters.relay_streams import Link, StreamReset
-from det_controlplane.core.relay_frames import BEAT_S, SILENCE_S, BadFrame, Beat, Cause
+from det_controlplane.core.relay_frames import BEAT_S, SILENCE_S, BadFrame, Cause, Heartbeat
 
 # How long a request waits for an agent that is about to connect: its poll has just told it to.
 ARRIVAL_S = 10.0
@@ -92,4 +92,4 @@ async def _beat(link: Link) -> None:
     with suppress(OSError):
         while True:
             await asyncio.sleep(BEAT_S)
-            await link.send(Beat())
+            await link.send(Heartbeat())

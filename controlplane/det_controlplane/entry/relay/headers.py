@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.services.tasks.proxying import Carriers
+from det_controlplane.services.tasks.proxying import RequestTokens
 
 Headers = list[tuple[bytes, bytes]]
 KEPT_COOKIE = "det-task-token"
@@ -35,7 +35,7 @@ _OF_EVERY_ANSWER = (
 )
 
 
-def carriers(headers: Headers, query: bytes) -> Carriers:
+def tokens_of(headers: Headers, query: bytes) -> RequestTokens:
     """Find the tokens of a request."""
     scheme, _, credentials = _first(headers, b"authorization").partition(" ")
     allocation = _first(headers, _ALLOCATION)
@@ -48,7 +48,7 @@ def carriers(headers: Headers, query: bytes) -> Carriers:
     in_address = next((v for n, v in parse_qsl(query.decode("latin-1")) if n == "token"), "")
     if scheme.lower() == "token":
         in_address = credentials.strip() or in_address
-    return Carriers(
+    return RequestTokens(
         bearer=credentials.strip() if scheme.lower() == "bearer" else "",
         allocation=allocation.partition(" ")[2].strip() if allocation else "",
         cookies=sessions,

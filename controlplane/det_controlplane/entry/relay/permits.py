@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from det_controlplane.adapters.relay_streams import Stream
 from det_controlplane.core.relay_frames import Cause
-from det_controlplane.services.tasks.proxying import Carriers
+from det_controlplane.services.tasks.proxying import RequestTokens
 
 CHECKED_EVERY_S = 3.0
 # Each check reads the database: so many connections take longer to check than a few.
@@ -24,7 +24,7 @@ class Permit:
     """Hold the sign-in that opened connections to one port; all that it opened there share one permit."""
 
     service: str
-    opened_by: Carriers  # nothing else of what the request carried: clients may make that up
+    opened_by: RequestTokens  # nothing else of what the request carried: clients may make that up
     session_id: int | None  # of the user who was signed in, where anybody was
 
 

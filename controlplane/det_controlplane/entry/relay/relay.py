@@ -80,8 +80,8 @@ class Relay:
             await _redirect(scope, receive, send)
             return
         given: Headers = list(scope["headers"])
-        carriers = h.carriers(given, scope["query_string"])
-        target: Target = await self._in_thread(proxying.target, self._app.ctx, service, carriers)
+        tokens = h.tokens_of(given, scope["query_string"])
+        target: Target = await self._in_thread(proxying.target, self._app.ctx, service, tokens)
         if h.is_service_worker(given) and not target.is_the_viewers:
             raise PermissionDenied(
                 "service workers of a task are for its owner, signed in here, only"
@@ -140,7 +140,7 @@ class Relay:
             bridge = SocketBridge(stream, answered, receive, send)
             return await bridge.run(host, address.decode("latin-1"), offered, passed, more)
         if target.tcp:
-            raise _NotHttp(target)
+            raise _RawTcpPort(target)
         # One connection for each request: nothing of one client is left for the next.
         passed.append((b"connection", b"close"))
         if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
@@ -164,7 +164,7 @@ class Relay:
             await asyncio.sleep(TOUCHED_EVERY_S)
 
 
-class _NotHttp(BadRequest):
+class _RawTcpPort(BadRequest):
     def __init__(self, target: Target) -> None:
         super().__init__(
             f"port {target.port} of task {target.task_id} carries raw TCP: use"

@@ -18,7 +18,7 @@ import uvicorn
 
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
-from det_controlplane.db.engine import BadUrl, DatabaseDown
+from det_controlplane.db.errors import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError, migrate
 from det_controlplane.entry.build import build_app, build_context
 from det_controlplane.entry.clouds import clouds_of, markets_of
@@ -27,8 +27,8 @@ from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
 from det_controlplane.entry.server.cloud_run import chunked_when_large
 from det_controlplane.entry.server.protocol import (
-    PatientProtocol,
-    QuietWebSocket,
+    LimitedHttpProtocol,
+    WebSocketProtocol,
     most_connections,
 )
 from det_controlplane.entry.server.tick_loop import TickLoop
@@ -142,10 +142,10 @@ def uvicorn_settings() -> dict[str, Any]:
         "access_log": False,
         "proxy_headers": False,  # anybody may send them
         "server_header": False,
-        "ws": QuietWebSocket,
+        "ws": WebSocketProtocol,
         # What is large is packed already.
         "ws_per_message_deflate": False,
-        "http": PatientProtocol,
+        "http": LimitedHttpProtocol,
         "limit_concurrency": most_connections(),
         "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": _GRACE_S,

@@ -25,7 +25,7 @@ _REFUSED_AT_ONCE = (
 )
 
 
-class ClientOf:
+class HttpClient:
     """The client of a connection: `may_poke` tells whether it waits, unread, for an answer that has not begun."""
 
     def __init__(self, transport: Any, may_poke: Callable[[], bool]) -> None:
@@ -47,7 +47,7 @@ class ClientOf:
         self._transport.abort()
 
 
-class PatientProtocol(HttpToolsProtocol):
+class LimitedHttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol, whose patience with the headers of a request has an end, as has the room for them.
 
     The parser tells of a header when it is complete; so what it holds until then is counted as it comes."""
@@ -59,7 +59,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._client = ClientOf(transport, self._waits_unread)
+        self._client = HttpClient(transport, self._waits_unread)
         most = self.limit_concurrency
         if most is not None and len(self.connections) > most + _REFUSED_AT_ONCE:
             transport.abort()
@@ -149,7 +149,7 @@ _TOO_LARGE = (
 )
 
 
-class QuietWebSocket(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol, which would log each address with its query, where tokens may be."""
 
     def __init__(self, *args: Any, **kw: Any) -> None:
@@ -161,7 +161,7 @@ class QuietWebSocket(WebSocketsSansIOProtocol):
         # Those that are refused have no scope. Pings show that a client is gone.
         if self.handshake_initiated and not self.handshake_complete:
             scope: Any = self.scope
-            scope["extensions"][EXTENSION] = ClientOf(self.transport, lambda: False)
+            scope["extensions"][EXTENSION] = HttpClient(self.transport, lambda: False)
 
 
 _websockets_log = logging.getLogger("det.websockets")

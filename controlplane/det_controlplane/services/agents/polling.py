@@ -178,21 +178,21 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     """Take the agent's state, say what it should run."""
     touched = _extend_lease(ctx, poll)
     agent_id = touched.agent_id
-    duties = touched.duties
+    assigned = touched.assigned
     reported = {r.id: r for r in poll.reports}
-    changed = _take_reports(ctx, agent_id, duties, reported)
+    changed = _take_reports(ctx, agent_id, assigned, reported)
     if poll.seq is not None and touched.newest:
-        changed |= _lose_missing(ctx, agent_id, duties, reported)
+        changed |= _lose_missing(ctx, agent_id, assigned, reported)
     in_time = (
         poll.leaves_at is None
     )  # what was asked to leave may have until later than its machine
-    if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in duties):
+    if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in assigned):
         changed |= leaving.stop_all(ctx, agent_id, poll.leaves_at, poll.out_of_service)
     if changed:
-        duties = agents.duties(ctx.db, agent_id)
+        assigned = agents.assigned_containers(ctx.db, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]
-    # Another poll may have brought the same exit since the duties were read: what is forgotten is no duty.
-    orders = [_directive(ctx, d, reported) for d in duties if d.id not in forget]
+    # Another poll may have brought the same exit since the assigned containers were read: without what is forgotten.
+    orders = [_directive(ctx, d, reported) for d in assigned if d.id not in forget]
     listed = tuple(o for o in orders if o is not None)
     version, pause_s = _version(listed), _pause_s(listed, reported)
     message = agent_protocol.PollAnswer(
@@ -202,28 +202,34 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         next_poll_s=pause_s,
         logs_within_s=_logs_within_s(ctx, listed, pause_s),
         draining=touched.draining,
-        relay=ctx.relay_for_agents if any(d.proxied for d in duties) else "",
+        relay=ctx.relay_for_agents if any(d.proxied for d in assigned) else "",
     )
     spec_due = any(d.spec is not None for d in listed)
     return PollAnswer(agent_id, message, bool(forget) or spec_due or version != poll.seen)
 
 
 def _take_reports(
-    ctx: Context, agent_id: str, duties: list[agents.Duty], reported: dict[str, Report]
+    ctx: Context,
+    agent_id: str,
+    assigned: list[agents.AssignedContainer],
+    reported: dict[str, Report],
 ) -> bool:
     changed = False
-    for duty in duties:
-        report = reported.get(duty.id)
-        if report is not None and report.epoch == duty.epoch:
-            changed |= containers.report(ctx, agent_id, report, duty.state)
+    for container in assigned:
+        report = reported.get(container.id)
+        if report is not None and report.epoch == container.epoch:
+            changed |= containers.report(ctx, agent_id, report, container.state)
     return changed
 
 
 def _lose_missing(
-    ctx: Context, agent_id: str, duties: list[agents.Duty], reported: dict[str, Report]
+    ctx: Context,
+    agent_id: str,
+    assigned: list[agents.AssignedContainer],
+    reported: dict[str, Report],
 ) -> bool:
     """End containers that the agent had started and no longer has: its state or its machine was replaced."""
-    missing = [UUID(d.id) for d in duties if d.id not in reported and d.state != "ASSIGNED"]
+    missing = [UUID(d.id) for d in assigned if d.id not in reported and d.state != "ASSIGNED"]
     if missing:
         containers.agent_lost(
             ctx, agent_id, missing, f"agent {agent_id} no longer has the container"
@@ -237,7 +243,7 @@ def _version(listed: Sequence[Directive]) -> str:
     return hashlib.sha256(repr(sorted(ordered)).encode()).hexdigest()[:16]
 
 
-def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
+def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
     """Extend the lease of the agent that the token is of: one statement finds out which it is and does it."""
     now = ctx.now()
     touched = agents.touch(
@@ -256,12 +262,16 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.Touched:
     return touched
 
 
-def _directive(ctx: Context, duty: agents.Duty, reported: dict[str, Report]) -> Directive | None:
-    """Return the order for a container; None when it was deleted since the duties were read."""
+def _directive(
+    ctx: Context, container: agents.AssignedContainer, reported: dict[str, Report]
+) -> Directive | None:
+    """Return the order for a container; None when it was deleted since the assigned containers were read."""
     spec = None
-    if duty.id not in reported:
-        spec = container_spec.of_container(ctx, UUID(duty.id))
+    if container.id not in reported:
+        spec = container_spec.of_container(ctx, UUID(container.id))
         if spec is None:
             return None
-    desired: Literal["running", "killed"] = "killed" if duty.killed else "running"
-    return Directive(duty.id, duty.epoch, duty.allocation_id, desired, duty.preempt, spec)
+    desired: Literal["running", "killed"] = "killed" if container.killed else "running"
+    return Directive(
+        container.id, container.epoch, container.allocation_id, desired, container.preempt, spec
+    )

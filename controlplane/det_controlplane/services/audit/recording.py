@@ -9,7 +9,7 @@ from typing import Any
 
 from det_controlplane.core import audit as rules
 from det_controlplane.db import audit
-from det_controlplane.db.engine import Tx, along
+from det_controlplane.db.engine import Tx, transaction_hook
 from det_controlplane.db.sessions import NOWHERE, Origin
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
@@ -67,11 +67,11 @@ _current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """Record what this thread changes within the block."""
-    here, beside = _current.set(recorder), along.set(recorder)
+    here, beside = _current.set(recorder), transaction_hook.set(recorder)
     try:
         yield
     finally:
-        along.reset(beside)
+        transaction_hook.reset(beside)
         _current.reset(here)
 
 

@@ -158,7 +158,7 @@ def _launch(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _StorageDeletion:
     """A storage, which a task has mounted, and what is deleted from it."""
 
     storage: dict[str, Any] | None
@@ -167,13 +167,15 @@ class _Place:
 
 def _places(
     ctx: Context, tx: Tx, own: dict[str, Any], doomed: Sequence[UUID], with_own: bool
-) -> list[_Place]:
+) -> list[_StorageDeletion]:
     """Group checkpoints by where they lie: training code may have chosen the storage, or the configuration changed."""
     configured = own.get("checkpoint_storage")
-    places = {_name(configured): _Place(configured, [])} if with_own else {}
+    places = {_name(configured): _StorageDeletion(configured, [])} if with_own else {}
     for row in checkpoints.chosen(tx, doomed):
         storage = sealing.opened(ctx, row.storage, row.sealed) or configured
-        places.setdefault(_name(storage), _Place(storage, [])).checkpoints.append(row.uuid)
+        places.setdefault(_name(storage), _StorageDeletion(storage, [])).checkpoints.append(
+            row.uuid
+        )
     return list(places.values())
 
 

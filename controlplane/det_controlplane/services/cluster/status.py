@@ -7,7 +7,7 @@ from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.secrets import redacted
 from det_controlplane.db import cluster, master_log
-from det_controlplane.db.engine import DatabaseDown
+from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.db.schema.enums import LogLevel
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid

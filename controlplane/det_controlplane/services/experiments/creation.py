@@ -13,7 +13,8 @@ from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
 from det_controlplane.db import creation, experiment_pages, experiments
 from det_controlplane.db.creation import TargetProject
-from det_controlplane.db.engine import TryAgain, Violated, as_json
+from det_controlplane.db.engine import as_json
+from det_controlplane.db.errors import TryAgain, Violated
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core.config import host_paths
-from det_controlplane.core.config.host_paths import GivenToTasks
+from det_controlplane.core.config.host_paths import SharedHostAccess
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
@@ -25,7 +25,7 @@ def require(
     of_pool = ctx.config.pool(pool) if pool else None
     defaults = (of_pool and of_pool.task_container_defaults) or ctx.config.task_container_defaults
     invariant = [policy.get("invariant_config") or {} for policy in demanded]
-    given = GivenToTasks(
+    given = SharedHostAccess(
         mounts=[
             *defaults.bind_mounts,
             *(m for config in invariant for m in config.get("bind_mounts") or ()),

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from det_controlplane.core.config.sign_in import SignInProvider
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import NotProven
-from det_controlplane.ports.issuer_tokens import Issuers, Occupied, TokenVerifier
+from det_controlplane.ports.issuer_tokens import Issuers, IssuersBusy, TokenVerifier
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Busy, Invalid, NotSignedIn, Unready
 from det_controlplane.services.identity import remote_users
@@ -25,7 +25,7 @@ from det_controlplane.services.identity.authentication import (
     forget_attempts,
     refuse_held_up,
 )
-from det_controlplane.services.identity.remote_users import Person
+from det_controlplane.services.identity.remote_users import IdentityClaims
 
 T = TypeVar("T")
 log = logging.getLogger("det.identity")
@@ -126,7 +126,7 @@ def finish(
     if status != 200:
         raise NotSignedIn(f"{client.settings.provider} refuses the sign-in: {_cause(told)}")
     claims = client.verified(str(told.get("id_token", "")))
-    if claims.get("nonce") != _nonce(_challenge(verifier)):
+    if claims.get("nonce") != _nonce(_digest(verifier.encode())):
         raise NotSignedIn("the identity token was made for another sign-in: begin again")
     return _admitted(ctx, client.settings, claims)
 
@@ -168,7 +168,7 @@ def finish_device(ctx: Context, device_code: str, address: str = "") -> SignedIn
 
 
 def _admitted(ctx: Context, settings: SignInProvider, claims: Mapping[str, Any]) -> SignedIn:
-    person = Person.of(claims, settings)
+    person = IdentityClaims.of(claims, settings)
     expires_at = ctx.now() + timedelta(seconds=settings.session)
     token, user_id = remote_users.sign_in(ctx, person, settings, expires_at)
     log.info("%s signed in at %s", person.username, settings.issuer)
@@ -190,7 +190,7 @@ def _told(settings: SignInProvider, ask: Callable[[], T]) -> T:
         return ask()
     except NotProven as e:
         raise NotSignedIn(f"the identity token is not accepted: {e}") from e
-    except Occupied as e:
+    except IssuersBusy as e:
         raise Busy(f"{settings.provider} is being asked by others: {e}") from e
     except Unreachable as e:
         raise Unready(f"{settings.provider} does not answer as it should: {e}") from e
@@ -209,10 +209,6 @@ def _check_redirect(public_url: str, uri: str) -> None:
         raise Invalid(
             "redirectUri must be http://127.0.0.1:PORT/… on the machine of the browser, or the sign-in page of this cluster"
         )
-
-
-def _challenge(verifier: str) -> str:
-    return _digest(verifier.encode())
 
 
 def _nonce(challenge: str) -> str:

@@ -10,7 +10,7 @@ from det_controlplane.db import sessions
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import NotProven
-from det_controlplane.ports.issuer_tokens import Occupied
+from det_controlplane.ports.issuer_tokens import IssuersBusy
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Busy, Forbidden, NotSignedIn, Unready
 from det_controlplane.services.identity.authentication import new_session
@@ -53,7 +53,7 @@ def _verified(ctx: Context, token: str) -> Mapping[str, Any]:
         return ctx.tokens.verified(token, trusted)
     except NotProven as e:
         raise NotSignedIn(str(e)) from e
-    except Occupied as e:
+    except IssuersBusy as e:
         raise Busy(f"the keys of the token's issuer are being read for others: {e}") from e
     except Unreachable as e:
         raise Unready(f"the keys of the token's issuer cannot be read: {e}") from e

@@ -7,7 +7,8 @@ from typing import Any
 
 from det_controlplane.core.config.sign_in import SignInProvider
 from det_controlplane.db import groups, sessions, users
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.users import RemoteAccount
 from det_controlplane.services.context import Context
@@ -18,7 +19,7 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class IdentityClaims:
     """Hold the claims of a verified identity token about a person."""
 
     identity: str  # issuer and subject: stays when names and addresses change
@@ -27,7 +28,7 @@ class Person:
     groups: tuple[str, ...] | None  # None: groups are kept here
 
     @classmethod
-    def of(cls, claims: Mapping[str, Any], settings: SignInProvider) -> "Person":
+    def of(cls, claims: Mapping[str, Any], settings: SignInProvider) -> "IdentityClaims":
         """Read a person from claims; refuse those of other domains and addresses that nobody has verified."""
         name = _username(claims, settings)
         given = claims.get(settings.groups_attribute_name) or ()
@@ -41,7 +42,7 @@ class Person:
 
 
 def sign_in(
-    ctx: Context, person: Person, settings: SignInProvider, expires_at: datetime
+    ctx: Context, person: IdentityClaims, settings: SignInProvider, expires_at: datetime
 ) -> tuple[str, int]:
     """Return a session of the person's account, and its id."""
     try:
@@ -58,7 +59,7 @@ def sign_in(
         raise Taken(f"user {person.username} was just made by another sign-in: try again") from e
 
 
-def _account(tx: Tx, person: Person, settings: SignInProvider) -> RemoteAccount:
+def _account(tx: Tx, person: IdentityClaims, settings: SignInProvider) -> RemoteAccount:
     known = users.by_identity(tx, person.identity)
     if known is not None:
         return known
@@ -79,7 +80,7 @@ def _account(tx: Tx, person: Person, settings: SignInProvider) -> RemoteAccount:
     return found
 
 
-def _made(tx: Tx, person: Person, settings: SignInProvider) -> RemoteAccount:
+def _made(tx: Tx, person: IdentityClaims, settings: SignInProvider) -> RemoteAccount:
     if not settings.auto_provision_users:
         raise Forbidden(
             f"there is no user {person.username}: an administrator makes it by"

@@ -6,7 +6,8 @@ from typing import Any
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.roles import CLUSTER, CLUSTER_ADMIN, PRESIDING, ROLES, Right
 from det_controlplane.db import groups, roles, users
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.db.roles import Assignment
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context

@@ -30,7 +30,7 @@ _DEEDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AuthorizedCaller:
     """A caller, and the workspaces to which the answer is held; None stands for all of them."""
 
     user: User
@@ -39,7 +39,7 @@ class Admitted:
 
 def admit(
     ctx: Context, user: User, rule: Rule, params: Mapping[str, str], names: Names
-) -> Admitted:
+) -> AuthorizedCaller:
     """Let the request pass, or refuse it: what the caller may not see is not there."""
     within: tuple[int, ...] | None = None
     presides: list[bool] = []
@@ -61,7 +61,7 @@ def admit(
     if rule.session:
         require_sign_in(user, "manage accounts, groups, roles and tokens")
     over_all = any(presides) and all(presides) and user.allocation_id is None
-    return Admitted(replace(user, presides=True) if over_all else user, within)
+    return AuthorizedCaller(replace(user, presides=True) if over_all else user, within)
 
 
 def require_in(user: User, right: Right, workspace_id: int | None) -> None:

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from det_controlplane.db import master_log
-from det_controlplane.db.engine import Database, DatabaseDown, along
+from det_controlplane.db.engine import Database, transaction_hook
+from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.db.master_log import Entry
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
@@ -66,7 +67,7 @@ class StoredLog(logging.Handler):
     def _keep(self, record: logging.LogRecord) -> None:
         """Store the line if it is worth it; the log must not break what it reports on."""
         self._busy.now = True
-        alone = along.set(None)  # a line is nothing that a request changes
+        alone = transaction_hook.set(None)  # a line is nothing that a request changes
         try:
             if record.levelno >= self._current():
                 self._store(record)
@@ -75,7 +76,7 @@ class StoredLog(logging.Handler):
         except Exception:
             self.handleError(record)
         finally:
-            along.reset(alone)
+            transaction_hook.reset(alone)
             self._busy.now = False
 
     def _store(self, record: logging.LogRecord) -> None:

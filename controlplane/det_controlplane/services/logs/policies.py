@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from det_controlplane.core import patterns
-from det_controlplane.db import logs
+from det_controlplane.db import log_policies, logs
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs.searching import LogSearch
@@ -42,7 +42,7 @@ def find(ctx: Context, task_id: str, lines: Sequence[Line], searching: LogSearch
     if all(line.get("matched") == () for line in lines):
         return []
     with ctx.db.autocommit() as tx:
-        trial = logs.policies(tx, task_id)
+        trial = log_policies.of_task(tx, task_id)
     if trial is None:
         return []
     found = []
@@ -74,10 +74,10 @@ def _consequence(tx: Tx, match: Match) -> str | None:
     """Return what follows, in the words that scripts look for; None where it was so before."""
     agent_id = match.agent_id
     if match.action == "cancel_retries":
-        is_new = logs.cancel_retries(tx, match.trial_id, match.name)
+        is_new = log_policies.cancel_retries(tx, match.trial_id, match.name)
         return "therefore will not retry" if is_new else None
     if match.action == "exclude_node" and agent_id:
-        is_new = logs.exclude_agent(tx, match.trial_id, agent_id)
+        is_new = log_policies.exclude_agent(tx, match.trial_id, agent_id)
         return f"therefore will not schedule on {agent_id}" if is_new else None
     return None
 

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled
-from det_controlplane.db import containers, logs
+from det_controlplane.db import containers, log_windows, logs
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.logs import Filters as Filters
-from det_controlplane.db.logs import Window
+from det_controlplane.db.log_windows import Filters as Filters
+from det_controlplane.db.log_windows import Window
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized
 from det_controlplane.services.logs import policies
@@ -74,7 +74,11 @@ def store(
     # Before the transaction: it may take a while.
     looks = LogSearch(len(by_task))
     matches = [m for task, found in by_task.items() for m in policies.find(ctx, task, found, looks)]
-    heard = [h for task, found in by_task.items() for h in events.heard(ctx, task, found, looks)]
+    triggered = [
+        line
+        for task, found in by_task.items()
+        for line in events.triggered_lines(ctx, task, found, looks)
+    ]
     looks.tell_unsearched()
     with ctx.db.begin() as tx:
         if batch_id is not None and not logs.remember_batch(tx, batch_id, now):
@@ -86,7 +90,7 @@ def store(
             logs.add_line(tx, dropped.task_id, dropped.sentence, now, "WARNING")
         for match in matches:
             policies.act(tx, match, now)
-        told = sum(events.tell_line(tx, line, now) for line in heard)
+        told = sum(events.tell_line(tx, line, now) for line in triggered)
     if told:
         ctx.waker.wake(WEBHOOKS_TOPIC)
     for task_id in by_task:
@@ -185,7 +189,7 @@ def _read(
     ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool, settled: bool
 ) -> Rows:
     def passing(tx: Tx, window: Window) -> Rows:
-        rows = logs.page(tx, window, filters, BATCH)
+        rows = log_windows.page(tx, window, filters, BATCH)
         full = len(rows) == BATCH
         return rows, rows[-1].id if full else window.last, full
 
@@ -201,13 +205,13 @@ def _searched(
 
     def matching(tx: Tx, window: Window) -> Rows:
         found: list[int] = []
-        texts = logs.texts(tx, window, all_lines, TEXTS)
+        texts = log_windows.texts(tx, window, all_lines, TEXTS)
         for number, (id, log) in enumerate(texts, 1):
             if pattern.found_in(logs.as_written(log)):
                 found.append(id)
             if len(found) == BATCH or number == TEXTS or time.monotonic() > until:
-                return logs.rows(tx, found, descending), id, True
-        return logs.rows(tx, found, descending), window.last, False
+                return log_windows.rows(tx, found, descending), id, True
+        return log_windows.rows(tx, found, descending), window.last, False
 
     return _looked_through(ctx, task_id, filters, after_id, descending, settled, matching)
 
@@ -225,11 +229,13 @@ def _looked_through(
     until = time.monotonic() + SEARCH_S
     with ctx.db.autocommit() as tx:
         # Before all windows: what comes meanwhile may be in none of them.
-        edge = logs.edge(tx, task_id, descending)
+        edge = log_windows.edge(tx, task_id, descending)
         if settled and edge is not None and edge > after_id and not _is_settled(tx):
             return (), after_id, False
         while edge is not None:
-            window = logs.window(tx, task_id, after_id, edge, descending, SPAN, filters.times)
+            window = log_windows.window(
+                tx, task_id, after_id, edge, descending, SPAN, filters.times
+            )
             if window is None:
                 break
             rows, after_id, full = look(tx, window)
@@ -245,17 +251,17 @@ def _is_settled(tx: Tx) -> bool:
     Ids are given out before they are committed: a lower one may come to be seen after a higher one.
     """
     until = time.monotonic() + SETTLE_S
-    storing = logs.writers(tx, LONGEST_WRITING)
+    storing = log_windows.writers(tx, LONGEST_WRITING)
     while storing and time.monotonic() < until:
         time.sleep(SETTLE_LOOK_S)
         # Not those that have begun meanwhile: their ids are above the edge.
-        storing &= logs.writers(tx, LONGEST_WRITING)
+        storing &= log_windows.writers(tx, LONGEST_WRITING)
     return not storing
 
 
 def fields(ctx: Context, task_id: str) -> Any:
     with ctx.db.begin() as tx:
-        return logs.fields(tx, task_id)
+        return log_windows.fields(tx, task_id)
 
 
 def _shown(r: Any) -> dict[str, Any]:

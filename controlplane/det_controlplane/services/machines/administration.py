@@ -11,7 +11,15 @@ from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, current, is_own_price, quote_of
 from det_controlplane.core.roles import Right
-from det_controlplane.db import agents, cooldowns, machine_views, machines, market, pool_holds
+from det_controlplane.db import (
+    agents,
+    cooldowns,
+    machine_views,
+    machines,
+    market,
+    pool_holds,
+    provision,
+)
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
@@ -86,8 +94,8 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
         held = machine_views.holds(tx, now).get(name)
         cooldowns = machine_views.cooldowns_now(tx, now)
-        live = machines.of_pool(tx, name)
-        demand = machines.demand(tx, name, pool.scheduler.default_priority)
+        live = provision.machines_of(tx, name)
+        demand = provision.demand(tx, name, pool.scheduler.default_priority)
         waiting = machine_views.waiting(tx, name)
         known, problems = market.known(tx), market.problems(tx)
     limits = pool.limits

@@ -18,7 +18,15 @@ from det_controlplane.core.provision.model import (
     Terminate,
     TerminateReason,
 )
-from det_controlplane.db import agents, cooldowns, interruptions, machines, market, pool_holds
+from det_controlplane.db import (
+    agents,
+    cooldowns,
+    interruptions,
+    machines,
+    market,
+    pool_holds,
+    provision,
+)
 from det_controlplane.db import schedule as pool_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.agents import leaving
@@ -61,7 +69,7 @@ def run_if_due(ctx: Context, changed: Collection[str]) -> None:
     if own.isdisjoint(changed):
         with ctx.db.autocommit() as tx:
             left = _left(tx, own)
-            due = machines.next_decision(tx, own | left.keys())
+            due = provision.next_decision(tx, own | left.keys())
         is_due = due is not None and due <= ctx.now()
         if not (is_due or any(left.values()) or not left.keys().isdisjoint(changed)):
             return
@@ -71,14 +79,14 @@ def run_if_due(ctx: Context, changed: Collection[str]) -> None:
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
     """Return when to decide again though nothing happens."""
     own = {pool.pool_name for pool in rented_pools(ctx)}
-    return machines.next_decision(tx, own | machines.pools_with_machines(tx).keys())
+    return provision.next_decision(tx, own | machines.pools_with_machines(tx).keys())
 
 
 def run(ctx: Context) -> ProvisionPlan:
     """Decide for every pool that has offers, after the process that decides now."""
     to_empty: list[str] = []
     with change(ctx) as changed:
-        machines.lock(changed.tx)
+        provision.lock(changed.tx)
         snapshot = _load(ctx, changed.tx, changed.now)
         plan = decide(snapshot, changed.now.timestamp())
         _terminate(changed, plan.terminate)
@@ -89,11 +97,11 @@ def run(ctx: Context) -> ProvisionPlan:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
                 # Where nothing is rented any more there is no place to move to.
                 to_empty += [agent] if reason is not DrainReason.LEFT_OVER else []
-        machines.tell(changed.tx, plan.waiting)
+        provision.tell(changed.tx, plan.waiting)
         next_at = _next_at(plan, snapshot, changed)
         names = {machine.pool for machine in snapshot.left_over}
         for name in sorted(names | {pool.name for pool in snapshot.pools}):
-            machines.set_next_decision(changed.tx, name, next_at)
+            provision.set_next_decision(changed.tx, name, next_at)
     for agent in to_empty:
         leaving.stop_all(ctx, agent)
     return plan
@@ -116,14 +124,14 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     for pool in rented_pools(ctx):
         name = pool.pool_name
         if not pool_rows.try_lock(tx, name):
-            machines.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
+            provision.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
             continue
         found = PoolSnapshot(
             name=name,
             limits=pool.limits,
             offers=prices.current(pool.offers, pool.sections, known),
-            demand=machines.demand(tx, name, pool.scheduler.default_priority),
-            machines=machines.of_pool(tx, name),
+            demand=provision.demand(tx, name, pool.scheduler.default_priority),
+            machines=provision.machines_of(tx, name),
         )
         pools.append(found)
     left_over = _left_over(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
@@ -150,9 +158,9 @@ def _left_over(tx: Tx, own: Collection[str], now: datetime) -> tuple[Machine, ..
     found: list[Machine] = []
     for name in sorted(_left(tx, own)):
         if pool_rows.try_lock(tx, name):
-            found += machines.of_pool(tx, name)
+            found += provision.machines_of(tx, name)
         else:
-            machines.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
+            provision.set_next_decision(tx, name, now + _BUSY_POOL_WAIT)
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ import logging
 import time
 
 from det_controlplane.db import cluster
-from det_controlplane.db.engine import DatabaseDown, QueryFailed, TryAgain
+from det_controlplane.db.errors import DatabaseDown, QueryFailed, TryAgain
 from det_controlplane.services.context import Context
 
 LOOKS_EVERY_S = 30.0

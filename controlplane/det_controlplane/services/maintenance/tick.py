@@ -4,7 +4,8 @@ import logging
 from datetime import timedelta
 
 from det_controlplane.db import agents, allocations, logs, outbox, pool_marks
-from det_controlplane.db.engine import DatabaseDown, TryAgain, Tx
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import DatabaseDown, TryAgain
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding

@@ -5,7 +5,8 @@ from typing import Any
 
 from det_controlplane.core.paging import Page
 from det_controlplane.db import groups
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, found

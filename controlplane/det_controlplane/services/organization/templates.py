@@ -8,7 +8,8 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
 from det_controlplane.db import creation, templates
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken

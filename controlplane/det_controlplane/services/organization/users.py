@@ -7,7 +7,8 @@ from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import users
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found

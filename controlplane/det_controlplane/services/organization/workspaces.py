@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import workspaces
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.db.schema.enums import DeletionState
 from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services import sealing

@@ -8,7 +8,8 @@ from typing import Any
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.roles import Right
 from det_controlplane.db import models
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.db.models import Model
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState, require_open

@@ -48,7 +48,7 @@ def _expected_starts(
 ) -> dict[str, dict[str, str]]:
     """Return what the API tells of the starts that are known, by job."""
     advances = {
-        r.id: schedule.Advance(r.progress, (now - r.began_at).total_seconds())
+        r.id: schedule.JobProgress(r.progress, (now - r.began_at).total_seconds())
         for r in rows
         if r.progress is not None and r.began_at is not None
     }

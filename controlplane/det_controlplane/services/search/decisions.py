@@ -33,7 +33,7 @@ def of(ctx: Context, experiment_id: int, *, whole: bool = False) -> dict[str, An
         "smallerIsBetter": found.searcher.get("smaller_is_better", True),
         "divisor": found.searcher.get("divisor") if histories else None,
         "brackets": [_bracket(h, t) for h, t in zip(histories, _wordings(found, histories), strict=True)],
-        "trials": [_Seen(found, histories).trial(t) for t in trials],
+        "trials": [_SearchView(found, histories).trial(t) for t in trials],
     }  # fmt: skip
 
 
@@ -44,12 +44,12 @@ def sentence_of(ctx: Context, experiment_id: int, trial_id: int, state: str) -> 
         if found is None or found.searcher["name"] not in _HALVING:
             return ""
         request_id = searches.request_of(tx, trial_id)
-    seen = _Seen(found, _histories(ctx, experiment_id, found))
+    seen = _SearchView(found, _histories(ctx, experiment_id, found))
     return seen.sentence(request_id, state)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SearchView:
     found: StoredSearch
     histories: Sequence[History]
 

@@ -19,7 +19,8 @@ from det_controlplane.db import contexts as context_rows
 from det_controlplane.db import creation, experiments, interactive
 from det_controlplane.db import slots as slot_rows
 from det_controlplane.db.creation import TargetWorkspace
-from det_controlplane.db.engine import TryAgain, Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import TryAgain, Violated
 from det_controlplane.db.interactive import NewTask
 from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services import sealing

@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # RFC 6750, section 2.1
 
 
 @dataclass(frozen=True, slots=True)
-class Carriers:
+class RequestTokens:
     """The tokens that a request to a task may carry; an empty one is absent."""
 
     bearer: str = ""  # of the header Authorization
@@ -42,27 +42,27 @@ class Target:
     to_keep: str  # a token that later requests of this browser will lack
     is_the_viewers: bool  # its owner is signed in with what the request carries
     session_id: int | None  # of whoever is signed in with it
-    opened_by: Carriers  # the part of what the request carries that decided
+    opened_by: RequestTokens  # the part of what the request carries that decided
 
 
-def target(ctx: Context, service: str, carriers: Carriers) -> Target:
+def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
     """Return where traffic to a service goes. Refuses strangers before it says what there is."""
     task_id, port = _named(service)
     task = proxies.of_task(ctx.db, task_id)
     proxied = None if task is None else _proxied(task.proxies, port)
-    by_bearer = _found(ctx, task_id, (carriers.bearer,))
-    others = (carriers.allocation, *carriers.cookies)
+    by_bearer = _found(ctx, task_id, (tokens.bearer,))
+    others = (tokens.allocation, *tokens.cookies)
     signed_in, decisive = by_bearer or _found(ctx, task_id, others) or (None, "")
     to_keep = ""
     if task is not None and not (proxied and proxied["tcp"]):
-        _refuse_page_of_another(ctx, task, carriers)
+        _refuse_page_of_another(ctx, task, tokens)
     if proxied is None or not _is_open(task, proxied):
         user = signed_in
         if user is None:
-            of_task = (carriers.in_address, carriers.kept)
+            of_task = (tokens.in_address, tokens.kept)
             opener = _opener(ctx, task, of_task)
             user, decisive = _found_of_task(ctx, task_id, of_task) or (None, opener)
-            to_keep = _to_keep(ctx, task_id, task, carriers.in_address)
+            to_keep = _to_keep(ctx, task_id, task, tokens.in_address)
         if user is None and not decisive:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
@@ -70,35 +70,37 @@ def target(ctx: Context, service: str, carriers: Carriers) -> Target:
         if user is not None:
             _require(ctx, user, task)
     assert task is not None
-    _refuse_session_in_address(ctx, carriers, task_id)
+    _refuse_session_in_address(ctx, tokens, task_id)
     if task.container_id is None or task.agent_id is None:
         raise Unreachable(f"task {task_id} does not run yet: see 'det why task {task_id}'")
     if task.state is not ContainerState.RUNNING:
         raise Unreachable(f"task {task_id} does not run: its container is {_shown(task.state)}")
     return Target(
         task_id, task.container_id, task.agent_id, int(proxied["port"]), bool(proxied["tcp"]),
-        by_bearer is not None or carriers.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
+        by_bearer is not None or tokens.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
         signed_in is not None and signed_in.id == task.owner_id,
-        None if signed_in is None else signed_in.session_id, _only(carriers, decisive),
+        None if signed_in is None else signed_in.session_id, _only(tokens, decisive),
     )  # fmt: skip
 
 
-def _only(carriers: Carriers, token: str) -> Carriers:
+def _only(tokens: RequestTokens, token: str) -> RequestTokens:
     """Return of what a request carries the token that opened a port; it opens it again, and the rest is the client's to make up."""
-    return Carriers(
-        bearer=token if token == carriers.bearer else "",
-        allocation=token if token == carriers.allocation else "",
-        cookies=(token,) if token and token in carriers.cookies else (),
-        kept=token if token in (carriers.in_address, carriers.kept) else "",
+    return RequestTokens(
+        bearer=token if token == tokens.bearer else "",
+        allocation=token if token == tokens.allocation else "",
+        cookies=(token,) if token and token in tokens.cookies else (),
+        kept=token if token in (tokens.in_address, tokens.kept) else "",
     )
 
 
-def is_still_open(ctx: Context, service: str, carriers: Carriers, session_id: int | None) -> bool:
+def is_still_open(
+    ctx: Context, service: str, tokens: RequestTokens, session_id: int | None
+) -> bool:
     """Return whether a connection that was opened like this would be opened again, by the same sign-in.
 
     Of a task that is gone the connection itself tells: what came last from it is still on its way."""
     try:
-        return target(ctx, service, carriers).session_id == session_id
+        return target(ctx, service, tokens).session_id == session_id
     except Unreachable:
         return True
     except (Forbidden, Missing, NotSignedIn):
@@ -187,12 +189,12 @@ def _is_open(task: ProxiedTask | None, proxied: dict[str, Any]) -> bool:
     return bool(proxied["unauthenticated"]) and task is not None and task.owner_is_active
 
 
-def _refuse_page_of_another(ctx: Context, task: ProxiedTask, carriers: Carriers) -> None:
+def _refuse_page_of_another(ctx: Context, task: ProxiedTask, tokens: RequestTokens) -> None:
     """Keep a browser that is signed in from showing what another user's program serves.
 
     Scripts of such a page share the origin of the API, and would act with the session of whoever looks at it."""
     # The API may read another of them than the task's paths would: all of them count.
-    viewers = [_first(ctx, task.task_id, (cookie,)) for cookie in carriers.cookies]
+    viewers = [_first(ctx, task.task_id, (cookie,)) for cookie in tokens.cookies]
     if any(viewer is not None and viewer.id != task.owner_id for viewer in viewers):
         raise Forbidden(
             f"task {task.task_id} is of user {task.owner}: what it serves could act with your sign-in here. Open it in a"
@@ -210,9 +212,9 @@ def _require(ctx: Context, user: User, task: ProxiedTask) -> None:
     route_rights.require_things(ctx, user, right, "task", [task.task_id])
 
 
-def _refuse_session_in_address(ctx: Context, carriers: Carriers, task_id: str) -> None:
+def _refuse_session_in_address(ctx: Context, tokens: RequestTokens, task_id: str) -> None:
     """Refuse the session of a user in an address: a task reads its addresses."""
-    found = _first(ctx, task_id, (carriers.in_address,))
+    found = _first(ctx, task_id, (tokens.in_address,))
     if found is not None and found.task_id != task_id:
         raise Forbidden(
             "the address carries a session token, which the task would see: send it as a header"

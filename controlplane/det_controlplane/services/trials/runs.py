@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from det_controlplane.core import search
 from det_controlplane.db import runs, trials
-from det_controlplane.db.engine import Violated
+from det_controlplane.db.errors import Violated
 from det_controlplane.db.runs import TrialOrders
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context

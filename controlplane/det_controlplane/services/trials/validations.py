@@ -16,7 +16,7 @@ from det_controlplane.db.validations import ReportingTrial, Validation
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.gathering import NotAll, Ticket, together_or_each
+from det_controlplane.services.gathering import BatchRejected, Ticket, together_or_each
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 from det_controlplane.services.use_case import change
 
@@ -100,7 +100,7 @@ class _Decisions:
         tx, row = experiment.tx, experiment.row
         nothing_follows = len(self._new) == 1 and not self._actions and not journal.snapshot_due
         if not validations.store(tx, row, self._new, self._update.summary):
-            raise NotAll
+            raise BatchRejected
         journal.written()
         if nothing_follows:
             return self._taken

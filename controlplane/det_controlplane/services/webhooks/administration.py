@@ -19,7 +19,8 @@ from det_controlplane.core.webhooks import (
 )
 from det_controlplane.core.webhooks import test_event as event_of_test
 from det_controlplane.db import webhooks, workspaces
-from det_controlplane.db.engine import Tx, Violated
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Violated
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context

@@ -9,7 +9,7 @@ from det_controlplane.core.problems import Problem
 from det_controlplane.core.webhooks import message
 from det_controlplane.db import outbox, webhooks
 from det_controlplane.db.outbox import Effect
-from det_controlplane.db.webhooks import Target, Tried
+from det_controlplane.db.webhooks import Delivery, Target
 from det_controlplane.ports.cipher import CannotOpen
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.context import Context
@@ -79,30 +79,30 @@ def _send(ctx: Context, effect: Effect) -> bool:
             "webhook %d (%s): a message was not taken at try %d, %s: %s",
             webhook_id, target.name, effect.attempts, then, e,
         )  # fmt: skip
-        tried = _tried(ctx, effect, str(e), again_at=None if lost else effect.again_at)
-        _note_failure(ctx, webhook_id, tried, f"try {effect.attempts}, {then}: {e}")
+        delivery = _delivery(ctx, effect, str(e), again_at=None if lost else effect.again_at)
+        _note_failure(ctx, webhook_id, delivery, f"try {effect.attempts}, {then}: {e}")
         return lost
     except Exception:
         log.exception("webhook %d (%s) failed at try %d", webhook_id, target.name, effect.attempts)
         lost = effect.attempts >= MOST_ATTEMPTS
         why = "see the log of the cluster"
-        tried = _tried(ctx, effect, why, again_at=None if lost else effect.again_at)
-        _note_failure(ctx, webhook_id, tried, f"try {effect.attempts}: {why}")
+        delivery = _delivery(ctx, effect, why, again_at=None if lost else effect.again_at)
+        _note_failure(ctx, webhook_id, delivery, f"try {effect.attempts}: {why}")
         return lost
     with ctx.db.begin() as tx:
-        webhooks.note_arrival(tx, webhook_id, _tried(ctx, effect))
+        webhooks.note_arrival(tx, webhook_id, _delivery(ctx, effect))
     return True
 
 
-def _tried(
+def _delivery(
     ctx: Context, effect: Effect, failure: str | None = None, *, again_at: datetime | None = None
-) -> Tried:
+) -> Delivery:
     event, about = effect.payload["event"], effect.payload.get("experiment") or {}
-    return Tried(
+    return Delivery(
         ctx.now(), event["event_id"], event["event_type"], about.get("id"), effect.attempts, failure, again_at
     )  # fmt: skip
 
 
-def _note_failure(ctx: Context, webhook_id: int, tried: Tried, why: str) -> None:
+def _note_failure(ctx: Context, webhook_id: int, delivery: Delivery, why: str) -> None:
     with ctx.db.begin() as tx:
-        webhooks.note_failure(tx, webhook_id, tried, why)
+        webhooks.note_failure(tx, webhook_id, delivery, why)

@@ -12,7 +12,7 @@ from det_controlplane.core.patterns import matches
 from det_controlplane.core.webhooks import BUDGETS, TriggerType
 from det_controlplane.db import experiments, webhooks
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.webhooks import Listening
+from det_controlplane.db.webhooks import LogTrigger
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity.principal import User
@@ -23,27 +23,27 @@ _NUMBERED = (BudgetScope.EXPERIMENT, BudgetScope.WORKSPACE)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class TriggeredLine:
     """A line of a task that a trigger waits for."""
 
-    listening: Listening
+    trigger: LogTrigger
     task_id: str
     log: str
     agent_id: str | None
 
 
-def heard(
+def triggered_lines(
     ctx: Context, task_id: str, lines: Sequence[Mapping[str, Any]], searching: LogSearch
-) -> list[Heard]:
+) -> list[TriggeredLine]:
     """Return the first line, with its agent, for each trigger; outside of transactions, as it may take a while."""
     with ctx.db.autocommit() as tx:
-        waiting = webhooks.listening(tx, task_id)
+        waiting = webhooks.log_triggers(tx, task_id)
     found = []
     for trigger in waiting:
         named = f"webhook trigger {trigger.trigger_id}"
         hit = searching.first(task_id, trigger.regex, named, lines, partial(_has, trigger.regex))
         if hit is not None:
-            found.append(Heard(trigger, task_id, hit["log"], hit["agent_id"]))
+            found.append(TriggeredLine(trigger, task_id, hit["log"], hit["agent_id"]))
     return found
 
 
@@ -51,13 +51,13 @@ def _has(pattern: str, line: Mapping[str, Any]) -> bool:
     return matches(pattern, line["log"])
 
 
-def tell_line(tx: Tx, line: Heard, now: datetime) -> int:
+def tell_line(tx: Tx, line: TriggeredLine, now: datetime) -> int:
     data = {
         "task_id": line.task_id,
         "node_name": line.agent_id or "",
         "triggering_log": line.log.removesuffix("\n"),
     }
-    return webhooks.promise_line(tx, line.listening, line.task_id, data, now)
+    return webhooks.promise_line(tx, line.trigger, line.task_id, data, now)
 
 
 def alert(

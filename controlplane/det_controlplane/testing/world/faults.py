@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import event
 
-from det_controlplane.db.engine import Database, DatabaseDown, QueryFailed, TryAgain, Tx
+from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.errors import DatabaseDown, QueryFailed, TryAgain
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _INNERMOST = re.compile(r"\([^()]*\)")

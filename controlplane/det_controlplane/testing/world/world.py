@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from det_controlplane.core.config import ClusterConfig
-from det_controlplane.db.engine import DatabaseDown, TryAgain
+from det_controlplane.db.errors import DatabaseDown, TryAgain
 from det_controlplane.services.search import journal
 from det_controlplane.testing.world import faults
 from det_controlplane.testing.world.agents import FakeAgent

@@ -1,0 +1,102 @@
+"""What the rest of the program knows of PostgreSQL's refusals: its errors, translated once."""
+
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
+
+WAKING_S = 5  # until a caller who was told that the database wakes should ask again
+
+# SQLSTATEs: deadlock, serialization failure, a plan that a migration made obsolete; classes of a server that
+# stops or has no room, and of a violated constraint.
+_RETRYABLE = ("40P01", "40001", "0A000")
+_VIOLATION = "23"
+# The last one ends what rested too long within a transaction.
+_GOING_DOWN = ("57P", "53", "08", "25P03")
+_UNFIT, _DIVISION_BY_ZERO = "22", "22012"
+_TIMED_OUT = ("55P03", "57014")  # lock_timeout, statement_timeout
+
+
+class BadUrl(ValueError):
+    """The URL of a database is not one that may be used."""
+
+
+class DatabaseDown(Exception):
+    """PostgreSQL does not answer."""
+
+
+class DatabaseAsleep(DatabaseDown):
+    """PostgreSQL is paused, and wakes because it was called."""
+
+
+class TryAgain(Exception):
+    """PostgreSQL ended the transaction in favour of another (deadlock or serialization): nothing was written."""
+
+
+class Violated(Exception):
+    """An insert or update ran into a constraint of the schema."""
+
+    def __init__(self, constraint: str, cause: str) -> None:
+        super().__init__(cause)
+        self.constraint = constraint
+
+
+class Unstorable(Exception):
+    """A value that PostgreSQL's types have no place for: NUL or half a surrogate pair in a text, a number too large."""
+
+
+class QueryFailed(Exception):
+    """Any other refusal of PostgreSQL: a mistake of ours, or a limit such as a lock timeout."""
+
+    def __init__(self, sqlstate: str, cause: str) -> None:
+        super().__init__(f"{cause} ({sqlstate})")
+        self.sqlstate = sqlstate
+
+    @property
+    def is_of_time(self) -> bool:
+        """Return whether the transaction waited or worked for longer than it may."""
+        return self.sqlstate in _TIMED_OUT
+
+
+def translating(engine: Engine) -> Engine:
+    event.listen(engine, "handle_error", _translate)
+    return engine
+
+
+def _translate(context: ExceptionContext) -> None:
+    e = context.original_exception
+    if not isinstance(e, Exception):
+        return
+    dbapi: Any = context.dialect.dbapi
+    if context.is_disconnect or isinstance(e, (OSError, dbapi.InterfaceError)):
+        context.is_disconnect = True  # nothing else of the pool is used again either
+        raise DatabaseDown(f"the database does not answer: {cause_of(e)}") from e
+    if isinstance(e, dbapi.Error):
+        raise _translated(e) from e
+
+
+def _translated(e: Exception) -> Exception:
+    """Return a refusal of the server in our words."""
+    code = _field(e, "C")
+    if code in _RETRYABLE:
+        return TryAgain(cause_of(e))
+    if code.startswith(_GOING_DOWN):
+        return DatabaseDown(f"the database does not answer: {cause_of(e)}")
+    if code.startswith(_VIOLATION):
+        return Violated(_field(e, "n"), cause_of(e))
+    if code.startswith(_UNFIT) and code != _DIVISION_BY_ZERO:
+        return Unstorable(f"a value cannot be stored: {cause_of(e)}{_detail(e)}")
+    return QueryFailed(code, cause_of(e))
+
+
+def _field(e: Exception, name: str) -> str:
+    return str(e.args[0].get(name, "")) if e.args and isinstance(e.args[0], dict) else ""
+
+
+def cause_of(e: Exception) -> str:
+    return _field(e, "M") or str(e).partition("\n")[0] or type(e).__name__
+
+
+def _detail(e: Exception) -> str:
+    detail = _field(e, "D")
+    return f" ({detail.rstrip('.')})" if detail else ""

@@ -1,0 +1,46 @@
+"""What log policies read and change of a trial."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import any_, func, literal, select, update
+
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema import experiments, tasks, trials
+
+
+@dataclass(frozen=True, slots=True)
+class LogPolicies:
+    """The log policies of a trial that still runs."""
+
+    trial_id: int
+    policies: list[dict[str, Any]]
+
+
+def of_task(tx: Tx, task_id: str) -> LogPolicies | None:
+    """Return the log policies of the task's trial; None without any, or when the trial has ended."""
+    found = experiments.c.config["log_policies"]
+    of_task = (
+        select(trials.c.id, found).select_from(tasks).join(trials, trials.c.id == tasks.c.trial_id)
+    )
+    row = tx.execute(
+        of_task.join(experiments, experiments.c.id == trials.c.experiment_id).where(
+            tasks.c.id == task_id, trials.c.ended_at.is_(None), func.json_array_length(found) > 0
+        )
+    ).first()
+    return None if row is None else LogPolicies(*row)
+
+
+def cancel_retries(tx: Tx, trial_id: int, policy: str) -> bool:
+    """Return False where a policy had matched before."""
+    unmatched = (trials.c.id == trial_id) & trials.c.log_policy_matched.is_(None)
+    matched = update(trials).where(unmatched).values(log_policy_matched=policy)
+    return tx.execute(matched).rowcount == 1
+
+
+def exclude_agent(tx: Tx, trial_id: int, agent_id: str) -> bool:
+    """Return False where the agent was excluded before."""
+    blocked = trials.c.blocked_agents
+    new = (trials.c.id == trial_id) & ~(literal(agent_id) == any_(blocked))
+    excluded = update(trials).where(new).values(blocked_agents=func.array_append(blocked, agent_id))
+    return tx.execute(excluded).rowcount == 1
