@@ -102,5 +102,5 @@ END
     step "no chain DOCKER-USER: containers may reach the metadata service"
 
 command -v systemctl > /dev/null || exit 0
-systemctl daemon-reload
+[ ! -d /run/systemd/system ] || systemctl daemon-reload
 systemctl enable determined-scratch determined-block-metadata

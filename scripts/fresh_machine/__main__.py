@@ -1,6 +1,7 @@
 """Read the command line, and attend to the process that makes the machine."""
 
 import argparse
+import fcntl
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from fresh_machine.plan import CHECKOUT, SYSTEM, Plan
 from fresh_machine.system import MACHINE_FAILED, Failed, leave
 
 TOOLS = ("git", "mount", "umount", "pivot_root", "slirp4netns")
+_LOCK = Path("/run/lock/det-fresh-machine")
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -86,10 +88,12 @@ def _require_root() -> None:
 def _require_tools() -> None:
     """Install the network where apt can; the other tools are on every Linux that has a checkout."""
     install = ["apt-get", "install", "-y", "--no-install-recommends", "slirp4netns"]
-    for command in (install, ["apt-get", "update"], install):
-        if shutil.which("slirp4netns") is None and shutil.which("apt-get"):
-            print(f"fresh-machine: {' '.join(command)}", file=sys.stderr)
-            subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # machines that start together would meet apt's own locks
+        for command in (install, ["apt-get", "update"], install):
+            if shutil.which("slirp4netns") is None and shutil.which("apt-get"):
+                print(f"fresh-machine: {' '.join(command)}", file=sys.stderr)
+                subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise Failed(f"install {', '.join(missing)}, then try again")

@@ -4,7 +4,7 @@
 CANNOT_INSTALL=77
 
 packages() { # NAME... installs packages of Debian or Ubuntu
-	{ apt-get update && apt-get install -y --no-install-recommends "$@"; } >/tmp/packages.log 2>&1 || no_packages
+	{ apt-get -o Acquire::Retries=3 update && apt-get -o Acquire::Retries=3 install -y --no-install-recommends "$@"; } >/tmp/packages.log 2>&1 || no_packages
 }
 
 no_packages() {
