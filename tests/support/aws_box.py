@@ -195,9 +195,36 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     patch.setattr(DomainDispatcherApplication, "__call__", recorded)
     patch.setattr(FunctionUrlConfig, "__init__", at_the_front)
     patch.setattr(LambdaFunction, "invoke", lambda f, *given: _invoked(box, f, *given))
+    _keep_logging(patch)
     # Of a bucket whose versioning is suspended, moto cannot delete what was deleted before.
     patch.setattr(FakeDeleteMarker, "dispose", lambda marker: None, raising=False)
     patch.setattr(Subnet, "ipv6_cidr_block_association_set", property(_ipv6_associations))
+
+
+def _keep_logging(patch: pytest.MonkeyPatch) -> None:
+    """Let moto keep and tell how functions log: it forgets it, and each plan of Terraform would set it again."""
+    make, update, tell = (
+        LambdaFunction.__init__,
+        LambdaFunction.update_configuration,
+        LambdaFunction.get_configuration,
+    )
+
+    def made(self: Any, account_id: str, spec: dict[str, Any], *more: Any, **named: Any) -> None:
+        make(self, account_id, spec, *more, **named)
+        self.logging = spec.get("LoggingConfig", {})
+
+    def updated(self: Any, changes: dict[str, Any]) -> dict[str, Any]:
+        self.logging = changes.get("LoggingConfig", self.logging)
+        answer: dict[str, Any] = update(self, changes)
+        return answer
+
+    def told(self: Any, *given: Any, **named: Any) -> dict[str, Any]:
+        group = {"LogFormat": "Text", "LogGroup": f"/aws/lambda/{self.function_name}"}
+        return {**tell(self, *given, **named), "LoggingConfig": {**group, **self.logging}}
+
+    patch.setattr(LambdaFunction, "__init__", made)
+    patch.setattr(LambdaFunction, "update_configuration", updated)
+    patch.setattr(LambdaFunction, "get_configuration", told)
 
 
 def _publish_image() -> None:
