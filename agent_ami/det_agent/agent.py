@@ -11,12 +11,8 @@ import time
 import uuid
 from urllib.parse import urlsplit
 
-from det_controlplane.core.agent_protocol import (
-    INTERFACE_VERSION,
-    ContainerSpec,
-    JoinAnswer,
-    JoinRequest,
-)
+from det_controlplane.core.agent_protocol import ContainerSpec, JoinAnswer, JoinRequest
+from det_controlplane.core.interface import INTERFACE_VERSION
 from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session

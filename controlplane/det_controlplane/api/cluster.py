@@ -3,8 +3,9 @@
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
 from det_controlplane.core.config.cluster import Authz
+from det_controlplane.core.interface import INTERFACE_VERSION
 from det_controlplane.services.cluster import status
-from det_controlplane.services.context import VERSION, Context
+from det_controlplane.services.context import Context
 
 
 def info(ctx: Context, request: Request) -> Answer:
@@ -18,7 +19,7 @@ def identity(cluster_id: str, cluster_name: str) -> Response:
         {
             "cluster_id": cluster_id,
             "master_id": cluster_id,
-            "version": VERSION,
+            "version": INTERFACE_VERSION,
             "cluster_name": cluster_name,
             "telemetry": telemetry,
             "sso_providers": [],
@@ -37,7 +38,7 @@ def health(ctx: Context, request: Request) -> Answer:
 def master(ctx: Context, request: Request) -> Answer:
     return json_response(
         {
-            "version": VERSION, "masterId": ctx.cluster_id, "clusterId": ctx.cluster_id,
+            "version": INTERFACE_VERSION, "masterId": ctx.cluster_id, "clusterId": ctx.cluster_id,
             "clusterName": ctx.config.cluster_name, "telemetryEnabled": False, "ssoProviders": [],
             "externalLoginUri": "", "externalLogoutUri": "", "branding": "determined",
             "rbacEnabled": ctx.config.authz is Authz.RBAC, "product": "PRODUCT_UNSPECIFIED", "featureSwitches": [],

@@ -29,7 +29,6 @@ from det_controlplane.api.listing import (
 from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import (
     actions,
@@ -233,6 +232,10 @@ def move(ctx: Context, request: Request) -> Answer:
 
 
 def delete_tensorboards(ctx: Context, request: Request) -> Answer:
+    from det_controlplane.services.checkpoints import (
+        collection,  # loads much, and is asked for seldom
+    )
+
     collection.delete_tensorboards(ctx, request.id("experimentId"))
     return EMPTY
 

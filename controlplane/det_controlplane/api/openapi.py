@@ -7,7 +7,8 @@ from typing import Any
 from det_controlplane.api.handler_inputs import inputs_of
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import Access, Route, get
-from det_controlplane.services.context import VERSION, Context
+from det_controlplane.core.interface import INTERFACE_VERSION
+from det_controlplane.services.context import Context
 
 _PARAMETER = re.compile(r"\{(\w+)(?:\.\.\.)?\}")
 _BODIES = ("POST", "PUT", "PATCH", "DELETE")
@@ -37,7 +38,7 @@ def description(routes: Iterable[Route]) -> dict[str, Any]:
         paths.setdefault(path, {})[route.method.lower()] = _operation(route)
     return {
         "swagger": "2.0",
-        "info": {"title": "Determined Serverless API", "version": VERSION},
+        "info": {"title": "Determined Serverless API", "version": INTERFACE_VERSION},
         "consumes": ["application/json"],
         "produces": ["application/json"],
         "securityDefinitions": {

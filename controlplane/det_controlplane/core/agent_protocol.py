@@ -15,8 +15,6 @@ SlotType = Literal["cuda", "rocm", "cpu"]
 SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"]
 RECLAIM: SignalKind = "spot_interruption"  # the cloud takes the machine back
 
-INTERFACE_VERSION = "0.38.1"  # of Determined: what is served, and what agents tell of themselves
-
 M = TypeVar("M", bound="Message")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from det_controlplane.core.agent_protocol import INTERFACE_VERSION
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sessions import Holder
@@ -21,7 +20,6 @@ from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.experiments.memory import ExperimentMemory
 from det_controlplane.services.gathering import Gathering
 
-VERSION = INTERFACE_VERSION
 RELAY_PATH = "/agents/v1/relay"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from det_controlplane.core import config as configs
@@ -33,6 +33,9 @@ from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.sealing import Sealed
 from det_controlplane.services.use_case import change
 from det_controlplane.services.webhooks import choice
+
+if TYPE_CHECKING:  # its models take long to load: who reads experiments does not wait for them
+    from det_controlplane.core.config import Resolved
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
@@ -155,7 +158,7 @@ def _resolve(
     project: TargetProject,
     template: dict[str, Any] | None,
     demanded: list[dict[str, Any]],
-) -> tuple[configs.Resolved, str, bool]:
+) -> "tuple[Resolved, str, bool]":
     seed = ctx.new_seed()
     pool, in_vain = _pool(ctx, submitted, template, project)
     name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
