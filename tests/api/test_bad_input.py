@@ -239,6 +239,19 @@ def test_marks_in_texts_are_no_values(api: Api, user: Caller) -> None:
     user.post("/api/v1/task/logs", {"logs": [line] * 60})
 
 
+def test_lists_of_very_many_things_are_answered_or_refused(admin: Caller) -> None:
+    told = admin.ask("POST", "/api/v1/roles/search/by-ids", {"roleIds": [4] * 70_000})
+    assert [role["role"]["name"] for role in told.json()["roles"]] == ["Viewer"]
+    many: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/api/v1/checkpoints/rm", {"checkpointUuids": [NOBODY] * 10_001}),
+        ("PATCH", "/api/v1/checkpoints", {"checkpoints": [{"uuid": NOBODY}] * 10_001}),
+        ("POST", "/api/v1/runs/kill", {"runIds": list(range(10_001)), "projectId": 1}),
+    ]
+    for method, path, body in many:
+        refused = admin.ask(method, path, body)
+        assert (refused.status, "more than 10000 entries" in refused.error) == (400, True)
+
+
 def test_fields_of_the_wrong_type_are_named(reader: Caller) -> None:
     told = reader.ask("POST", E, {"config": {"name": "x"}})
     assert (told.status, "config" in told.error) == (400, True)

@@ -111,6 +111,15 @@ def test_a_key_is_made_of_the_name_or_given_once(user: Caller) -> None:
     assert user.ask("POST", path, {"name": "x", "key": "a-b"}).status == 400
 
 
+def test_notes_have_a_bound(user: Caller) -> None:
+    path = f"/api/v1/projects/{project(user, workspace(user))}/notes"
+    large = {"name": "log", "contents": "x" * (3 << 20)}
+    assert user.post(path, {"note": large})["notes"] == [large]
+    told = user.ask("POST", path, {"note": large})
+    assert (told.status, "4 MiB at most" in told.error) == (413, True)
+    assert user.ask("PUT", path, {"notes": [large, large]}).status == 413
+
+
 def test_notes_are_added_and_replaced(user: Caller) -> None:
     path = f"/api/v1/projects/{project(user, workspace(user))}/notes"
     first, second = {"name": "a", "contents": "1"}, {"name": "b", "contents": "2"}

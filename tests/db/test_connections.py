@@ -18,7 +18,14 @@ import pytest
 from det_controlplane.db import connections, driver
 from det_controlplane.db.connections import driver_url, pg8000_arguments
 from det_controlplane.db.engine import Database
-from det_controlplane.db.errors import BadUrl, DatabaseDown, QueryFailed, TryAgain, Violated
+from det_controlplane.db.errors import (
+    BadUrl,
+    DatabaseDown,
+    QueryFailed,
+    TryAgain,
+    Unstorable,
+    Violated,
+)
 from det_controlplane.services.logs.master_log import StoredLog
 from sqlalchemy import text
 
@@ -94,6 +101,14 @@ def test_a_mistake_in_a_statement_is_told_each_time(database: Database) -> None:
         with pytest.raises(QueryFailed, match="no_such_table"):
             database.read(text("SELECT * FROM no_such_table"))
     assert database.read(NUMBERS, {"most": 1})[0].n == 1
+
+
+def test_more_values_than_a_statement_has_are_the_callers_fault(database: Database) -> None:
+    names = ", ".join(f":p{n}" for n in range(65_536))
+    with pytest.raises(Unstorable, match="65536 values"), database.begin() as tx:
+        tx.execute(text(f"SELECT 1 WHERE 1 IN ({names})"), {f"p{n}": n for n in range(65_536)})
+    with database.begin() as tx:
+        assert tx.execute(text("SELECT 1")).scalar() == 1
 
 
 def test_more_statements_than_a_connection_keeps(database: Database) -> None:

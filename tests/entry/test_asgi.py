@@ -5,20 +5,30 @@ import gzip
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.api.http import Answer, Batch, Request, Response, Stream, Wait, json_response
+from det_controlplane.api.http import (
+    Answer,
+    Batch,
+    Request,
+    Response,
+    Stream,
+    Wait,
+    bearer_token,
+    json_response,
+)
 from det_controlplane.entry.server import asgi
 from det_controlplane.entry.server.asgi import AddressOf, AsgiApp, last_hop
 from det_controlplane.entry.server.cloud_run import LARGEST_TOLD, chunked_when_large
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
+from det_controlplane.services.identity.principal import User
 
 from tests.support.apps import Handler, small_app
-from tests.support.asgi import in_flight, request, requested
+from tests.support.asgi import Got, in_flight, request, requested
 
 
 def host(
@@ -167,6 +177,54 @@ def test_few_large_requests_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatc
     assert most_at_once(b"x" * 2000, {}, 4) == 4
     assert most_at_once(gzip.compress(b"{}"), {"content-encoding": "gzip"}, 4) == 4
     assert most_at_once(b"{}", {}, 12) == 12
+
+
+def test_slow_requests_of_one_user_leave_threads_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever tokens the user has; strangers are one caller, too."""
+    users = {"first": 1, "second": 1, "other": 2}
+    go_on, lock, working = threading.Event(), threading.Lock(), 0
+
+    def slow(_: Context, r: Request) -> Response:
+        nonlocal working
+        with lock:
+            working += 1
+        go_on.wait(60)
+        return Response()
+
+    app = small_app(("/slow", slow), ("/quick", echo))
+    handle = app.handle
+
+    def known(r: Request) -> Answer:
+        answer, name = handle(r), bearer_token(r)
+        r.principal = User(users[name], name, False, 1) if name else None
+        return answer
+
+    monkeypatch.setattr(app, "handle", known)
+    host = AsgiApp(app, LocalNotifier())
+
+    def ask(path: str, token: str) -> Coroutine[Any, Any, Got]:
+        return requested(host, "GET", path, headers={"authorization": f"Bearer {token}"})
+
+    async def others_beside(*tokens: str) -> int:
+        for token in users:
+            await ask("/quick", token)
+        slow_ones = [asyncio.create_task(ask("/slow", token)) for token in tokens * 20]
+        try:
+            while working < asgi._OF_ONE_CALLER:
+                await asyncio.sleep(0.01)
+            got = await asyncio.wait_for(ask("/quick", "other"), 60)
+            assert got.status == 200
+            return working
+        finally:
+            go_on.set()
+            await asyncio.gather(*slow_ones)
+
+    assert asyncio.run(others_beside("first", "second")) == asgi._OF_ONE_CALLER
+    go_on.clear()
+    working, host = 0, AsgiApp(app, LocalNotifier())
+    assert asyncio.run(others_beside("")) == asgi._OF_ONE_CALLER
 
 
 def test_a_long_poll_is_answered_as_soon_as_its_topic_is_woken() -> None:

@@ -9,6 +9,8 @@ from det_controlplane.api.errors import BadRequest
 from det_controlplane.core.numerals import LARGEST, whole
 from det_controlplane.core.problems import shown
 
+MOST_NAMED = 10_000  # things that a request names one by one
+
 
 class Body:
     """A JSON object whose fields are read by their camelCase name, with the type each must have."""
@@ -84,6 +86,7 @@ class Body:
         return [] if value is None else list(self._typed(name, value, list, "a list"))
 
     def integers(self, name: str) -> list[int]:
+        self.refuse_more(name, MOST_NAMED)
         return [Body({name: item}, self._path).integer(name) for item in self.items(name)]
 
     def bodies(self, name: str) -> "list[Body]":
@@ -92,6 +95,13 @@ class Body:
             if not isinstance(item, dict):
                 raise self._wrong(name, "a list of objects", item)
         return [Body(item, f"{self._path}{name}[{i}].") for i, item in enumerate(items)]
+
+    def refuse_more(self, name: str, most: int) -> None:
+        """Refuse a list that names more things than one statement should look for."""
+        if len(self.items(name)) > most:
+            raise BadRequest(
+                f"{self._path}{name} has more than {most} entries: send the rest separately"
+            )
 
     def time(self, name: str) -> datetime | None:
         value = self.optional_text(name)

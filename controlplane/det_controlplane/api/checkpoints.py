@@ -1,9 +1,10 @@
 """Checkpoints: reports, records, deletion, download."""
 
 from collections.abc import Iterator
+from uuid import UUID
 
 from det_controlplane.api.auth import user_of
-from det_controlplane.api.body import Body
+from det_controlplane.api.body import MOST_NAMED, Body
 from det_controlplane.api.errors import UnsupportedMediaType
 from det_controlplane.api.http import (
     EMPTY,
@@ -47,7 +48,9 @@ def report_checkpoint(ctx: Context, request: Request) -> Answer:
 
 def patch_checkpoints(ctx: Context, request: Request) -> Answer:
     changes = []
-    for item in Body(request.json()).bodies("checkpoints"):
+    body = Body(request.json())
+    body.refuse_more("checkpoints", MOST_NAMED)
+    for item in body.bodies("checkpoints"):
         left = item.body("resources")
         given = item.raw("resources") is not None
         resources = {k: str(v) for k, v in left.object("resources").items()}
@@ -71,15 +74,20 @@ def set_metadata(ctx: Context, request: Request) -> Answer:
 
 
 def delete_checkpoints(ctx: Context, request: Request) -> Answer:
-    uuids = [parse_uuid(str(u)) for u in Body(request.json()).items("checkpointUuids")]
+    uuids = _uuids(Body(request.json()))
     checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
     collection.delete(ctx, uuids)
     return EMPTY
 
 
+def _uuids(body: Body) -> list[UUID]:
+    body.refuse_more("checkpointUuids", MOST_NAMED)
+    return [parse_uuid(str(u)) for u in body.items("checkpointUuids")]
+
+
 def remove_files(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
-    uuids = [parse_uuid(str(u)) for u in body.items("checkpointUuids")]
+    uuids = _uuids(body)
     checkpoint_rights.require_deletion(ctx, user_of(request), uuids)
     collection.delete(ctx, uuids, [str(g) for g in body.items("checkpointGlobs")])
     return EMPTY

@@ -43,7 +43,7 @@ def of_user(ctx: Context, request: Request) -> Answer:
 
 
 def by_ids(ctx: Context, request: Request) -> Answer:
-    wanted = [_role(id) for id in Body(request.json()).items("roleIds")]
+    wanted = list(dict.fromkeys(map(_role, Body(request.json()).items("roleIds"))))
     found = roles.every(ctx, user_of(request), [role.name for role in wanted])
     return json_response({"roles": _with_assignments(wanted, found)})
 

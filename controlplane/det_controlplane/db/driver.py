@@ -19,6 +19,10 @@ from pg8000.legacy import Connection, Cursor
 
 KEPT_STATEMENTS = 300  # filters of listings make statements of their own
 LONG_REST_S, PATIENCE_S = 20.0, 2.0
+_MOST_PARAMETERS, _TOO_MANY = (
+    65_535,
+    "22023",
+)  # as the protocol counts them; as PostgreSQL calls other excess
 _STALE = "0A000"  # a migration changed what the statement returns
 _TIMESTAMPTZ = 1184
 # Messages of PostgreSQL's protocol: run what was bound, to the end; end what belongs together.
@@ -101,6 +105,9 @@ class PreparedConnection(Connection):  # type: ignore[misc]
 
     def _bound(self, name: bytes, params: Sequence[str | None]) -> bytes:
         """Return the message that binds a prepared statement to its parameters."""
+        if len(params) > _MOST_PARAMETERS:
+            told_of = {"C": _TOO_MANY, "M": f"{len(params)} values in one statement"}
+            raise DatabaseError(told_of)
         told = bytearray(b"\0" + name + struct.pack("!HH", 0, len(params)))
         for value in params:
             if value is None:

@@ -16,6 +16,8 @@ _TASK = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce(e.unm
     FROM tasks t JOIN jobs j ON j.id = t.job_id LEFT JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id""")
 _CHECKPOINT = text("""SELECT e.user_id, e.unmanaged, e.id AS experiment_id FROM checkpoints c
     JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = :id""")
+_CHECKPOINTS = text("""SELECT DISTINCT ON (e.user_id) c.uuid, e.user_id FROM checkpoints c
+    JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = ANY(cast(cast(:names AS text[]) AS uuid[]))""")
 
 _OF_TASK = text("""SELECT c.uuid::text AS name FROM checkpoints c
     LEFT JOIN trials t ON t.id = :trial_id AND t.warm_start_uuid = c.uuid
@@ -45,6 +47,12 @@ def of_task(db: Database, task_id: str) -> Owned | None:
 def of_checkpoint(db: Database, uuid: UUID) -> Owned | None:
     """Return None for a checkpoint that is not there, or is of no experiment."""
     return _found(db, _CHECKPOINT, uuid)
+
+
+def checkpoints_by_owner(db: Database, uuids: Sequence[UUID]) -> dict[int, UUID]:
+    """Return one of some checkpoints for each user who owns any of them."""
+    found = db.read(_CHECKPOINTS, {"names": [str(uuid) for uuid in uuids]})
+    return {int(row.user_id): row.uuid for row in found}
 
 
 def checkpoints_of_task(

@@ -42,6 +42,7 @@ from det_controlplane.entry.server.bodies import (
 )
 from det_controlplane.entry.server.rounds import Rounds
 from det_controlplane.entry.server.socket_stream import SocketStream
+from det_controlplane.entry.server.turns_of_callers import TurnsOfCallers
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,6 +51,7 @@ T = TypeVar("T")
 AddressOf = Callable[[str, Mapping[str, str]], str]  # of a client, from its peer and its headers
 
 _THREADS = 16
+_OF_ONE_CALLER = 12  # the threads that requests of one caller take at once, however slow they are
 _STREAM_PAUSE_S = 1.0
 _RETRY_AFTER_S = 5
 # Large requests that threads work on: what is read of a body takes many times its bytes.
@@ -119,6 +121,7 @@ class AsgiApp:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
         self._rounds = Rounds(app, self._in_thread)
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._turns = TurnsOfCallers(_OF_ONE_CALLER)
         self._traffic: Relay | Forward | None = None
         if relays:
             self._traffic = Relay(app, self._in_thread)
@@ -205,7 +208,10 @@ class AsgiApp:
         request.final = may_wait_s <= 0
         while True:
             seen = self._notifier.seen()
-            async with self._large if _is_large(request) else nullcontext():
+            async with (
+                self._turns.of(request),
+                self._large if _is_large(request) else nullcontext(),
+            ):
                 answer = await self._in_thread(self._handle, request)
             if not isinstance(answer, Wait):
                 return answer
@@ -224,7 +230,9 @@ class AsgiApp:
 
     def _handle(self, request: Request) -> WireAnswer | Stream | Wait:
         """Call the handler in a worker thread, with a copy of the request, so that each call starts afresh."""
-        answer: Answer = self._app.handle(replace(request))
+        asked = replace(request)
+        answer: Answer = self._app.handle(asked)
+        self._turns.know(request, asked.principal)
         if isinstance(answer, Wait) and request.final:
             raise RuntimeError(f"{request.path} waits although it was told not to")
         return wire_answer(request, answer) if isinstance(answer, Response) else answer
@@ -236,7 +244,8 @@ class AsgiApp:
         cursor, ended = stream.cursor, request.method == "HEAD"
         while not ended:
             seen = self._notifier.seen()
-            batch = await self._in_thread(next_batch, self._app, request, stream, cursor)
+            async with self._turns.of(request):
+                batch = await self._in_thread(next_batch, self._app, request, stream, cursor)
             cursor, ended = batch.cursor, batch.done
             if batch.lines:
                 await client.unless_gone(_send_part(send, b"".join(batch.lines)))

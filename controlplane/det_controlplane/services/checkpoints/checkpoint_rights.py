@@ -12,10 +12,8 @@ from det_controlplane.services.identity.rights import require_owner
 
 def require_deletion(ctx: Context, user: User, uuids: Sequence[UUID]) -> None:
     """Allow deletions to the owner of the experiment, and to administrators."""
-    for uuid in uuids:
-        found = ownership.of_checkpoint(ctx.db, uuid)
-        if found is not None:
-            require_owner(user, found.user_id, f"delete checkpoint {uuid}")
+    for user_id, uuid in ownership.checkpoints_by_owner(ctx.db, uuids).items():
+        require_owner(user, user_id, f"delete checkpoint {uuid}")
 
 
 def require_change(ctx: Context, user: User, uuid: UUID) -> None:

@@ -12,7 +12,14 @@ from det_controlplane.db.errors import Violated
 from det_controlplane.db.projects import ProjectRow
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Taken, WrongState, found, require_open
+from det_controlplane.services.errors import (
+    Invalid,
+    Oversized,
+    Taken,
+    WrongState,
+    found,
+    require_open,
+)
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import workspaces
 from det_controlplane.services.organization.workspaces import editable
@@ -22,6 +29,7 @@ Note = dict[str, str]
 _KEY = re.compile(r"[A-Za-z0-9]{1,5}")
 _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _KEY_TRIES = 5
+_MOST_IN_NOTES = 4 << 20  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +112,24 @@ def move(ctx: Context, caller: User, project_id: int, workspace_id: int) -> None
 
 def set_notes(ctx: Context, project_id: int, notes: Sequence[Note]) -> list[Note]:
     with ctx.db.begin() as tx:
-        return found(projects.set_notes(tx, project_id, list(notes)), f"project {project_id}")
+        stored = found(projects.set_notes(tx, project_id, list(notes)), f"project {project_id}")
+        return _within_bounds(stored)
 
 
 def add_note(ctx: Context, project_id: int, note: Note) -> list[Note]:
     with ctx.db.begin() as tx:
-        return found(projects.add_note(tx, project_id, note), f"project {project_id}")
+        return _within_bounds(
+            found(projects.add_note(tx, project_id, note), f"project {project_id}")
+        )
+
+
+def _within_bounds(notes: list[Note]) -> list[Note]:
+    """Refuse notes that everybody who lists projects would have to wait for."""
+    if sum(len(text) for note in notes for text in note.values()) > _MOST_IN_NOTES:
+        raise Oversized(
+            f"the notes of a project have {_MOST_IN_NOTES >> 20} MiB at most: shorten or delete some"
+        )
+    return notes
 
 
 def locked(tx: Tx, project_id: int) -> ProjectRow:

@@ -1,0 +1,52 @@
+"""Share the threads that answer requests: those of one caller take most of them, and never all."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from det_controlplane.api.http import Request, bearer_token
+from det_controlplane.services.identity.principal import Principal, User
+
+_MOST_KNOWN = 50_000
+_UNKNOWN = "a token that was not seen yet"
+
+
+@dataclass(slots=True)
+class _Turn:
+    free: asyncio.Semaphore
+    callers: int = 0  # that have it, or wait for it
+
+
+class TurnsOfCallers:
+    """Holds requests of a caller back while so many of the same caller are worked on.
+
+    Who calls is known by the first answer to a token; strangers share one turn, and so do tokens before that."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._turns: dict[str, _Turn] = {}
+        self._known: dict[int, str] = {}
+
+    def know(self, request: Request, by: Principal | None) -> None:
+        """Remember whose token a request has."""
+        if by is None:
+            return
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        kind = "user" if isinstance(by, User) else "agent"
+        self._known[hash(bearer_token(request))] = f"{kind} {by.id}"
+
+    @asynccontextmanager
+    async def of(self, request: Request) -> AsyncIterator[None]:
+        token = bearer_token(request)
+        caller = self._known.get(hash(token), _UNKNOWN) if token else ""
+        turn = self._turns.setdefault(caller, _Turn(asyncio.Semaphore(self._most)))
+        turn.callers += 1
+        try:
+            async with turn.free:
+                yield
+        finally:
+            turn.callers -= 1
+            if not turn.callers:
+                del self._turns[caller]
