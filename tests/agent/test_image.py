@@ -84,6 +84,7 @@ def test_a_machine_of_the_image_installs_nothing_when_it_boots(tmp_path: Path) -
             Image(programs=PROGRAMS),
             lambda _: None,
             off.append,
+            {},
         )
         try:
             until(lambda: "determined-image: done" in machine.console, "the end of the script")

@@ -25,6 +25,7 @@ from tests.support.cloudbox.metadata import Service, serve_metadata
 from tests.support.cloudbox.network import GATEWAY, METADATA, Network, network
 from tests.support.cloudbox.relay import relay
 from tests.support.cloudbox.roles import Sts
+from tests.support.cloudbox.trust import AccountForAws, RoleForGoogle
 from tests.support.fake_ec2 import Wire
 from tests.support.fake_gce.http import serving
 from tests.support.moto import moto_server
@@ -71,6 +72,7 @@ class Box:
     aws_url: str = ""
     gce_url: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    environment_of_machines: Mapping[str, str] = field(default_factory=dict)
     booted: dict[str, Machine] = field(default_factory=dict)  # every machine that ever was
     _instances: dict[str, Instance] = field(default_factory=dict)
     _by_address: dict[str, Service] = field(default_factory=dict)
@@ -79,6 +81,8 @@ class Box:
     def __post_init__(self) -> None:
         self.amazon = ec2.Ec2(self.sts, ("us-west-2",), self.wire.consoles)
         self.wire.answers["DescribeSpotPriceHistory"] = ec2.SPOT_PRICES.encode()
+        self.role = RoleForGoogle(self.google.google, self.sts)
+        self.account = AccountForAws(self.sts)
 
     @property
     def aws_url_of_machines(self) -> str:
@@ -129,8 +133,11 @@ class Box:
 
     def route(self, request: Request) -> Answer | None:
         """Answer as the hosts of AWS and Google do."""
+        if (told := self.account.answer(request)) is not None:
+            return told
         if request.host.startswith("sts."):
-            return self.sts.answer(request) or self._to_moto(request)
+            asked = self.sts.answer(request) or self.role.answer(request)
+            return asked or self._to_moto(request)
         if ".pricing." in f".{request.host}":
             return Answer(400, b'{"__type": "AccessDeniedException"}')
         if request.host.endswith((".api.aws", ".amazonaws.com")):
@@ -159,6 +166,7 @@ class Box:
         self.booted[instance.cloud_id] = power_on(
             self.network, folder, instance.cloud_id, instance.name, instance.user_data, image,
             plugged, lambda _: instance.powered_off() if instance.is_on else None,
+            self.environment_of_machines,
         )  # fmt: skip
 
     def _to_moto(self, request: Request) -> Answer | None:
@@ -211,6 +219,9 @@ def cloud_in_a_box(folder: Path, port: int) -> Iterator[Box]:
         stack.enter_context(ec2.account())
         box.gce_url = stack.enter_context(serving(box.google.fake))
         found = stack.enter_context(internet(folder, box.route))
+        proxy = urlsplit(found["HTTPS_PROXY"]).port or 0
+        stack.enter_context(relay(box.network.listen(GATEWAY, proxy), proxy))
+        box.environment_of_machines = {**found, "HTTPS_PROXY": f"http://{GATEWAY}:{proxy}"}
         box.environment = {
             **found, "GOOGLE_APPLICATION_CREDENTIALS": str(_service_account(folder, box)),
             "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,6 +122,7 @@ def power_on(
     image: Image,
     when_plugged: Callable[[Machine], None],
     when_off: Callable[[Machine], None],
+    environment: Mapping[str, str],
 ) -> Machine:
     """Boot a machine and return while it boots. `when_off` hears that it ended by itself or was ended."""
     scratch, script = folder / "scratch", folder / "user-data"
@@ -150,7 +151,7 @@ def power_on(
     process = subprocess.Popen(
         ["unshare", *apart, "bash", "-c", boot], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace",
-        env=_ENVIRONMENT,
+        env={**_ENVIRONMENT, **environment},
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
