@@ -1,7 +1,6 @@
 """Where containers are told to find their agent: what engines report differs by version, network and life."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
@@ -13,6 +12,8 @@ from det_agent.host_address import HostAddresses, candidates
 from det_agent.identity import address_towards
 from det_agent.runtime import GatewayAddress, StartFailed
 from docker.errors import APIError, NotFound
+
+from tests.support.threaded import serving
 
 OWN = address_towards("192.0.2.1")
 TOKEN = "ping-token"
@@ -105,12 +106,8 @@ def gateway() -> Iterator[GatewayAddress]:
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing."""
 
-    with HTTPServer(("0.0.0.0", 0), Answering) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with HTTPServer(("0.0.0.0", 0), Answering) as server, serving(server):
         yield GatewayAddress(server.server_address[1], TOKEN)
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.docker

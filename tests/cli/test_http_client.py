@@ -1,8 +1,6 @@
 """The HTTP client of harness, agent and command line."""
 
-import datetime
 import gzip
-import ipaddress
 import json
 import random
 import ssl
@@ -16,7 +14,9 @@ from pathlib import Path
 import pytest
 from determined.common.http import APIError, MasterUnreachableError, NotFoundError, Session
 
+from tests.support.certificates import write_certificate
 from tests.support.fake_api import Asked, FakeApi, Raw, Refusal
+from tests.support.threaded import serving
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_process_ends_as_it_should_while_a_daemon_thread_reads_an_answer(api: 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """A TLS server whose certificate is for `det.example`; its address and its certificate."""
-    certificate, key = _certificate(tmp_path)
+    certificate, key = write_certificate(tmp_path, "det.example", ip="10.9.9.9")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
 
@@ -204,39 +204,8 @@ def secure(tmp_path: Path) -> Iterator[tuple[str, str]]:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that refuse it
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"https://127.0.0.1:{server.server_address[1]}", certificate
-    server.shutdown()
-    server.server_close()
-
-
-def _certificate(folder: Path) -> tuple[str, str]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "det.example")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    names = [x509.DNSName("det.example"), x509.IPAddress(ipaddress.ip_address("10.9.9.9"))]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    form, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(form))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(form, serialization.PrivateFormat.PKCS8, plain)
-    )
-    return str(folder / "cert.pem"), str(folder / "key.pem")
+    with serving(server):
+        yield f"https://127.0.0.1:{server.server_address[1]}", str(certificate)
 
 
 def test_a_certificate_is_expected_under_the_name_that_was_given(secure: tuple[str, str]) -> None:

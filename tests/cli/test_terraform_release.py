@@ -3,7 +3,6 @@
 import hashlib
 import io
 import subprocess
-import threading
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +12,8 @@ from pathlib import Path
 import pytest
 from det_cli.deployment import terraform_release
 from det_cli.errors import CommandError
+
+from tests.support.threaded import serving
 
 VERSION = terraform_release.VERSION
 NAME = f"terraform_{VERSION}_linux_amd64.zip"
@@ -37,14 +38,12 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / f"terraform_{VERSION}_SHA256SUMS").write_text(f"{digest}  {NAME}\n")
     handler = partial(Quiet, directory=str(tmp_path / "releases"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setenv("DET_TERRAFORM_RELEASES", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("sys.platform", "linux")
-    yield folder
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield folder
 
 
 def test_the_release_is_fetched_once(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:

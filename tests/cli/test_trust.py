@@ -3,7 +3,6 @@
 import io
 import json
 import ssl
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +15,7 @@ from determined.common.http import Session, UntrustedMasterError
 from determined.common.sign_in import open_session
 
 from tests.cli.conftest import Det
+from tests.support.threaded import serving
 
 
 @dataclass
@@ -63,13 +63,9 @@ def secure(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.cert, tmp_path / "key.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
     monkeypatch.setenv("DET_MASTER", made.url)
-    yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield made
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:

@@ -17,6 +17,7 @@ from det_controlplane.ports.waker import Waker
 
 from tests.support.ports import free_port
 from tests.support.processes import eventually
+from tests.support.threaded import serving
 
 
 @dataclass
@@ -46,13 +47,11 @@ def service() -> Iterator[Service]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made = Service(f"http://127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield made
-    finally:
-        made.go_on.set()
-        server.shutdown()
-        server.server_close()
+    with serving(server):
+        try:
+            yield made
+        finally:
+            made.go_on.set()
 
 
 def authorise(audience: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """A control plane in one cloud rents machines in the other, without a key that could be stolen."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +13,7 @@ from botocore.exceptions import CredentialRetrievalError
 from det_provisioner_aws import federation
 from det_provisioner_aws.clients import Clients
 
+from tests.support import threaded
 from tests.support.google_metadata import FakeMetadata, metadata_server
 from tests.support.moto import moto_server
 
@@ -90,12 +90,8 @@ class GoogleTokens:
                 return None
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            server.server_close()
+        with threaded.serving(server) as address:
+            yield address
 
 
 def test_a_function_of_aws_calls_google_as_the_account_that_its_role_may_be(

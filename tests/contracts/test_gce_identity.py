@@ -1,7 +1,6 @@
 """A machine of Google Compute Engine joins by a token that Google signed for that join."""
 
 import string
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from det_provisioner_gcp.identity import (
 from google.auth import jwt
 
 from tests.support.google_machines import Google, machine_claims
+from tests.support.threaded import serving
 
 NONCE = "a" * 64
 NAME = "det-00000000000000000000000000000007-1"
@@ -162,14 +162,8 @@ def metadata_server(google: Google, status: int = 200) -> Iterator[str]:
             """Keep the output of tests clean."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with serving(server):
         yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_the_proof_of_an_agent_is_verified(google: Google, monkeypatch: pytest.MonkeyPatch) -> None:

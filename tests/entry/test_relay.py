@@ -3,8 +3,8 @@
 import http.client
 import json
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.support.house import House
 from tests.support.played_agent import PlayedAgent
 from tests.support.ports import free_port
 from tests.support.relayed import proxied, tcp_server
+from tests.support.threaded import serving
 
 PIECE = bytes(range(256)) * 256
 
@@ -114,12 +115,8 @@ def api(database: Database, tmp_path: Path) -> Iterator[Api]:
 @pytest.fixture
 def web() -> Iterator[int]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield server.server_port
 
 
 def echo_bytes(connection: socket.socket) -> None:
@@ -382,32 +379,35 @@ def test_traffic_is_noted_with_the_task(api: Api, web: int) -> None:
     assert at >= before
 
 
-def test_websockets_of_a_task_are_carried_message_by_message(api: Api) -> None:
+@contextmanager
+def websocket_server(answer: Callable[[ServerConnection], None], **more: Any) -> Iterator[int]:
+    """Serve websockets, and yield the port."""
+    with serve_websockets(answer, "127.0.0.1", 0, **more) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.socket.getsockname()[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def kernel() -> AbstractContextManager[int]:
+    """Serve websockets as a kernel does, which sends each message back and closes when it is told."""
+
     def answer(websocket: ServerConnection) -> None:
         for message in websocket:
             websocket.send(message)
             if message == "bye":
                 websocket.close(4001, "as asked")
 
-    with ExitStack() as stack:
-        server = stack.enter_context(
-            serve_websockets(answer, "127.0.0.1", 0, subprotocols=["v1.kernel"], max_size=None)  # type: ignore[list-item]
-        )
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(server.shutdown)
-        port = server.socket.getsockname()[1]
-        task = stack.enter_context(proxied(api, [{"proxy_port": port}]))
-        url = f"ws://{task.netloc}{task.path(port, '/ws')}"
-        client = stack.enter_context(
-            connect(
-                url,
-                additional_headers=task.signed(),
-                subprotocols=[Subprotocol("other"), Subprotocol("v1.kernel")],
-                max_size=None,
-            )
-        )
+    return websocket_server(answer, subprotocols=["v1.kernel"], max_size=None)
+
+
+def talk_to_kernel(url: str, headers: Mapping[str, str]) -> None:
+    """Send messages, and require that they and the end come back as they are."""
+    protocols = [Subprotocol("other"), Subprotocol("v1.kernel")]
+    with connect(url, additional_headers=headers, subprotocols=protocols, max_size=None) as client:
         assert client.subprotocol == "v1.kernel"
         for message in ("text", PIECE * 20, "bye"):
             client.send(message)
@@ -417,17 +417,16 @@ def test_websockets_of_a_task_are_carried_message_by_message(api: Api) -> None:
         assert (client.close_code, client.close_reason) == (4001, "as asked")
 
 
+def test_websockets_of_a_task_are_carried_message_by_message(api: Api) -> None:
+    with kernel() as port, proxied(api, [{"proxy_port": port}]) as task:
+        talk_to_kernel(f"ws://{task.netloc}{task.path(port, '/ws')}", task.signed())
+
+
 def test_a_larger_message_than_is_carried_ends_the_websocket(api: Api) -> None:
-    with ExitStack() as stack:
-        server = stack.enter_context(
-            serve_websockets(lambda ws: ws.send(bytes(17 << 20)), "127.0.0.1", 0)
-        )
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(server.shutdown)
-        port = server.socket.getsockname()[1]
-        task = stack.enter_context(proxied(api, [{"proxy_port": port}]))
+    with (
+        websocket_server(lambda ws: ws.send(bytes(17 << 20))) as port,
+        proxied(api, [{"proxy_port": port}]) as task,
+    ):
         url = f"ws://{task.netloc}{task.path(port)}"
         client = connect(url, additional_headers=task.signed(), max_size=None)
         with client, pytest.raises(ConnectionClosed):

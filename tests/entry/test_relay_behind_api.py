@@ -3,10 +3,8 @@
 import http.client
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -16,13 +14,19 @@ from det_controlplane.api.app import App
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.build import build_relay
 from det_controlplane.entry.server.asgi import AsgiApp
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
-from websockets.sync.server import ServerConnection
-from websockets.sync.server import serve as serve_websockets
 from websockets.typing import Subprotocol
 
-from tests.entry.test_relay import PIECE, echo_bytes, echoed, received, web
+from tests.entry.test_relay import (
+    PIECE,
+    echo_bytes,
+    echoed,
+    kernel,
+    received,
+    talk_to_kernel,
+    web,
+)
 from tests.support.api import Api, Caller, api_over
 from tests.support.ports import free_port
 from tests.support.relayed import behind_an_api, tcp_server
@@ -82,35 +86,10 @@ def test_the_relay_takes_no_other_host_than_the_clusters_for_its_own(api: Api, w
 
 
 def test_websockets_pass_through_the_api_message_by_message(api: Api) -> None:
-    def answer(websocket: ServerConnection) -> None:
-        for message in websocket:
-            websocket.send(message)
-            if message == "bye":
-                websocket.close(4001, "as asked")
-
-    with ExitStack() as stack:
-        server = stack.enter_context(
-            serve_websockets(answer, "127.0.0.1", 0, subprotocols=["v1.kernel"], max_size=None)  # type: ignore[list-item]
-        )
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(server.shutdown)
-        port = server.socket.getsockname()[1]
-        task = stack.enter_context(behind_an_api(api, [{"proxy_port": port}]))
+    with kernel() as port, behind_an_api(api, [{"proxy_port": port}]) as task:
         url = f"ws://{task.netloc}{task.path(port, '/ws')}"
-        kernel = [Subprotocol("other"), Subprotocol("v1.kernel")]
         page = {"Cookie": f"auth={task.owner.token}", "Origin": f"http://{task.netloc}"}
-        client = stack.enter_context(
-            connect(url, additional_headers=page, subprotocols=kernel, max_size=None)
-        )
-        assert client.subprotocol == "v1.kernel"
-        for message in ("text", PIECE * 20, "bye"):
-            client.send(message)
-            assert client.recv(60) == message
-        with pytest.raises(ConnectionClosed):
-            client.recv(60)
-        assert (client.close_code, client.close_reason) == (4001, "as asked")
+        talk_to_kernel(url, page)
         with pytest.raises(InvalidStatus, match="403"):
             connect(url, additional_headers={**page, "Origin": "https://evil.example"}).close()
 

@@ -1,12 +1,13 @@
 """A proxy that breaks requests on their way to a storage server, as networks and overloaded servers do."""
 
 import http.client
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
+
+from tests.support.threaded import serving
 
 # lost: never arrives. unanswered: is carried out, but the answer is lost. half: the answer breaks off.
 # busy: refused for now. refused: for good. garbled: the answer's last byte is another.
@@ -102,11 +103,5 @@ def broken_proxy(upstream: str) -> Iterator[tuple[BrokenProxy, str]]:
     """Serve the proxy; yield it and its address."""
     proxy = BrokenProxy(upstream)
     server = _Server(("127.0.0.1", 0), partial(_Handler, proxy))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with serving(server):
         yield proxy, f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

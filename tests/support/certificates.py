@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def write_certificate(folder: Path) -> tuple[Path, Path]:
-    """Write a certificate of 127.0.0.1 that no authority vouches for, and its key."""
+def write_certificate(folder: Path, *names: str, ip: str = "127.0.0.1") -> tuple[Path, Path]:
+    """Write a certificate of an address, and of names, that no authority vouches for; return it and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a cluster")])
     now = datetime.datetime.now(datetime.timezone.utc)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    of = [*(x509.DNSName(n) for n in names), x509.IPAddress(ipaddress.ip_address(ip))]
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -24,7 +24,7 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(of), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -1,11 +1,12 @@
 """A front before PostgreSQL: a server at a port of its own whose connections a handler carries."""
 
 import socketserver
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.threaded import serving
 
 
 class FrontServer(socketserver.ThreadingTCPServer):
@@ -23,9 +24,5 @@ def database_front(
     parts = urlsplit(database_url)
     server = FrontServer(("127.0.0.1", 0), handler)
     server.behind, server.judge = parse_qs(parts.query)["unix_sock"][0], judge
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with serving(server):
         yield f"postgresql://{parts.username}@127.0.0.1:{server.server_address[1]}{parts.path}"
-    finally:
-        server.shutdown()
-        server.server_close()

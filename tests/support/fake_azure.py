@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from tests.support import threaded
+
 ACCOUNT_KEY = base64.b64encode(b"a key of no account").decode()
 PAGE = 100
 Answer = tuple[int, dict[str, str], bytes]
@@ -140,12 +142,6 @@ class _Server(ThreadingHTTPServer):
 def serving(fake: FakeAzure) -> Iterator[str]:
     """Serve an account; yield its connection string."""
     server = _Server(("127.0.0.1", 0), partial(_Handler, fake))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
     address = f"http://127.0.0.1:{server.server_address[1]}/account"
-    try:
+    with threaded.serving(server):
         yield f"AccountName=account;AccountKey={ACCOUNT_KEY};BlobEndpoint={address};"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

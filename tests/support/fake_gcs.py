@@ -10,6 +10,8 @@ from typing import Any
 from gcp_storage_emulator.server import RequestHandler
 from gcp_storage_emulator.storage import Storage
 
+from tests.support import threaded
+
 
 class FakeGCS:
     """What the server saw, which requests it must break, and what happens before it answers."""
@@ -62,11 +64,5 @@ def serving(fake: FakeGCS) -> Iterator[str]:
     """Serve; yield the address for STORAGE_EMULATOR_HOST."""
     handler = partial(_Handler, fake, Storage(use_memory_fs=True))
     server = _Server(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with threaded.serving(server) as address:
+        yield address

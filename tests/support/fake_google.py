@@ -4,7 +4,6 @@ Instances, disks and the rest are what a test put there; builds end at once, unl
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from det_cli.deployment.google_checks import APIS, PERMISSIONS
+
+from tests.support.threaded import serving
 
 Json = dict[str, Any]
 Route = Callable[["FakeGoogle", dict[str, str], Any], Any]
@@ -322,9 +323,5 @@ def google_cloud() -> Iterator[FakeGoogle]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     fake.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with serving(server):
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()

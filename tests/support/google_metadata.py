@@ -2,13 +2,14 @@
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.threaded import serving
 
 INSTANCE = "/computeMetadata/v1/instance"
 PROJECT_PATH = "/computeMetadata/v1/project/project-id"
@@ -74,9 +75,5 @@ def metadata_server() -> Iterator[FakeMetadata]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     fake = FakeMetadata(f"127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with serving(server):
         yield fake
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -1,13 +1,13 @@
 """The front door of a function: HTTP as a Function URL of AWS Lambda carries it."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.support.lambda_events import Http
 from tests.support.lambda_runtime import RequestTooLarge
+from tests.support.threaded import serving
 
 Answer = tuple[int, dict[str, str], bytes]
 # As AWS answers itself, before any function runs.
@@ -20,12 +20,8 @@ _TOO_LARGE = {
 def function_url(answer: Callable[[Http], Answer]) -> Iterator[str]:
     """Serve a function; gives the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _front(answer))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(server) as address:
+        yield address
 
 
 def _front(answer: Callable[[Http], Answer]) -> type[BaseHTTPRequestHandler]:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import jwt
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.support.threaded import serving
 
 GITHUB = {
     "sub": "repo:me/mine:ref:refs/heads/main", "repository": "me/mine", "ref": "refs/heads/main",
@@ -124,11 +125,5 @@ def served(issuer: Issuer) -> Iterator[Issuer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     issuer.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with serving(server):
         yield issuer
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -1,7 +1,6 @@
 """The API of a test behind a socket, for commands that come as users type them and for browsers."""
 
 import functools
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from det_controlplane.api.router import Router
 from det_controlplane.entry.server.web_files import web_routes
 
 from tests.support.api import Api, told
+from tests.support.threaded import serving
 
 
 @contextmanager
@@ -53,11 +53,5 @@ def served(api: Api) -> Iterator[str]:
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(server) as address:
+        yield address

@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -10,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support import threaded
 from tests.support.fake_gce.cloud import API, ZONES, Body, FakeGce
 from tests.support.fake_gce.errors import GceError
 
@@ -191,11 +191,5 @@ class _Server(ThreadingHTTPServer):
 def serving(fake: FakeGce) -> Iterator[str]:
     """Serve the fake, and yield the address for the client's `api_endpoint`."""
     server = _Server(("127.0.0.1", 0), partial(_Handler, fake))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with threaded.serving(server) as address:
+        yield address
