@@ -32,9 +32,7 @@ def require_trial(ctx: Context, user: User, trial_id: int) -> None:
     """Allow reports for the task's own trial, and for trials that its owner's code runs outside the cluster's care."""
     if user.allocation_id is None or trial_id == user.trial_id:
         return
-    found = ownership.of_trial(ctx.db, trial_id)
-    if found is not None and not (found.unmanaged and found.user_id == user.id):
-        raise Forbidden(f"the token of task {user.task_id} is not good for trial {trial_id}")
+    _require_unmanaged(user, ownership.of_trial(ctx.db, trial_id), f"trial {trial_id}")
 
 
 def require_experiment(ctx: Context, user: User, experiment_id: int) -> None:
@@ -48,9 +46,7 @@ def require_task(ctx: Context, user: User, task_id: str) -> None:
     """Allow reports for the task itself, and for unmanaged trials of its owner."""
     if user.allocation_id is None or task_id == user.task_id:
         return
-    found = ownership.of_task(ctx.db, task_id)
-    if found is not None and not (found.unmanaged and found.user_id == user.id):
-        raise Forbidden(f"the token of task {user.task_id} is not good for task {task_id}")
+    _require_unmanaged(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
 
 
 def require_own_task(ctx: Context, user: User, task_id: str) -> None:
@@ -61,6 +57,12 @@ def require_own_task(ctx: Context, user: User, task_id: str) -> None:
 
 def _require_experiment_of_trial(ctx: Context, user: User, trial_id: int) -> None:
     _require_owner(user, ownership.of_trial(ctx.db, trial_id), f"trial {trial_id}")
+
+
+def _require_unmanaged(user: User, found: ownership.Owned | None, what: str) -> None:
+    """Require what is there to be unmanaged, and the caller's own."""
+    if found is not None and not (found.unmanaged and found.user_id == user.id):
+        raise Forbidden(f"the token of task {user.task_id} is not good for {what}")
 
 
 def _require_owner(user: User, found: ownership.Owned | None, what: str) -> None:
