@@ -91,6 +91,22 @@ def test_a_storage_that_code_announces_is_mounted_from_nowhere_else(user: Caller
     assert refused(user.ask("POST", "/api/v1/runs/start", announced))
 
 
+@pytest.mark.parametrize(
+    "storage",
+    [
+        {"type": "shared_fs", "host_path": "/data", "storage_path": "../etc"},
+        {"type": "shared_fs", "host_path": "/data", "storage_path": "/etc"},
+        {"type": "gcs", "bucket": "b", "prefix": "of/me/../../others"},
+    ],
+)
+def test_a_storage_that_code_announces_leads_out_of_no_place(
+    user: Caller, storage: dict[str, str]
+) -> None:
+    told = user.ask("POST", "/api/v1/runs/start", {"runId": 1, "checkpointStorage": storage})
+    assert told.status == 400
+    assert "checkpointStorage." in told.error
+
+
 def test_a_storage_s_number_is_good_for_its_user_only(
     api: Api, admin: Caller, user: Caller
 ) -> None:

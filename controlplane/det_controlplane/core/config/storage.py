@@ -1,6 +1,6 @@
 """The `checkpoint_storage` section: where checkpoints are stored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -23,7 +23,7 @@ class _Storage(CheckedModel):
     save_trial_latest: Natural = 1
 
     def problems(self) -> Iterator[Problem]:
-        yield from _climbing("prefix", getattr(self, "prefix", None))
+        yield from leading_out({"prefix": getattr(self, "prefix", None)})
 
 
 class SharedFS(_Storage):
@@ -36,13 +36,7 @@ class SharedFS(_Storage):
     tensorboard_path: str | None = None
 
     def problems(self) -> Iterator[Problem]:
-        if not (isinstance(self.storage_path, str) and isinstance(self.host_path, str)):
-            return
-        yield from _climbing("storage_path", self.storage_path)
-        path = PurePosixPath(self.storage_path)
-        if path.is_absolute() and not path.is_relative_to(self.host_path):
-            message = f"must be relative or lie below host_path ({self.host_path})"
-            yield Problem("storage_path", f"{message}, not {self.storage_path!r}")
+        yield from leading_out({"host_path": self.host_path, "storage_path": self.storage_path})
 
 
 class Directory(_Storage):
@@ -95,6 +89,16 @@ Storage = Annotated[
 ]
 
 
-def _climbing(field: str, path: Any) -> Iterator[Problem]:
-    if isinstance(path, str) and ".." in PurePosixPath(path).parts:
-        yield Problem(field, f"must not contain '..', but is {path!r}")
+def leading_out(storage: Mapping[str, Any], section: str = "") -> Iterator[Problem]:
+    """Yield the paths of a storage that leave the place that it names."""
+    for field in ("storage_path", "prefix"):
+        path = storage.get(field)
+        if isinstance(path, str) and ".." in PurePosixPath(path).parts:
+            yield Problem(section + field, f"must not contain '..', but is {path!r}")
+    host_path, path = storage.get("host_path"), storage.get("storage_path")
+    if not (isinstance(host_path, str) and isinstance(path, str)):
+        return
+    inner = PurePosixPath(path)
+    if inner.is_absolute() and not inner.is_relative_to(host_path):
+        message = f"must be relative or lie below host_path ({host_path})"
+        yield Problem(f"{section}storage_path", f"{message}, not {path!r}")
