@@ -11,6 +11,7 @@ from det_controlplane.core.provision.offers import Scope
 from det_controlplane.entry.clouds import clouds_of
 from det_controlplane.services.machines.places import providers_left
 from det_controlplane.services.maintenance import tick
+from det_controlplane.testing.fakecloud import FakeCloud
 
 from tests.support.api import Api, Caller, create
 from tests.support.rented import Rented
@@ -111,3 +112,22 @@ def test_a_pool_that_is_gone_is_not_decided_on_for_ever(cluster: Rented, user: C
     configure(cluster, kept(cluster, pool_name="another"))
     cluster.settle()
     assert tick.run(cluster.api.ctx) != 0.0
+
+
+def test_a_machine_whose_agent_polls_is_there_whatever_its_cloud_lists(
+    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Credentials of another account list nothing: a machine that was believed to be gone would cost money for ever."""
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    monkeypatch.setattr(FakeCloud, "owned", lambda *_: [])
+    for _ in range(12):
+        cluster.pass_time(seconds=20)
+        agent.poll()
+        cluster.settle(1)
+    (shown,) = cluster.instances()
+    assert (shown["state"], len(agent.running)) == ("REGISTERED", 1)
+    for _ in range(8):
+        cluster.pass_time(seconds=20)
+        cluster.settle(1)
+    assert "GONE" in [row["state"] for row in cluster.instances(all="true")]

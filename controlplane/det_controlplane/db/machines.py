@@ -224,7 +224,9 @@ def set_console(tx: Tx, id: UUID, lines: str) -> None:
 def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:
     """Return what a list of the machines of one region is compared with."""
     under_way = func.coalesce(_i.claimed_until > now, False).label("under_way")
-    sign = func.greatest(_i.seen_at, _i.launched_at, _i.not_before, _i.requested_at)
+    agents = schema.agents.c
+    polled_at = select(agents.last_seen_at).where(agents.id == _i.agent_id).scalar_subquery()
+    sign = func.greatest(_i.seen_at, _i.launched_at, _i.not_before, _i.requested_at, polled_at)
     was_listed = _i.seen_at.is_not(None).label("was_listed")
     columns = (
         _i.id,

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from det_controlplane.core.lifecycle.machine import MachineState
 
-# A machine may be missing in some lists though it is there: clouds are eventually consistent, and two lists may be
-# read within a moment.
+# A machine may be missing in some lists though it is there: clouds are eventually consistent, two lists may be read
+# within a moment, and one may be of another account. One whose agent polls is there, whatever lists say.
 ABSENCES_BELIEVED = 2
 ABSENCE_BELIEVED_S = 60.0
 # One that was ordered to end is expected to be missing, and costs until it is believed to be; but a list that never had
@@ -25,7 +25,7 @@ class Row:
     cloud_id: str | None
     unseen: int
     under_way: bool = False  # its launch may be answered at any moment
-    silent_s: float = math.inf  # since it was seen, launched or asked for
+    silent_s: float = math.inf  # since it was seen, launched or asked for, or its agent polled
     was_listed: bool = True
 
 
