@@ -190,6 +190,18 @@ def test_bytes_that_a_task_never_reads_end_their_websocket(
         assert client.close_code == 1011
 
 
+def test_a_tunnel_to_a_port_that_does_not_listen_yet_is_taken_and_ended(api: Api) -> None:
+    port = free_port()
+    with proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
+        # Determined's client offers no subprotocol; ours shows the sentence of a refusal.
+        with connect_now(url(task, port), additional_headers=task.signed()) as client:
+            with pytest.raises(ConnectionClosed, match=f"nothing listens at port {port}"):
+                client.recv(60)
+            assert client.close_code == 1011
+        with pytest.raises(InvalidStatus, match="502"):
+            connect_now(url(task, port), subprotocols=HALVES, additional_headers=task.signed())
+
+
 def test_a_websocket_that_a_task_never_accepts_is_refused(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

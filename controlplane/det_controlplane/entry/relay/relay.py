@@ -19,12 +19,11 @@ from det_controlplane.entry.relay.hangups import until_left
 from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange
 from det_controlplane.entry.relay.permits import Permit, Permits
-from det_controlplane.entry.relay.sockets import TCP_SUBPROTOCOL, SocketBridge, carry_tcp
+from det_controlplane.entry.relay.sockets import TCP_SUBPROTOCOL, SocketBridge, carry_tcp, hang_up
 from det_controlplane.services.context import RELAY_PATH
-from det_controlplane.services.errors import Unreachable
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.tasks import proxying
-from det_controlplane.services.tasks.proxying import Target
+from det_controlplane.services.tasks.proxying import PortUnreachable, Target
 
 PREFIX = "/proxy/"
 # How often it is stored that traffic went to a task.
@@ -66,6 +65,14 @@ class Relay:
             log.debug("an answer to %s broke off", scope["path"])
         except ApiError as e:
             await refuse(scope, receive, send, Response(e.to_json(), e.status))
+        except PortUnreachable as e:
+            if (
+                e.tcp
+                and scope["type"] == "websocket"
+                and TCP_SUBPROTOCOL not in scope["subprotocols"]
+            ):
+                return await hang_up(str(e), receive, send)
+            await refuse(scope, receive, send, self._app.failed(request, e))
         except Exception as e:
             await refuse(scope, receive, send, self._app.failed(request, e))
 
@@ -117,7 +124,8 @@ class Relay:
             link = await self._agents.link(target.agent_id)
             stream = await link.open(target.container_id, target.port)
         except StreamReset as e:
-            raise Unreachable(f"task {target.task_id} cannot be reached: {e}") from e
+            why = f"task {target.task_id} cannot be reached: {e}"
+            raise PortUnreachable(why, tcp=target.tcp) from e
         stream.on_traffic = lambda: self._touch(target.task_id)
         self._touch(target.task_id)
         return stream

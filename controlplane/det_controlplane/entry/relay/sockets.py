@@ -24,6 +24,7 @@ TCP_SUBPROTOCOL = "tcp.determined"
 HANDSHAKE_S = 60.0
 # Outputs of notebooks fit. So much is held of each message that is not complete.
 MAX_MESSAGE = 16 * 1024 * 1024
+_LONGEST_REASON = 123  # bytes of a closing frame
 _HANDSHAKE = ("sec-websocket-", "host", "origin", "connection", "upgrade")
 
 
@@ -49,6 +50,15 @@ async def carry_tcp(stream: Stream, offered: list[str], receive: Any, send: Any)
         await stream.reset(Cause.CANCELLED, "the client's connection is over")
     with suppress(OSError):
         await send({"type": "websocket.close", "code": 1011 if broken else 1000})
+
+
+async def hang_up(why: str, receive: Any, send: Any) -> None:
+    """Take a websocket and end it at once: the tunnels of Determined's client never end after a refusal."""
+    reason = why.encode()[:_LONGEST_REASON].decode(errors="ignore")
+    await receive()
+    with suppress(OSError):
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.close", "code": 1011, "reason": reason})
 
 
 async def _bytes_to_task(stream: Stream, receive: Any, ended: asyncio.Event | None) -> None:

@@ -31,6 +31,14 @@ class RequestTokens:
     kept: str = ""  # the same from an earlier request
 
 
+class PortUnreachable(Unreachable):
+    """A proxied port of a task does not answer (yet)."""
+
+    def __init__(self, message: str, *, tcp: bool) -> None:
+        super().__init__(message)
+        self.tcp = tcp
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     task_id: str
@@ -71,12 +79,15 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
             _require(ctx, user, task)
     assert task is not None
     _refuse_session_in_address(ctx, tokens, task_id)
+    tcp = bool(proxied["tcp"])
     if task.container_id is None or task.agent_id is None:
-        raise Unreachable(f"task {task_id} does not run yet: see 'det why task {task_id}'")
+        why = f"task {task_id} does not run yet: see 'det why task {task_id}'"
+        raise PortUnreachable(why, tcp=tcp)
     if task.state is not ContainerState.RUNNING:
-        raise Unreachable(f"task {task_id} does not run: its container is {_shown(task.state)}")
+        why = f"task {task_id} does not run: its container is {_shown(task.state)}"
+        raise PortUnreachable(why, tcp=tcp)
     return Target(
-        task_id, task.container_id, task.agent_id, int(proxied["port"]), bool(proxied["tcp"]),
+        task_id, task.container_id, task.agent_id, int(proxied["port"]), tcp,
         by_bearer is not None or tokens.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
         signed_in is not None and signed_in.id == task.owner_id,
         None if signed_in is None else signed_in.session_id, _only(tokens, decisive),
