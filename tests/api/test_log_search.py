@@ -28,6 +28,15 @@ def test_a_regular_expression_finds_words(user: Caller, task_id: str) -> None:
     assert found(user, task_id, r"\bfoo", enableRegex="false") == []
 
 
+def test_a_text_is_found_as_it_is(user: Caller, task_id: str) -> None:
+    write(user, task_id, "at 100 %", "at 1000", "C:\\data", "C:data", "a_b", "A_B", "acb")
+    for text, lines in {"100 %": 1, "100": 2, "C:\\": 1, "a_b": 2, "%": 1}.items():
+        assert len(found(user, task_id, text, enableRegex="false")) == lines, text
+    assert found(user, task_id, r"100 %$") == ["at 100 %"]
+    assert found(user, task_id, r"a_b|x") == ["a_b"]
+    assert found(user, task_id, r"C:\\da.a") == ["C:\\data"]
+
+
 def test_lines_are_found_however_far_apart_they_are(user: Caller, task_id: str) -> None:
     texts = [f"line {n}" for n in range(3500)]
     write(user, task_id, *texts)

@@ -13,7 +13,10 @@ from det_controlplane.core.patterns import (
     TooCostly,
     compiled,
     matches,
+    required_texts,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 # Each takes Python's own engine longer than anybody waits.
 HOSTILE = ("(a+)+$", "(a|aa)+$", "(.*a){25}$", "(a?){40}a{40}c", "(?:(?:a?){30}){30}c$")
@@ -90,3 +93,34 @@ def test_a_look_ends_however_many_patterns_there_are() -> None:
         assert look.first(range(9), lines.never) is None
     assert lines.now_s < LOOK_S + 2 * PATTERN_S
     assert look.unsearched > 90
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("CUDA.*memory", ["CUDA", "memory"]),
+        ("^ab+c?d$", ["d", "ab"]),
+        (r"loss=\d+\.5 [a-f]", [".5 ", "loss="]),
+        (r"a\.b\[c", ["a.b[c"]),
+        ("one|two", []),
+        ("(?i)cuda", []),
+        ("(cuda)?x", []),
+        ("a{0}b", []),
+        (r"\x41b", []),
+        (r"\Qa.b\E", []),
+        ("[[:alpha:]]x", []),
+        (".*", []),
+    ],
+)
+def test_plain_parts_of_a_pattern_are_required(pattern: str, texts: list[str]) -> None:
+    assert sorted(required_texts(pattern)) == sorted(texts)
+
+
+_PATTERNS = st.lists(
+    st.sampled_from([*"abcx .*+?^$|(){}[]-,0", "\\", r"\d", r"\b", r"\.", r"\Q", "(?i)", "[ab]", "[^a]"]), max_size=8
+).map("".join)  # fmt: skip
+
+
+@given(_PATTERNS, st.text("abcxABC .*d0-", max_size=12))
+def test_no_line_with_a_match_lacks_a_required_text(pattern: str, line: str) -> None:
+    assert not matches(pattern, line) or all(text in line for text in required_texts(pattern))

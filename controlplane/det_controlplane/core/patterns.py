@@ -4,6 +4,7 @@ RE2 never goes back: a line takes time in proportion to its length, whatever the
 both import this. RE2 itself is imported at the first pattern, as most processes never see one.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -15,6 +16,12 @@ LONGEST_LINE = 64 * 1024  # characters; what is behind them is neither stored no
 _LARGEST_PROGRAM = 4000
 # Processor time for the lines of a task in a request: of a pattern, and of all patterns together.
 PATTERN_S, LOOK_S = 0.5, 2.0
+# A character that stands for itself, or something else of its length, and how often.
+_PIECE = re.compile(
+    r"(?:(?P<plain>[^][\\.*+?(){}|^$\0\ufdd0\ud800-\udfff])|\\(?P<escaped>[!-/:-@[-`{-~])"
+    r"|\.|\^|\$|\\[bBdDsSwW]|\[\^?[^][\\]+\])(?P<often>[*+?]*)"
+)
+_MOST_TEXTS = 3
 
 
 class InvalidPattern(ValueError):
@@ -72,6 +79,24 @@ class PatternSearch:
             return None
         finally:
             self.spent_s += self._clock() - began
+
+
+def required_texts(pattern: str) -> list[str]:
+    """Return texts that each line with a match has; none for a pattern with groups, alternatives or counts."""
+    texts, text, end = [], "", 0
+    for piece in _PIECE.finditer(pattern):
+        if piece.start() != end:
+            return []
+        end = piece.end()
+        char = piece["plain"] or piece["escaped"]
+        if char and piece["often"][:1] in ("", "+"):
+            text += char
+            if not piece["often"]:
+                continue
+        texts.append(text)
+        text = ""
+    found = sorted(filter(None, [*texts, text]), key=len)
+    return found[-_MOST_TEXTS:] if end == len(pattern) else []
 
 
 @lru_cache(maxsize=256)

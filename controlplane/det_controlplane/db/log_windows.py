@@ -1,5 +1,6 @@
 """Task logs as they are read: a window of ids after the other, with the lines in it that pass filters."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -41,6 +42,7 @@ _FIELDS = text("""
         'sources', coalesce(json_agg(DISTINCT source) FILTER (WHERE source IS NOT NULL), '[]'))
     FROM task_logs WHERE task_id = :task_id
 """)
+_LIKE_SPECIAL, _ESCAPED = re.compile(r"[\\%_]"), r"\\\g<0>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Filters:
     after: datetime | None = None
     search: str = ""
     regex: bool = False  # `search` is none of PostgreSQL's patterns: callers look for it
+    containing: Sequence[str] = ()  # texts that a line has all of
 
     @property
     def times(self) -> Times:
@@ -84,8 +87,13 @@ class Filters:
         if self.after is not None:
             where.append(c.logged_at > self.after)
         if self.search:
-            where.append(c.log.icontains(self.search))
-        return where
+            where.append(c.log.ilike(_anywhere(self.search)))
+        return [*where, *(c.log.like(_anywhere(part)) for part in self.containing)]
+
+
+def _anywhere(part: str) -> str:
+    """Return the pattern of LIKE that finds a text as it is."""
+    return f"%{_LIKE_SPECIAL.sub(_ESCAPED, part)}%"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled
+from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled, required_texts
 from det_controlplane.db import containers, log_windows, logs
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.log_windows import Filters as Filters
@@ -199,13 +199,14 @@ def _read(
 def _searched(
     ctx: Context, task_id: str, filters: Filters, after_id: int, descending: bool, settled: bool
 ) -> Rows:
-    """Look for an expression in the texts alone, and read the lines that have it."""
-    pattern, all_lines = compiled(filters.search), replace(filters, search="")
+    """Look for an expression in the texts alone, of lines that may have it, and read the lines that do."""
+    pattern, parts = compiled(filters.search), required_texts(filters.search)
+    candidates = replace(filters, search="", containing=parts)
     until = time.monotonic() + SEARCH_S
 
     def matching(tx: Tx, window: Window) -> Rows:
         found: list[int] = []
-        texts = log_windows.texts(tx, window, all_lines, TEXTS)
+        texts = log_windows.texts(tx, window, candidates, TEXTS)
         for number, (id, log) in enumerate(texts, 1):
             if pattern.found_in(logs.as_written(log)):
                 found.append(id)
