@@ -33,9 +33,9 @@ def show(
         print_rows([name for name, _ in columns], rows, as_csv=wanted == "csv")
 
 
-def print_object(args: "argparse.Namespace", data: Any, default: str = "yaml") -> None:
+def print_object(args: "argparse.Namespace", data: Any) -> None:
     """Print an object as YAML, or as JSON if asked for."""
-    if (getattr(args, "format", None) or default) == "json":
+    if getattr(args, "format", None) == "json":
         print_json(data)
     else:
         print_yaml(data)

@@ -14,9 +14,10 @@ import yaml
 
 from det_cli.deployment import aws_preflight, prices
 from det_cli.deployment.aws_account import TAG, Aws
-from det_cli.deployment.cluster import ClusterSpec, Deployment, Stack
+from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
 from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import Say
 

@@ -2,7 +2,6 @@
 
 import secrets
 import string
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from determined.common.sign_in import login
 
 from det_cli.deployment import draining, fleet
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
+from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
 from det_cli.render import Say
@@ -184,16 +184,16 @@ class Deployment(ABC):
         """Return the variables of the stack."""
 
     @abstractmethod
-    def _stop_renting(self, stack: "Stack", variables: dict[str, Any]) -> None:
+    def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
         """Let nothing rent another machine."""
 
     @abstractmethod
     def _before_the_rest(
-        self, stack: "Stack", variables: dict[str, Any], made: Sequence[str]
+        self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
     ) -> None:
         """Remove what must go before the rest of what was made."""
 
-    def _prepare(self, stack: "Stack", variables: dict[str, Any]) -> dict[str, Any]:
+    def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
         """Make what the stack needs first; returns more variables."""
         return {}
 
@@ -290,14 +290,14 @@ class Deployment(ABC):
                 "give another --cluster-id; a cluster of Determined's own command is removed by that command",
             )
 
-    def _open(self, *, keep_state: bool = True) -> "Stack":
+    def _open(self, *, keep_state: bool = True) -> Stack:
         if not keep_state:
             return Stack(self.stack, None, self.environment())
         self.account.make_state_bucket()
         backend = self.account.backend(self._spec.cluster_id)
         return Stack(self.stack, backend, self.environment())
 
-    def _removing(self, stack: "Stack", keep_data: bool) -> dict[str, Any]:
+    def _removing(self, stack: Stack, keep_data: bool) -> dict[str, Any]:
         return {
             **self._variables(stack.folder, build=False),
             "keep_data": keep_data,
@@ -305,7 +305,7 @@ class Deployment(ABC):
             "removal": time.strftime("%Y%m%d%H%M%S", time.gmtime()),
         }
 
-    def _remove(self, stack: "Stack", variables: dict[str, Any], keep_data: bool) -> None:
+    def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
         made = stack.terraform.resources()
         decided = [name for name in self.data if name in made]
         if decided:
@@ -381,29 +381,6 @@ class Deployment(ABC):
     def _account_at(self, location: Location) -> MachineAccount:
         """Return the operator's account at another location. Raises CommandError."""
         return fleet.account_at(location)
-
-
-class Stack:
-    """Terraform in a folder that is gone afterwards. Without a backend the state is gone too."""
-
-    def __init__(self, name: str, backend: Backend | None, environment: dict[str, str]) -> None:
-        self._name = name
-        self._backend = backend
-        self._environment = environment
-        self._temporary = tempfile.TemporaryDirectory(prefix="det-deploy-")
-
-    def __enter__(self) -> "Stack":
-        self.folder = Path(self._temporary.name)
-        try:
-            self.terraform = Terraform(self._name, self.folder, self._environment)
-            self.terraform.init(self._backend)
-        except BaseException:
-            self._temporary.cleanup()
-            raise
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._temporary.cleanup()
 
 
 def _refuse_unseen(found: fleet.FoundMachines) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import yaml
 
 from det_cli.deployment import fleet, google_checks, image, prices
-from det_cli.deployment.cluster import ClusterSpec, Deployment, Stack
+from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import Say
 

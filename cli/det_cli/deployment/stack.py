@@ -1,0 +1,29 @@
+"""A root stack of Terraform in a working folder that is gone afterwards."""
+
+import tempfile
+from pathlib import Path
+
+from det_cli.deployment.terraform import Backend, Terraform
+
+
+class Stack:
+    """Terraform in a folder that is gone afterwards. Without a backend the state is gone too."""
+
+    def __init__(self, name: str, backend: Backend | None, environment: dict[str, str]) -> None:
+        self._name = name
+        self._backend = backend
+        self._environment = environment
+        self._temporary = tempfile.TemporaryDirectory(prefix="det-deploy-")
+
+    def __enter__(self) -> "Stack":
+        self.folder = Path(self._temporary.name)
+        try:
+            self.terraform = Terraform(self._name, self.folder, self._environment)
+            self.terraform.init(self._backend)
+        except BaseException:
+            self._temporary.cleanup()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._temporary.cleanup()
