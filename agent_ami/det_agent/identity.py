@@ -55,9 +55,9 @@ class StateDirectory:
         return self.read("agent_key")
 
 
-def write_atomically(path: Path, value: str | bytes, mode: int = 0o600) -> None:
+def write_atomically(path: Path, value: str | bytes) -> None:
     partial = path.with_name(f".{path.name}.partial")
-    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "wb") as f:
         f.write(value.encode() if isinstance(value, str) else value)
     os.replace(partial, path)

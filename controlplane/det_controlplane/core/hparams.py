@@ -83,20 +83,20 @@ def walk(space: Space, path: str = "hyperparameters") -> Iterator[tuple[str, HPa
             yield f"{path}.{name}", param
 
 
-def grid_problems(space: Space, path: str = "hyperparameters") -> list[Problem]:
+def grid_problems(space: Space) -> list[Problem]:
     """Return what keeps the space from being a grid: ranges without a number of points."""
     return [
         Problem(where, "grid search needs 'count', the number of points to try in this range")
-        for where, param in walk(space, path)
+        for where, param in walk(space)
         for where in _uncounted(param, where)
     ]
 
 
-def ranges_in_lists(space: Space, path: str = "hyperparameters") -> list[str]:
+def ranges_in_lists(space: Space) -> list[str]:
     """Return where something looks like a range and is none: what is in a list is a constant."""
     return [
         where
-        for param_path, param in walk(space, path)
+        for param_path, param in walk(space)
         if isinstance(param, Const)
         for where, _ in _ranges_in(param.val, param_path)
     ]

@@ -62,11 +62,9 @@ def in_force(
     return merged(config_policies.in_force(tx, workspace_id, workload), workload)
 
 
-def demanded(
-    tx: Tx, workspace_id: int, workload: WorkloadType = WorkloadType.EXPERIMENT
-) -> list[dict[str, Any]]:
-    """Return the policies as they are shown, the workspace's first."""
-    return config_policies.in_force(tx, workspace_id, workload)
+def demanded(tx: Tx, workspace_id: int) -> list[dict[str, Any]]:
+    """Return the policies of experiments as they are shown, the workspace's first."""
+    return config_policies.in_force(tx, workspace_id, WorkloadType.EXPERIMENT)
 
 
 def merged(
