@@ -11,6 +11,9 @@ from typing import Any
 Metrics = Mapping[str, Any]
 _NOT_FINITE = {"NaN": math.nan, "Nan": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 VALIDATION = "validation"
+# Of a trial's summary, which tables read as a whole for each column that they sort by.
+MOST_NAMES, LONGEST_NAME, MOST_GROUPS = 10_000, 1000, 100
+_LONGEST_LAST = 10_000
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 
 
@@ -100,12 +103,19 @@ def is_better(metric: float, best: float | None, smaller_is_better: bool) -> boo
 
 
 def summarise(summary: Metrics, reports: Iterable[Metrics]) -> dict[str, Any]:
-    """Fold reports, oldest first, into a group's summary."""
+    """Fold reports, oldest first, into a group's summary: as many names as that holds."""
     result = {name: dict(entry) for name, entry in summary.items()}
     for report in reports:
         for name, value in report.items():
-            result[name] = _folded(result.get(name), value)
+            entry = result.get(name)
+            if entry is not None or len(result) < MOST_NAMES:
+                result[name] = _folded(entry, value)
     return result
+
+
+def has_room(summaries: Mapping[str, Any], group: str) -> bool:
+    """Return whether a trial's summary holds a group, or one more."""
+    return summary_key(group) in summaries or len(summaries) < MOST_GROUPS
 
 
 def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
@@ -114,12 +124,18 @@ def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
     if entry is None:
         entry = {"type": kind, "count": 0}
     if entry["type"] != kind:
-        return {"type": "string", "count": entry["count"] + 1, "last": value}
+        return {"type": "string", "count": entry["count"] + 1, "last": _short(value)}
     entry["count"] += 1
-    entry["last"] = value
+    entry["last"] = _short(value)
     if found is not None:
         _fold_number(entry, found)
     return entry
+
+
+def _short(value: Any) -> Any:
+    """Leave out what is too long for a summary; reports themselves have it."""
+    is_text = isinstance(value, (str, list, dict))
+    return None if is_text and len(repr(value)) > _LONGEST_LAST else value
 
 
 def _fold_number(entry: dict[str, Any], value: float) -> None:

@@ -56,6 +56,13 @@ def _refuse_unfit(report: MetricsReport) -> None:
         raise Invalid(f"metric group {report.group!r} must be a name without '.'")
     if _SURROGATE.search(report.group):
         raise Invalid(f"metric group {report.group!r} must not contain half of a surrogate pair")
+    if len(report.metrics) > core_metrics.MOST_NAMES:
+        raise Invalid(
+            f"a report has {core_metrics.MOST_NAMES} metrics at most, not {len(report.metrics)}"
+        )
+    if any(len(name) > core_metrics.LONGEST_NAME for name in (report.group, *report.metrics)):
+        most = core_metrics.LONGEST_NAME
+        raise Invalid(f"names of metrics and their groups have {most} characters at most")
     name = core_metrics.beyond_range(report.metrics)
     if name is not None:
         raise Invalid(
@@ -111,6 +118,11 @@ def _store(
     tx: Tx, trial: TrialMetrics, report: MetricsReport, now: datetime
 ) -> tuple[bool, int | None]:
     """Store a report; return whether older reports were rolled back, and the id of the row if it is new."""
+    if not core_metrics.has_room(trial.summary_metrics, report.group):
+        most = core_metrics.MOST_GROUPS
+        raise Invalid(
+            f"trial {trial.id} has {most} groups of metrics already, {report.group!r} is one too many"
+        )
     steps = report.total_batches
     archived = 0
     if steps is not None and report.run_id > 1 and steps <= trial.total_batches:

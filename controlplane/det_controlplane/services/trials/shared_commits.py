@@ -45,7 +45,8 @@ def _store_together(ctx: Context, read: _Trials, tickets: Sequence[Report]) -> N
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
     known = {id: trial for id in first if (trial := read.get(id) or ctx.memory.reporting.take(id))}
     new = [_new(ctx, trial, first[id].item) for id, trial in known.items()
-           if first[id].item.goes_on(trial.run_id, trial.total_batches)]  # fmt: skip
+           if first[id].item.goes_on(trial.run_id, trial.total_batches)
+           and core_metrics.has_room(trial.summaries, first[id].item.group)]  # fmt: skip
     with ctx.db.autocommit() as tx:
         stored, others = metrics.add_all(tx, new, [id for id in first if id not in known])
     for trial in stored.values():
