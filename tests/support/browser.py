@@ -21,6 +21,17 @@ _ARGUMENTS = [
 ]  # fmt: skip
 
 
+_SCROLL = """([selector, pixels, steps]) => new Promise((resolve) => {
+    const box = document.querySelector(selector);
+    const step = (left) => {
+      if (!left) return resolve();
+      box.scrollTop += pixels;
+      requestAnimationFrame(() => step(left - 1));
+    };
+    requestAnimationFrame(() => step(steps));
+})"""
+
+
 @functools.cache
 def executable() -> str:
     """Return the path of the browser; from then on Playwright can be imported."""
@@ -93,6 +104,19 @@ class Tab:
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
         )
+
+    def layouts_of_scrolling(self, selector: str, pixels: int, steps: int) -> int:
+        """Scroll a box step by step, each in a frame of its own; return how often that had the page laid out."""
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("Performance.enable")
+
+        def layouts() -> int:
+            metrics = session.send("Performance.getMetrics")["metrics"]
+            return int(next(m["value"] for m in metrics if m["name"] == "LayoutCount"))
+
+        before = layouts()
+        self.page.evaluate(_SCROLL, [selector, pixels, steps])
+        return layouts() - before
 
     def faults(self) -> list[str]:
         """Return what axe finds wrong with the page as it is now."""

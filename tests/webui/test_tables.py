@@ -332,5 +332,7 @@ def test_a_long_list_shows_its_last_row(tab: Tab, user: Caller) -> None:
     table = tab.page.get_by_role("table")
     table.wait_for()
     assert table.get_attribute("aria-rowcount") == str(MANY + 1)
+    steps = 40
+    assert tab.layouts_of_scrolling(".table-scroll", 20, steps) < steps / 2
     tab.page.get_by_role("region", name="Models").evaluate("e => e.scrollTo(0, e.scrollHeight)")
     tab.page.get_by_role("link", name="listed 000").wait_for()

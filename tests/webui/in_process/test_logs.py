@@ -120,6 +120,13 @@ def test_what_is_in_sight_stays_while_earlier_lines_come(log: Log) -> None:
     assert log.first_in_sight() == seen
 
 
+def test_scrolling_lays_little_out_anew(log: Log) -> None:
+    log.at_end()
+    steps = 60
+    # A box whose lines are each watched for themselves is laid out in every frame.
+    assert log.tab.layouts_of_scrolling(".logs", -100, steps) < steps / 2
+
+
 def test_earlier_lines_that_do_not_come_are_asked_for_at_intervals(log: Log) -> None:
     log.at_end()
     page = log.tab.page

@@ -50,7 +50,7 @@ function Shown({ pools, agents, rented, instances, work, month, reload }) {
   return html`
     <div class="stack">
       <${Figures} of=${[
-        ["Slots in use", html`${used} <span class="faint">of ${slots}</span>`, html`<${Progress} value=${slots ? used / slots : 0} />`],
+        ["Slots in use", html`${used} <span class="faint">of ${slots}</span>`, html`<${Progress} value=${slots ? used / slots : 0} what="in use" />`],
         ["Agents", agents.length, away ? counted(away, "is out of service", "are out of service") : "all in service"],
         ["Rented machines", instances.length],
         ["Cost now", html`${money(hourly)} <span class="faint">an hour</span>`],

@@ -9,7 +9,7 @@ import { flat } from "../lib/trials.js";
 import { html, useMemo } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Chart, Swatch } from "../parts/chart.js";
-import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
+import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
 import { Check } from "../parts/fields.js";
 
 const POINTS = 600;
@@ -102,7 +102,7 @@ function Sides({ sides, left }) {
 /** @param {{ sides: Side[] }} props */
 function Together({ sides }) {
   const ids = [...new Set(sides.map((s) => s.experiment))];
-  const names = useLive(async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids }, { signal }))?.metricNames ?? [], [ids.join()]);
+  const names = useLive(async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids }, { signal }))?.metricNames.filter((/** @type {any} */ m) => isDrawn(m.name)) ?? [], [ids.join()]);
   return html`<${Loaded} of=${names}>${(/** @type {any[]} */ known) => (known.length ? html`<${Curves} sides=${sides} known=${known} />` : html`<div class="panel"><${Empty} title="No metrics yet" /></div>`)}<//>`;
 }
 

@@ -99,7 +99,7 @@ function Overview({ pools, today, month }) {
   const running = pools.reduce((sum, p) => sum + p.stats.scheduledCount, 0);
   return html`
     <${Figures} of=${[
-      ["Slots in use", html`${used} <span class="faint">of ${total}</span>`, html`<${Progress} value=${total ? used / total : 0} />`],
+      ["Slots in use", html`${used} <span class="faint">of ${total}</span>`, html`<${Progress} value=${total ? used / total : 0} what="in use" />`],
       ["Jobs running", running, html`<a href=${link("/queue")}>${counted(queued, "waits", "wait")} in the queue</a>`],
       ["Your work today", money(today), "rented machines, at work for you"],
       ["Your work this month", money(month), "since the first"],
@@ -121,10 +121,10 @@ const Running = ({ rows }) => html`
   <${Table} label="Running for you" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
     { name: "Name", main: true, cell: name },
     { name: "State", cell: (/** @type {any} */ e) => html`<${State} state=${e.state} />` },
+    { name: "Now", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
     { name: "Progress", cell: (/** @type {any} */ e) => html`<${Progress} value=${e.progress ?? 0} />` },
     { name: "Best", right: true, cell: (/** @type {any} */ e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
     { name: "Since", right: true, cell: (/** @type {any} */ e) => span(e.startTime, null) },
-    { name: "Now", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
   ]} />
 `;
 

@@ -85,7 +85,7 @@ const SCHEDULERS = { SCHEDULER_TYPE_PRIORITY: "by priority", SCHEDULER_TYPE_FAIR
 /** @param {{ pool: any }} props */
 const Summary = ({ pool }) => html`
   <${Figures} of=${[
-    ["Slots in use", html`${pool.slotsUsed} <span class="faint">of ${pool.slotsAvailable}</span>`, html`<${Progress} value=${pool.slotsAvailable ? pool.slotsUsed / pool.slotsAvailable : 0} />`],
+    ["Slots in use", html`${pool.slotsUsed} <span class="faint">of ${pool.slotsAvailable}</span>`, html`<${Progress} value=${pool.slotsAvailable ? pool.slotsUsed / pool.slotsAvailable : 0} what="in use" />`],
     ["Jobs running", pool.stats.scheduledCount],
     ["Jobs waiting", pool.stats.queuedCount],
     ["Scheduled", SCHEDULERS[pool.schedulerType] ?? pool.schedulerType, pool.preemptible || pool.details?.priorityScheduler?.preemption ? "may pause lower priorities" : "running jobs are left alone"],
@@ -143,11 +143,11 @@ function columnsOf(rows, pool, change, manage, order) {
     { name: "#", right: true, cell: (/** @type {any} */ j) => (order && !j.hidden ? order.handle(j) : rows.indexOf(j) + 1) },
     { name: "Job", main: true, cell: nameOf },
     { name: "State", cell: (/** @type {any} */ j) => html`<${State} state=${j.summary.state.replace(/_SCHEDULED.*/, "_RUNNING")} />` },
+    { name: "Why it waits", wrap: true, cell: (/** @type {any} */ j) => html`<span class="soft">${capital(j.why)}</span>${j.expectedStart && html` <span class="nowrap" title=${moment(j.expectedStart)}>Starts in about ${about(j.expectedStart)}.</span>`}` },
     { name: "Slots", right: true, title: "Slots that it has, of those that it asks for", cell: (/** @type {any} */ j) => `${j.allocatedSlots} / ${j.requestedSlots}` },
     { name: fair ? "Weight" : "Priority", right: true, cell: (/** @type {any} */ j) => (fair ? j.weight : j.priority) },
     { name: "User", cell: (/** @type {any} */ j) => j.username },
     { name: "Submitted", right: true, cell: (/** @type {any} */ j) => html`<span title=${moment(j.submissionTime)}>${ago(j.submissionTime)}</span>` },
-    { name: "Why it waits", wrap: true, cell: (/** @type {any} */ j) => html`<span class="soft">${capital(j.why)}</span>${j.expectedStart && html` <span class="nowrap" title=${moment(j.expectedStart)}>Starts in about ${about(j.expectedStart)}.</span>`}` },
     { name: "", right: true, cell: (/** @type {any} */ j) => !j.hidden && html`<${Menu} label=${`Actions on ${j.name}`} items=${moves(j)} kind="plain" />` },
   ];
 }

@@ -10,6 +10,7 @@ import { flat } from "../lib/trials.js";
 import { html, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
+import { isDrawn } from "../parts/curve_choice.js";
 import { Listing } from "../parts/listing.js";
 import { Logs } from "../parts/logs.js";
 import { Ask } from "../parts/overlay.js";
@@ -116,7 +117,7 @@ function metricsOf(trial) {
 
 /** @param {{ trial: any }} props */
 function Metrics({ trial }) {
-  const known = metricsOf(trial).filter(([, name]) => !["batches", "epochs", "end_time"].includes(name));
+  const known = metricsOf(trial).filter(([, name]) => isDrawn(name));
   const names = [...new Set(known.map(([, name]) => name))];
   if (!names.length) return html`<div class="panel"><${Empty} title="No metrics yet"><p>Curves appear with the first report.</p><//></div>`;
   return html`<div class="columns charts">${names.map((name) => html`<${MetricChart} key=${name} trial=${trial} name=${name} groups=${known.filter(([, n]) => n === name).map(([g]) => g)} />`)}</div>`;

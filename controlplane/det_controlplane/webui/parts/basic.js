@@ -154,5 +154,5 @@ export const Search = ({ value, onInput, label, placeholder = label }) => html`
   </div>
 `;
 
-/** @param {{ value: number }} props of 1 */
-export const Progress = ({ value }) => html`<progress class="progress" max="1" value=${value} aria-label=${`${Math.round(value * 100)} % done`} />`;
+/** @param {{ value: number, what?: string }} props of 1 */
+export const Progress = ({ value, what = "done" }) => html`<progress class="progress" max="1" value=${value} aria-label=${`${Math.round(value * 100)} % ${what}`} />`;

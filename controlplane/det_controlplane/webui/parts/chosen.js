@@ -8,8 +8,7 @@ export const ChosenBar = ({ count, what, clear, children }) =>
   count > 0 &&
   html`
     <div class="chosen" role="group" aria-label=${`Chosen ${what}s`}>
-      <strong role="status">${counted(count, what)} chosen</strong>
+      <span class="row"><strong role="status">${counted(count, what)} chosen</strong><${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${clear} /></span>
       ${children}
-      <${Button} kind="plain square" icon="close" aria-label="Choose none" onClick=${clear} />
     </div>
   `;

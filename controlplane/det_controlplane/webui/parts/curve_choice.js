@@ -24,6 +24,12 @@ export function useCurveChoice() {
   return { axis, log, weight, controls };
 }
 
+// What every report has beside its metrics.
+const COUNTERS = ["batches", "epochs", "end_time"];
+
+/** Tell whether a curve of a metric tells anything. @param {string} name */
+export const isDrawn = (name) => !COUNTERS.includes(name);
+
 /** @param {any} m a metric of a group */
 export const keyOf = (m) => `${m.group}.${m.name}`;
 

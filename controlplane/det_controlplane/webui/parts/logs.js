@@ -32,7 +32,8 @@ export function Logs({ path, live, name }) {
   const narrow = !!(asked.text || asked.level || asked.rank);
   const look = () => {
     const element = box.current;
-    if (!element || !log) return;
+    // What came meanwhile is drawn first: until then the box is too short, and would ask for more.
+    if (!element || !log || log.seen !== seen) return;
     const below = element.scrollHeight - element.scrollTop - element.clientHeight;
     setPinned(log.pinned);
     if (below < NEAR && !log.pinned) log.later();
@@ -112,6 +113,8 @@ function useKept(parts, log) {
     anchor = [...element.querySelectorAll(".log-part")].find((p) => p.getBoundingClientRect().bottom > sight.top);
     anchor = anchor && ([...anchor.querySelectorAll(".log")].find((line) => line.getBoundingClientRect().bottom > sight.top) ?? anchor);
     top = anchor?.getBoundingClientRect().top ?? 0;
+    // The day over the first line of all is gone when lines come before it.
+    if (!element.scrollTop) top = Math.min(top, sight.top);
   }
   useLayoutEffect(() => {
     drawn.current = parts;

@@ -8,6 +8,8 @@ import { Icon } from "./basic.js";
  */
 
 const AHEAD = 12;
+// Rows come and go so many at a time: each change has the browser lay out the whole table.
+const STEP = 6;
 // Fewer rows are simply there: find-in-page and screen readers know all of them.
 const VIRTUAL_FROM = 120;
 
@@ -64,8 +66,9 @@ function useSight(box, total) {
       asked = 0;
       const one = element.querySelector("tbody tr:not(.space)")?.getBoundingClientRect().height || 40;
       setHeight(one);
-      setFirst(Math.max(0, Math.floor(element.scrollTop / one) - AHEAD));
-      setCount(Math.ceil(element.clientHeight / one) + 2 * AHEAD);
+      const top = Math.floor(element.scrollTop / one) - AHEAD;
+      setFirst(Math.max(0, top - (top % STEP)));
+      setCount(Math.ceil(element.clientHeight / one) + 2 * AHEAD + STEP);
     };
     const later = () => {
       asked ||= requestAnimationFrame(look);

@@ -36,7 +36,7 @@ export function Fork({ experiment, trial, onClose }) {
     tell(`Created experiment ${made.experiment.id}`);
     go(`/experiments/${made.experiment.id}`);
   };
-  const of = trial ? `trial ${trial.id}` : experiment.id;
+  const of = trial ? `trial ${trial.id}` : `experiment ${experiment.id}`;
   return html`
     <${Ask} title=${`New experiment from ${of}`} act="Create" wide unsaved=${config !== start()} off=${!verdict.fits} onAct=${create} onClose=${onClose}>
       <p class="soft">It trains with the code of experiment ${experiment.id}${trial ? `, once, with the hyperparameters of trial ${trial.id}` : ""}; change what it is given.</p>

@@ -6,7 +6,7 @@ import { ask, link, place } from "../../lib/router.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Empty, Loaded, Panel } from "../../parts/basic.js";
 import { Chart, Swatch } from "../../parts/chart.js";
-import { AXES, chosenMetric, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../../parts/curve_choice.js";
+import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../../parts/curve_choice.js";
 import { Pick } from "../../parts/fields.js";
 
 // Of one curve, and of all together: what is drawn is what a screen can show, and a part of it is asked for again in detail.
@@ -18,7 +18,7 @@ const NAMED = 30; // in the legend; a pointer at the chart names the others
 export function Overview({ experiment }) {
   const active = !ended(experiment.state);
   const names = useLive(
-    async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id }, { signal }))?.metricNames ?? [],
+    async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id }, { signal }))?.metricNames.filter((/** @type {any} */ m) => isDrawn(m.name)) ?? [],
     [experiment.id, experiment.state],
     0,
     experiment.revision,

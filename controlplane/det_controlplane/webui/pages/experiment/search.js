@@ -88,7 +88,7 @@ const Band = ({ index, bracket, from, to, x, named }) => html`
   ${bracket.rungs.map(
     (r, i) => html`
       <line x1=${x(r.length)} x2=${x(r.length)} y1=${from - 8} y2=${to} class="rung" />
-      <text x=${x(r.length)} y=${from - 22} class="rung-name" text-anchor="middle">rung ${i + 1}</text>
+      <text x=${x(r.length)} y=${from - 25} class="rung-name" text-anchor="middle">rung ${i + 1}</text>
       <text x=${x(r.length)} y=${from - 11} class="rung-at" text-anchor="middle">${metric(r.length)}</text>
     `,
   )}
