@@ -9,6 +9,7 @@ import boto3
 import pytest
 import yaml
 from det_cli.deployment import fleet
+from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.google import Google
 
 from tests.cli.conftest import Det, Ran
@@ -265,6 +266,20 @@ def test_credentials_are_asked_of_the_profile_in_every_region(
     account.has_cluster(places=[["aws", FAR]])
     assert down(det, account, "--profile", "lab").code == 0
     assert set(asked) == {"lab"}
+
+
+def test_each_service_of_a_region_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EC2's description alone takes half a second; the session reads it once for all regions."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    here = Aws("us-west-2")
+    there = here.at(FAR)
+    assert (there.region, there.at("us-west-2"), here.at(FAR)) == (FAR, here, there)
+    client = here.client("ec2")
+    assert here.client("ec2") is client
+    assert here.client("ec2", read_timeout_s=5) is not client
+    assert there.client("ec2").meta.region_name == FAR
+    assert there._session is here._session
 
 
 def test_work_is_drained_before_machines_end(

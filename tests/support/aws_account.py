@@ -1,5 +1,6 @@
 """An operator's account at AWS, as `det deploy aws` finds it: moto, arranged."""
 
+import functools
 import json
 from typing import Any
 
@@ -26,7 +27,7 @@ class Account:
         self.where = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", url)
 
     def client(self, service: str, region: str = "us-west-2") -> Any:
-        return boto3.client(service, region_name=region, endpoint_url=self.url)
+        return _client(service, region, self.url)
 
     def make_bucket(self, name: str) -> None:
         place = {"LocationConstraint": "us-west-2"}
@@ -64,3 +65,8 @@ class Account:
             FunctionName="det-box-migrate", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
             Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
         )  # fmt: skip
+
+
+@functools.cache
+def _client(service: str, region: str, url: str) -> Any:
+    return boto3.Session("testing", "testing").client(service, region_name=region, endpoint_url=url)

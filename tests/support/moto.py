@@ -1,11 +1,25 @@
 """AWS by moto, in this process."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from moto.moto_api._internal.models import moto_api_backend
 from moto.server import ThreadedMotoServer
+
+_load = JSONFileLoader.load_file
+
+
+@functools.cache
+def _loaded(path: str) -> Any:
+    return _load(JSONFileLoader(), path)
+
+
+# Each session of boto3 reads the descriptions of AWS's services again: half a second for EC2, in hundreds of tests.
+JSONFileLoader.load_file = lambda self, path: _loaded(path)
 
 
 @contextmanager

@@ -27,17 +27,29 @@ class Aws:
         self.region = region
         self.endpoint_url = endpoint_url
         self.profile = profile
+        self._regions = {region: self}
+        self._clients: dict[tuple[str, int], Any] = {}
 
     def client(self, service: str, read_timeout_s: int = 60) -> Any:
+        """Return the client of a service: the first one costs a tenth of a second and more."""
         from botocore.config import Config
 
-        endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
-        config = Config(read_timeout=read_timeout_s)
-        return self._session.client(service, region_name=self.region, config=config, **endpoint)
+        key = (service, read_timeout_s)
+        if key not in self._clients:
+            endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
+            config = Config(read_timeout=read_timeout_s)
+            self._clients[key] = self._session.client(
+                service, region_name=self.region, config=config, **endpoint
+            )
+        return self._clients[key]
 
     def at(self, region: str) -> "Aws":
-        """Return the account in another region, or in its own."""
-        return self if region == self.region else Aws(region, self.endpoint_url, self.profile)
+        """Return the account in another region, or in its own; all have one session."""
+        if region not in self._regions:
+            there = Aws(region, self.endpoint_url, self.profile)
+            there._session, there._regions = self._session, self._regions
+            self._regions[region] = there
+        return self._regions[region]
 
     @cached_property
     def _session(self) -> Any:
