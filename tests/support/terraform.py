@@ -16,7 +16,7 @@ INFRA = ROOT / "infra/terraform"
 # A folder in the layout of Terraform's filesystem mirrors, with the provider for AWS.
 MIRROR_VARIABLE = "TF_PLUGIN_MIRROR"
 _MIRRORS = ("/opt/tf-plugins", "/usr/local/share/terraform/plugins", "~/.terraform.d/plugins")
-_TIMEOUT_S = 300
+_TIMEOUT_S = 900  # the tests of the stack for AWS take a minute of processor time
 
 MIRRORED = """
 provider_installation {{
@@ -72,10 +72,26 @@ def provider_mirror() -> Path:
 
 @contextmanager
 def aws_stack(folder: Path, name: str = "aws") -> Iterator[Stack]:
+    """Return the stack with the provider for AWS, which runs beside: Terraform would start it for each plan."""
     terraform()
     settings = folder / "terraform.rc"
     settings.write_text(MIRRORED.format(mirror=provider_mirror()))
-    yield _initialised(_copy(folder, name), {"TF_CLI_CONFIG_FILE": str(settings)})
+    environment = {"TF_CLI_CONFIG_FILE": str(settings)}
+    program = next(provider_mirror().glob("*/hashicorp/aws/*/*/terraform-provider-aws*"), None)
+    if program is None:  # the mirror has it packed
+        yield _initialised(_copy(folder, name), environment)
+        return
+    with subprocess.Popen(
+        [program, "-debug"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as provider:
+        try:
+            assert provider.stdout is not None
+            told = next(line for line in provider.stdout if "TF_REATTACH_PROVIDERS=" in line)
+            attached = told.split("=", 1)[1].strip().strip("'")
+            environment["TF_REATTACH_PROVIDERS"] = attached
+            yield _initialised(_copy(folder, name), environment)
+        finally:
+            provider.kill()
 
 
 @contextmanager
