@@ -2,7 +2,8 @@
 
 import gc
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,30 @@ def layout() -> Layout:
     return Layout()
 
 
+Start = Callable[[str], Cluster]
+
+
+@contextmanager
+def default_clusters(folders: pytest.TempPathFactory) -> Iterator[Start]:
+    """Give a cluster of each runtime with the default layout, which starts when it is first asked for."""
+    started: dict[str, Cluster] = {}
+    with ExitStack() as ends:
+
+        def start(runtime: str) -> Cluster:
+            if runtime not in started:
+                started[runtime] = ends.enter_context(_cluster(runtime, Layout(), folders))
+            return started[runtime]
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Share clusters between the files of a worker; a file that changes its cluster has a fixture of this name."""
+    with default_clusters(tmp_path_factory) as start:
+        yield start
+
+
 @pytest.fixture(scope="module", params=RUNTIMES)
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, layout: Layout
@@ -50,12 +75,25 @@ def cluster(
     """A cluster whose agents run containers as processes, and one whose agents run them in Docker."""
     if request.param == "docker":
         request.getfixturevalue("test_image")
+    if layout == Layout():
+        clusters: Start = request.getfixturevalue("clusters")
+        yield clusters(request.param)
+        return
+    with _cluster(request.param, layout, tmp_path_factory) as started:
+        yield started
+
+
+@contextmanager
+def _cluster(runtime: str, layout: Layout, folders: pytest.TempPathFactory) -> Iterator[Cluster]:
     config = yaml.safe_dump(
         {"task_container_defaults": dict(layout.task_defaults), **layout.config}
     )
-    folder = tmp_path_factory.mktemp(request.param)
     with local_cluster(
-        folder, runtime=request.param, agents=layout.agents, slots=layout.slots, config=config
+        folders.mktemp(runtime),
+        runtime=runtime,
+        agents=layout.agents,
+        slots=layout.slots,
+        config=config,
     ) as started:
         yield started
 

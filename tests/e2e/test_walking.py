@@ -1,10 +1,20 @@
 """Everything a user can do at the end of the first day, on a whole cluster of real processes and containers."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.e2e.conftest import Held, in_docker_on_demand
+import pytest
+
+from tests.e2e.conftest import Held, Start, default_clusters, in_docker_on_demand
 from tests.support.cluster import ROOT, Cluster
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Stop, kill and start parts of clusters that no other file has."""
+    with default_clusters(tmp_path_factory) as start:
+        yield start
 
 
 def trial_of(cluster: Cluster, experiment_id: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import in_docker_on_demand
+from tests.e2e.conftest import Start, default_clusters, in_docker_on_demand
 from tests.support.cluster import Cluster
 from tests.support.stock import StockClient, stock_client
 
@@ -18,6 +18,13 @@ CONFIG = FILES / "single.yaml"
 UUID = r"[0-9a-f]{8}-[0-9a-f-]{27}"
 NEW = "Better1Password"
 LONG = ("--config", "hyperparameters.steps=2000", "--config", "hyperparameters.pause=0.5")
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Change passwords, templates and agents of clusters that no other file has."""
+    with default_clusters(tmp_path_factory) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")
