@@ -14,7 +14,7 @@ from det_controlplane.db.engine import Database
 from det_controlplane.testing.fakecloud import CloudFaults
 
 from tests.support.api import Api, Caller, Told, config_of, create
-from tests.support.rented import START, Rented, offer, rented_cluster
+from tests.support.rented import START, BelievingVerifier, Rented, offer, rented_cluster
 
 
 class Wheel:
@@ -286,9 +286,15 @@ def test_a_proof_of_another_machine_or_of_none_is_refused(cluster: Rented, user:
     foreign = {**body, "proof": {**body["proof"], "nonce": "made for somebody else"}}
     told = cluster.api.anonymous().ask("POST", "/agents/v1/join", foreign)
     assert (told.status, "made for another agent" in told.error) == (401, True)
+    verifier = cluster.api.ctx.identities["fake_cloud"]
+    assert isinstance(verifier, BelievingVerifier)
+    asked = verifier.asked
     stranger = {**body, "proof": {**body["proof"], "cloud_id": "i-stranger"}}
     told = cluster.api.anonymous().ask("POST", "/agents/v1/join", stranger)
     assert (told.status, "is not one that this cluster launched" in told.error) == (401, True)
+    assert verifier.asked == asked, (
+        "strangers would have the cluster ask its cloud as often as they like"
+    )
 
 
 def test_a_proof_is_accepted_once_and_a_second_agent_gets_no_place(

@@ -34,6 +34,8 @@ def names(answer: Any, kind: str) -> list[str]:
     ("asked", "expected"),
     [
         ({"name": "VIS"}, ["Vision", "vis_ion"]),
+        ({"name": "S_I"}, ["vis_ion"]),
+        ({"name": "%s"}, []),
         ({"nameCaseSensitive": "Vis"}, ["Vision"]),
         ({"nameCaseSensitive": "s_i"}, ["vis_ion"]),
         ({"archived": "true"}, ["Vision"]),

@@ -273,7 +273,7 @@ def test_a_task_goes_on_for_itself_when_its_owner_lost_the_role(house: House) ->
     task, experiment = task_of(house, editor)
     taken = assignment("Editor", house.red, user=id_of(editor))
     house.admin.post(f"{R}/remove-assignments", taken)
-    assert [told.status for told in reports(task, house.admin, experiment)] == [200] * 7
+    assert {told.status for told in reports(task, house.admin, experiment)} == {200}
     model = {"name": "m", "workspaceId": house.red}
     assert task.ask("POST", "/api/v1/models", model).status == 404
 

@@ -92,6 +92,8 @@ def test_users_are_filtered_and_paged(admin: Caller) -> None:
     assert [u["username"] for u in page["users"]] == ["grace"]
     assert page["pagination"]["total"] == 3
     assert len(admin.get("/api/v1/users", admin="true")["users"]) == 1
+    assert admin.get("/api/v1/users", name="g_ace")["users"] == []
+    assert [u["username"] for u in admin.get("/api/v1/users", name="GRA")["users"]] == ["grace"]
 
 
 def test_settings_of_web_pages_are_kept_and_forgotten(user: Caller) -> None:

@@ -112,8 +112,8 @@ def lie(instance: Instance) -> None:
 @pytest.mark.parametrize(
     ("cloud", "reason"),
     [
-        ("aws", "the machine's identity document names instanceId 'i-0123456789abcdef0'"),
-        ("gcp", "gcp machine acme/somebody-elses is not one that this cluster launched"),
+        ("aws", "aws machine 'i-0123456789abcdef0' is not one that this cluster launched"),
+        ("gcp", "gcp machine 'acme/somebody-elses' is not one that this cluster launched"),
     ],
 )
 def test_a_machine_that_claims_to_be_another_is_not_let_in(

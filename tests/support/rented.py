@@ -45,9 +45,15 @@ OFFERS = (
 class BelievingVerifier:
     """Believes machines whose proof names the nonce that it was made for."""
 
+    provider: str = "aws"
     kind: str = "fake_cloud"
+    asked: int = 0
+
+    def claimed(self, proof: Proof) -> str | None:
+        return proof.fields["cloud_id"]
 
     def verify(self, proof: Proof) -> MachineIdentity:
+        self.asked += 1
         if proof.fields.get("nonce") != proof.nonce:
             raise NotProven("the proof was made for another agent")
         signed = f"{proof.nonce} {proof.fields['at']}"

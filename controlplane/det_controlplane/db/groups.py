@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, literal_column, select, update
+from sqlalchemy import Text, bindparam, delete, func, literal_column, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.pages import Collection, one_of
+from det_controlplane.db.pages import Collection, has_text, one_of
 from det_controlplane.db.schema import group_members, groups, users
 from det_controlplane.db.users import SHOWN as USER
 from det_controlplane.db.views import shown
@@ -33,7 +33,7 @@ _LISTED = Collection(
     select(shown(group=shown(groupId=_g.id, name=_g.name), numMembers=_COUNT.scalar_subquery())),
     orders={"": _g.id},
     filters={
-        "name": _g.name.icontains(bindparam("name")),
+        "name": has_text(_g.name, bindparam("name", type_=Text())),
         "user_id": select(_m.group_id)
         .where(_m.group_id == _g.id, _m.user_id == bindparam("user_id"))
         .exists(),

@@ -8,7 +8,19 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, case, delete, func, literal, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.lifecycle.machine import MachineState, before
@@ -297,12 +309,10 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
 
     The same agent may come back after a restart, also while its machine drains: what runs there has a checkpoint to
     store. Another one may not take its place."""
-    mine = or_(_i.agent_id.is_(None), _i.agent_id == agent_id)
-    states = [MachineState.LAUNCHED, MachineState.REGISTERED, MachineState.DRAINING]
     registered = literal(MachineState.REGISTERED, _i.state.type)
     found = (
         update(schema.instances)
-        .where(_i.provider == provider, _i.cloud_id == cloud_id, _i.state.in_(states), mine)
+        .where(_awaited(provider, cloud_id, agent_id))
         .values(
             state=case((_i.state == MachineState.DRAINING, _i.state), else_=registered),
             agent_id=agent_id,
@@ -312,6 +322,17 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
     )
     row = tx.execute(found).first()
     return None if row is None else str(row.pool)
+
+
+def is_awaited(tx: Tx, provider: str, cloud_id: str, agent_id: str) -> bool:
+    """Tell whether the agent may register with the machine, if it is on it."""
+    return bool(tx.execute(select(exists().where(_awaited(provider, cloud_id, agent_id)))).scalar())
+
+
+def _awaited(provider: str, cloud_id: str, agent_id: str) -> ColumnElement[bool]:
+    mine = or_(_i.agent_id.is_(None), _i.agent_id == agent_id)
+    states = [MachineState.LAUNCHED, MachineState.REGISTERED, MachineState.DRAINING]
+    return and_(_i.provider == provider, _i.cloud_id == cloud_id, _i.state.in_(states), mine)
 
 
 def ended_alone(tx: Tx, id: UUID, reason: str, *, no_show: bool) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    BindParameter,
     ColumnElement,
     FromClause,
     Integer,
@@ -211,10 +212,17 @@ def one_of(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     return column == any_(bindparam(name, type_=ARRAY(column.type)))
 
 
+def has_text(
+    column: ColumnElement[Any], searched: "str | BindParameter[str]"
+) -> ColumnElement[bool]:
+    """Look for a text in a column as it is, in upper or lower case: `%` and `_` stand for themselves."""
+    return func.strpos(func.lower(column), func.lower(searched)) > 0
+
+
 def owner_filters(table: FromClause, owners: FromClause = users) -> dict[str, ColumnElement[bool]]:
     """Return what everything that has a name and an owner is filtered by."""
     return {
-        "name": table.c.name.icontains(bindparam("name")),
+        "name": has_text(table.c.name, bindparam("name", type_=Text())),
         "users": one_of(owners.c.username, "users"),
         "user_ids": one_of(table.c.user_id, "user_ids"),
     }
@@ -223,7 +231,7 @@ def owner_filters(table: FromClause, owners: FromClause = users) -> dict[str, Co
 def label_filters(table: FromClause) -> dict[str, ColumnElement[bool]]:
     """Return what everything that can be described, labelled and archived is filtered by."""
     return {
-        "description": table.c.description.icontains(bindparam("description")),
+        "description": has_text(table.c.description, bindparam("description", type_=Text())),
         "labels": table.c.labels.op("@>")(bindparam("labels", type_=ARRAY(Text))),
         "archived": table.c.archived == bindparam("archived"),
     }

@@ -8,6 +8,7 @@ from sqlalchemy import and_, delete, func, literal_column, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.pages import has_text
 from det_controlplane.db.schema import group_members, groups, role_assignments, users
 from det_controlplane.db.users import SHOWN as USER
 
@@ -83,10 +84,10 @@ def _found(tx: Tx, condition: Any) -> list[Assignment]:
 
 def users_shown(tx: Tx, ids: Sequence[int], name: str) -> list[dict[str, Any]]:
     """Return users as JSON, those whose names have the text."""
-    wanted = select(USER).where(users.c.id.in_(ids), users.c.username.icontains(name))
+    wanted = select(USER).where(users.c.id.in_(ids), has_text(users.c.username, name))
     return list(tx.execute(wanted.order_by(users.c.id)).scalars())
 
 
 def named_groups(tx: Tx, ids: Sequence[int], name: str) -> list[int]:
-    wanted = select(groups.c.id).where(groups.c.id.in_(ids), groups.c.name.icontains(name))
+    wanted = select(groups.c.id).where(groups.c.id.in_(ids), has_text(groups.c.name, name))
     return list(tx.execute(wanted.order_by(groups.c.id)).scalars())

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import Text, bindparam, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.pages import Collection, one_of
+from det_controlplane.db.pages import Collection, has_text, one_of
 from det_controlplane.db.schema import templates
 from det_controlplane.db.views import shown
 
@@ -19,7 +19,7 @@ _LISTED = Collection(
     select(shown(_t.name, _t.config, _t.workspace_id)),
     orders={"SORT_BY_NAME": _t.name},
     filters={
-        "name": _t.name.icontains(bindparam("name")),
+        "name": has_text(_t.name, bindparam("name", type_=Text())),
         "in_workspaces": one_of(_t.workspace_id, "in_workspaces"),
         "workspace_ids": one_of(_t.workspace_id, "workspace_ids"),
     },

@@ -10,7 +10,7 @@ from sqlalchemy import Text, bindparam, func, insert, or_, select, text, update
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Database, Tx, as_json
-from det_controlplane.db.pages import Collection
+from det_controlplane.db.pages import Collection, has_text
 from det_controlplane.db.schema import sessions, users
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.views import moment, shown
@@ -34,7 +34,7 @@ _LISTED = Collection(
     filters={
         "active": _u.active == bindparam("active"),
         "admin": _u.admin == bindparam("admin"),
-        "name": or_(_u.username.icontains(_NAME), _u.display_name.icontains(_NAME)),
+        "name": or_(has_text(_u.username, _NAME), has_text(_u.display_name, _NAME)),
     },
 )  # fmt: skip
 _ONE, _BY_NAME = (

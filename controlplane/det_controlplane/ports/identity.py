@@ -34,6 +34,13 @@ class NotProven(Exception):
 class IdentityVerifier(Protocol):
     kind: str  # of the proofs that it verifies
 
+    @property
+    def provider(self) -> str: ...
+
+    def claimed(self, proof: Proof) -> str | None:
+        """Return the machine that a proof names before the cloud is asked about it; None where nobody is asked."""
+        ...
+
     def verify(self, proof: Proof) -> MachineIdentity:
         """Return whose machine it is. Raises NotProven, and `compute.Unreachable` when the cloud is silent."""
         ...

@@ -23,6 +23,13 @@ class FakeIdentityVerifier:
     cloud: FakeCloud
     kind: str = KIND
 
+    @property
+    def provider(self) -> str:
+        return self.cloud.provider
+
+    def claimed(self, proof: Proof) -> str | None:
+        return None
+
     def verify(self, proof: Proof) -> MachineIdentity:
         if not self.cloud.connected:
             raise Unreachable(f"{self.cloud.provider} did not answer")

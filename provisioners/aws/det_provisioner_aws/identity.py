@@ -48,11 +48,16 @@ def sts_url(region: str) -> str:
 class AwsIdentityVerifier:
     """Implements `ports.identity.IdentityVerifier` for machines on EC2."""
 
+    provider = PROVIDER
     kind = KIND
 
     def __init__(self, trusted: Trusted, url_of: Callable[[str], str] = sts_url) -> None:
         self._trusted = trusted
         self._url_of = url_of
+
+    def claimed(self, proof: Proof) -> str | None:
+        """Return the machine of the identity document, which `verify` holds against what STS says."""
+        return str(_json(str(proof.fields.get("document")).encode()).get("instanceId"))
 
     def verify(self, proof: Proof) -> MachineIdentity:
         """Return whose machine it is: STS recognised its role's signature over this join."""

@@ -122,7 +122,7 @@ def _proven(ctx: Context, joining: Joining) -> MachineIdentity | None:
         nonce = agent_protocol.join_nonce(
             ctx.cluster_id, joining.agent_id, joining.agent_key, str(joining.incarnation)
         )
-        return admission.identity(ctx, kind, joining.proof, nonce)
+        return admission.identity(ctx, joining.agent_id, kind, joining.proof, nonce)
     return None
 
 

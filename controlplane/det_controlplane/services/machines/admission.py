@@ -15,14 +15,22 @@ from det_controlplane.services.errors import Invalid, NotSignedIn, Unready
 PROOFS_REMEMBERED = timedelta(days=1)
 
 
-def identity(ctx: Context, kind: str, fields: Mapping[str, str], nonce: str) -> MachineIdentity:
-    """Ask the proof's cloud which machine it speaks for."""
+def identity(
+    ctx: Context, agent_id: str, kind: str, fields: Mapping[str, str], nonce: str
+) -> MachineIdentity:
+    """Ask the proof's cloud which machine it speaks for, unless it names one that nobody waits for."""
     verifier = ctx.identities.get(kind)
     if verifier is None:
         known = ", ".join(["bootstrap_token", *sorted(ctx.identities)])
         raise Invalid(f"proof kind {kind!r} is not supported here; this cluster takes: {known}")
+    proof = Proof(kind, nonce, fields)
+    claimed = verifier.claimed(proof)
+    if claimed is not None:
+        with ctx.db.autocommit() as tx:
+            if not machines.is_awaited(tx, verifier.provider, claimed, agent_id):
+                raise _not_awaited(verifier.provider, claimed)
     try:
-        return verifier.verify(Proof(kind, nonce, fields))
+        return verifier.verify(proof)
     except NotProven as e:
         raise NotSignedIn(f"the proof of identity does not hold: {e}") from e
     except Unreachable as e:
@@ -36,8 +44,12 @@ def admit(ctx: Context, tx: Tx, machine: MachineIdentity, agent_id: str) -> str:
         raise NotSignedIn("the proof of identity was used before; make a new one")
     pool = machines.register(tx, machine.provider, machine.cloud_id, agent_id, ctx.now())
     if pool is None:
-        raise NotSignedIn(
-            f"{machine.provider} machine {machine.cloud_id} is not one that this cluster launched"
-            " and waits for, or another agent joined from it"
-        )
+        raise _not_awaited(machine.provider, machine.cloud_id)
     return pool
+
+
+def _not_awaited(provider: str, cloud_id: str) -> NotSignedIn:
+    return NotSignedIn(
+        f"{provider} machine {cloud_id[:80]!r} is not one that this cluster launched"
+        " and waits for, or another agent joined from it"
+    )
