@@ -19,7 +19,7 @@ PATTERN_S, LOOK_S = 0.5, 2.0
 # A character that stands for itself, or something else of its length, and how often.
 _PIECE = re.compile(
     r"(?:(?P<plain>[^][\\.*+?(){}|^$\0\ufdd0\ud800-\udfff])|\\(?P<escaped>[!-/:-@[-`{-~])"
-    r"|\.|\^|\$|\\[bBdDsSwW]|\[\^?[^][\\]+\])(?P<often>[*+?]*)"
+    r"|\.|\^|\$|\\[bBdDsSwW]|\[\^?[^][\\^][^][\\]*\])(?P<often>[*+?]*)"
 )
 _MOST_TEXTS = 3
 
