@@ -14,7 +14,7 @@ from det_controlplane.services.maintenance import tick
 from det_controlplane.testing.fakecloud import FakeCloud
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented
+from tests.support.rented import Rented, offer
 
 
 @pytest.fixture
@@ -88,7 +88,27 @@ def test_what_was_asked_for_by_a_section_that_is_gone_is_not_asked_for_by_anothe
     cluster.settle(1)
     assert cluster.cloud.rented == []
     (row,) = cluster.instances(all="true")
-    assert (row["state"], "not configured any more" in row["reason"]) == ("FAILED", True)
+    assert (row["state"], "not configured any more" in row["reason"]) == ("TERMINATING", True)
+
+
+def test_a_machine_whose_launch_was_not_answered_ends_with_its_section(
+    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pool rents in its region any more: no list would be read there, and it would cost money for ever."""
+    create(user, activate=True)
+    cluster.decide()
+    cluster.cloud.lose_next_answer()
+    with monkeypatch.context() as early:  # it is in no list yet
+        early.setattr(FakeCloud, "owned", lambda *_: [])
+        cluster.settle(1)
+    assert cluster.cloud.alive()
+    (section,) = kept(cluster).sections
+    google = replace(section, provider="gcp")
+    offers = (offer("0.40", provider="gcp", region="us-central1", zone="us-central1-a"),)
+    configure(cluster, kept(cluster, sections=(google,), offers=offers))
+    cluster.pass_time(seconds=30)
+    let_end(cluster)
+    assert not cluster.cloud.alive()
 
 
 def test_a_cloud_that_no_pool_names_any_more_is_still_reached(

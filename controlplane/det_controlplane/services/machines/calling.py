@@ -134,10 +134,10 @@ def _is_configured(ctx: Context, requested: Requested) -> bool:
 
 
 def _withdraw(ctx: Context, requested: Requested) -> None:
-    """Ask for the machine no more. One that an earlier call brought is ended as one that nobody asked for."""
+    """Ask for the machine no more, and order the end of one that an earlier call brought."""
     with change(ctx) as changed:
         sentence = "the pool's section that it was asked for is not configured any more"
-        machines.refused(changed.tx, requested.id, sentence, changed.now)
+        machines.terminate(changed.tx, requested.id, sentence, changed.now)
         changed.queue_changed(requested.pool)
     log.warning("%s is not asked for: %s", requested.id, sentence)
 
