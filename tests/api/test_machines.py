@@ -12,6 +12,8 @@ from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db import cooldowns, interruptions
 from det_controlplane.db.engine import Database
 from det_controlplane.testing.fakecloud import CloudFaults
+from det_provisioner_aws.identity import AwsIdentityVerifier
+from det_provisioner_aws.trust import Trusted
 
 from tests.support.api import Api, Caller, Told, config_of, create
 from tests.support.rented import START, BelievingVerifier, Rented, offer, rented_cluster
@@ -295,6 +297,19 @@ def test_a_proof_of_another_machine_or_of_none_is_refused(cluster: Rented, user:
     assert verifier.asked == asked, (
         "strangers would have the cluster ask its cloud as often as they like"
     )
+
+
+def test_what_is_no_proof_is_refused_as_such(cluster: Rented, user: Caller) -> None:
+    create(user, activate=True)
+    cluster.settle()
+    verifier = AwsIdentityVerifier(Trusted(list, []))
+    cluster.api.ctx.identities = {verifier.kind: verifier}
+    (machine,) = cluster.cloud.alive()
+    body = cluster.joining("agent", str(uuid.uuid4()), machine)
+    for document in ("{}", "[" * 10_000):
+        proof = {"kind": verifier.kind, "document": document}
+        told = cluster.api.anonymous().ask("POST", "/agents/v1/join", {**body, "proof": proof})
+        assert (told.status, "the proof lacks" in told.error) == (401, True)
 
 
 def test_a_proof_is_accepted_once_and_a_second_agent_gets_no_place(

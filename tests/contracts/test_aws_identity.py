@@ -79,9 +79,19 @@ def test_no_host_is_asked_but_those_of_our_regions(aws: FakeAws, region: str) ->
     ],
 )
 def test_what_is_no_proof_is_never_sent(aws: FakeAws, name: str, value: Any) -> None:
+    proof = {**aws_proof(NONCE), name: value}
     with pytest.raises(NotProven):
-        verify(aws, {**aws_proof(NONCE), name: value})
+        verify(aws, proof)
     assert aws.seen == []
+    with pytest.raises(NotProven):
+        AwsIdentityVerifier(TRUSTED).claimed(Proof(KIND, NONCE, proof))
+
+
+@pytest.mark.parametrize("document", ["", "[]", "{}", '{"instanceId": 7}', "[" * 10_000])
+def test_a_document_that_names_no_machine_is_refused_as_such(aws: FakeAws, document: str) -> None:
+    proof = {**aws_proof(NONCE), "document": document}
+    with pytest.raises(NotProven, match="names no machine"):
+        AwsIdentityVerifier(TRUSTED).claimed(Proof(KIND, NONCE, proof))
 
 
 @pytest.mark.parametrize("header", ["host", "x-amz-date", "x-determined-nonce"])

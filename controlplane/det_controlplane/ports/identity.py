@@ -38,7 +38,9 @@ class IdentityVerifier(Protocol):
     def provider(self) -> str: ...
 
     def claimed(self, proof: Proof) -> str | None:
-        """Return the machine that a proof names before the cloud is asked about it; None where nobody is asked."""
+        """Return the machine that a proof names before the cloud is asked about it; None where nobody is asked.
+
+        Raises NotProven for what cannot be a proof."""
         ...
 
     def verify(self, proof: Proof) -> MachineIdentity:

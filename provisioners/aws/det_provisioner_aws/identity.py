@@ -57,7 +57,11 @@ class AwsIdentityVerifier:
 
     def claimed(self, proof: Proof) -> str | None:
         """Return the machine of the identity document, which `verify` holds against what STS says."""
-        return str(_json(str(proof.fields.get("document")).encode()).get("instanceId"))
+        said = _json(_checked(proof.fields)["document"].encode())
+        machine = said.get("instanceId")
+        if not isinstance(machine, str):
+            raise NotProven("the machine's identity document names no machine")
+        return machine
 
     def verify(self, proof: Proof) -> MachineIdentity:
         """Return whose machine it is: STS recognised its role's signature over this join."""
@@ -154,7 +158,7 @@ def _result(content: bytes) -> Mapping[str, Any]:
 def _json(content: bytes) -> Mapping[str, Any]:
     try:
         read = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return read if isinstance(read, dict) else {}
 

@@ -24,12 +24,12 @@ def identity(
         known = ", ".join(["bootstrap_token", *sorted(ctx.identities)])
         raise Invalid(f"proof kind {kind!r} is not supported here; this cluster takes: {known}")
     proof = Proof(kind, nonce, fields)
-    claimed = verifier.claimed(proof)
-    if claimed is not None:
-        with ctx.db.autocommit() as tx:
-            if not machines.is_awaited(tx, verifier.provider, claimed, agent_id):
-                raise _not_awaited(verifier.provider, claimed)
     try:
+        claimed = verifier.claimed(proof)
+        if claimed is not None:
+            with ctx.db.autocommit() as tx:
+                if not machines.is_awaited(tx, verifier.provider, claimed, agent_id):
+                    raise _not_awaited(verifier.provider, claimed)
         return verifier.verify(proof)
     except NotProven as e:
         raise NotSignedIn(f"the proof of identity does not hold: {e}") from e
