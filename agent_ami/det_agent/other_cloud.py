@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -77,7 +78,7 @@ def account_of_google(metadata: AwsMetadata, config: Mapping[str, Any]) -> Mappi
         asked = {"scope": [SCOPE], "lifetime": f"{_LIFE_S}s"}
         given = _ask(url, json.dumps(asked), {**bearer, "Content-Type": "application/json"})
         token, expires = given["accessToken"], datetime.fromisoformat(_utc(given["expireTime"]))
-    except (KeyError, TypeError, ValueError) as e:
+    except (KeyError, TypeError, ValueError, HTTPException) as e:
         raise OSError(f"Google's answer is not what it promises: {e!r}") from e
     account = _ACCOUNT.search(url)
     return {

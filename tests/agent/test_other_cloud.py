@@ -128,6 +128,16 @@ def test_an_account_that_trusts_another_role_is_not_given_and_that_is_told(
         other_cloud.account_of_google(AwsMetadata(), account.config)
 
 
+@pytest.mark.usefixtures("aws_machine")
+@pytest.mark.parametrize("headers", [{}, {"Content-Length": "100"}], ids=["no object", "cut off"])
+def test_an_answer_of_google_that_is_not_readable_is_told(
+    account: AccountForAws, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account, "answer", lambda _: Answer(200, b"[]", headers))
+    with pytest.raises(OSError, match="not what it promises"):
+        other_cloud.account_of_google(AwsMetadata(), account.config)
+
+
 def test_a_machine_with_a_wrong_secret_is_not_believed(
     account: AccountForAws, aws_machine: FakeAws
 ) -> None:
