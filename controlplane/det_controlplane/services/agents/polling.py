@@ -191,7 +191,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     if changed:
         assigned = agents.assigned_containers(ctx.db, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]
-    # Another poll may have brought the same exit since the assigned containers were read: without what is forgotten.
+    # Another poll may have brought the same exit after the containers were read: what has ended gets no order.
     orders = [_directive(ctx, d, reported) for d in assigned if d.id not in forget]
     listed = tuple(o for o in orders if o is not None)
     version, pause_s = _version(listed), _pause_s(listed, reported)
