@@ -16,7 +16,7 @@ PATHS = (
 
 
 def ignored(lines: list[str], paths: tuple[str, ...] = PATHS) -> set[str]:
-    """Return whether a file is left out: by itself, or with a directory above it."""
+    """Return the paths that are left out, by themselves or with a directory above them."""
     rules = Ignore(lines)
     found = set()
     for path in paths:

@@ -183,7 +183,7 @@ def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Pat
 def test_a_shell_is_entered_as_the_user_that_it_runs_as(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user was asked for before the task knew it."""
+    """The user is known only once the task runs: the command must not ask before."""
     ran: list[list[str]] = []
 
     def ssh(command: list[str], **_: object) -> "subprocess.CompletedProcess[bytes]":

@@ -47,7 +47,7 @@ class Slowing(RandomSearch):
         return super().exited(request_id)
 
 
-class ModelProblems(SearcherContract):
+class BrokenContract(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {"name": "broken", "metric": "loss", "max_trials": 12}
     max_trials = 12
     reads_metrics = False
@@ -77,4 +77,4 @@ def test_the_kit_catches_a_method_that_breaks_a_rule(
 
     monkeypatch.setitem(registry._METHODS, "broken", build)
     with pytest.raises(AssertionError):
-        rule(ModelProblems())
+        rule(BrokenContract())

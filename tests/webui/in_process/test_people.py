@@ -6,17 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from det_controlplane.adapters.issuer_answers import CachedIssuers
-from det_controlplane.adapters.issuer_tokens import IssuerTokens
-from det_controlplane.adapters.issuers import describe, fetch_keys, post_form
-from det_controlplane.core.config.cluster import load_cluster
 
 from tests.support.api import PASSWORD
 from tests.support.browser import Tab, opened
 from tests.support.house import House
 from tests.support.oidc_server import served as identity_provider
 from tests.support.pressing import choose, fill, gone, press
-from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
+from tests.support.sign_in_server import CLIENT, SECRET, SignInServer, trust_provider
 from tests.webui.conftest import MARKUP
 
 
@@ -89,9 +85,7 @@ def provider(house: House) -> Iterator[SignInServer]:
     ctx = house.api.ctx
     with identity_provider(SignInServer()) as server:
         settings = {"issuer": server.url, "client_id": CLIENT, "client_secret": SECRET}
-        oidc = load_cluster({"security": {"oidc": settings}}).oidc
-        ctx.config = replace(ctx.config, oidc=oidc)
-        ctx.tokens, ctx.issuers = IssuerTokens(fetch_keys), CachedIssuers(describe, post_form)
+        trust_provider(house.api, settings)
         yield server
     ctx.config, ctx.tokens, ctx.issuers = before.config, before.tokens, before.issuers
 
