@@ -17,7 +17,6 @@ from fresh_machine.plan import CHECKOUT, SYSTEM, Plan
 from fresh_machine.system import MACHINE_FAILED, Failed, leave
 
 TOOLS = ("git", "mount", "umount", "pivot_root", "slirp4netns")
-_LOCK = Path("/run/lock/det-fresh-machine")
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -88,7 +87,7 @@ def _require_root() -> None:
 def _require_tools() -> None:
     """Install the network where apt can; the other tools are on every Linux that has a checkout."""
     install = ["apt-get", "install", "-y", "--no-install-recommends", "slirp4netns"]
-    with _LOCK.open("w") as lock:
+    with open(__file__) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # machines that start together would meet apt's own locks
         for command in (install, ["apt-get", "update"], install):
             if shutil.which("slirp4netns") is None and shutil.which("apt-get"):
