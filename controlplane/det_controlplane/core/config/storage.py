@@ -1,8 +1,7 @@
 """The `checkpoint_storage` section: where checkpoints are stored."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from det_controlplane.core.config.fields import (
     AbsolutePath,
@@ -11,6 +10,7 @@ from det_controlplane.core.config.fields import (
     Natural,
     Propagation,
 )
+from det_controlplane.core.config.storage_paths import leading_out
 from det_controlplane.core.config.unions import tag, told_by
 from det_controlplane.core.problems import Problem
 
@@ -87,18 +87,3 @@ Storage = Annotated[
     | Annotated[Azure, tag("azure")],
     told_by("type"),
 ]
-
-
-def leading_out(storage: Mapping[str, Any], section: str = "") -> Iterator[Problem]:
-    """Yield the paths of a storage that leave the place that it names."""
-    for field in ("storage_path", "prefix"):
-        path = storage.get(field)
-        if isinstance(path, str) and ".." in PurePosixPath(path).parts:
-            yield Problem(section + field, f"must not contain '..', but is {path!r}")
-    host_path, path = storage.get("host_path"), storage.get("storage_path")
-    if not (isinstance(host_path, str) and isinstance(path, str)):
-        return
-    inner = PurePosixPath(path)
-    if inner.is_absolute() and not inner.is_relative_to(host_path):
-        message = f"must be relative or lie below host_path ({host_path})"
-        yield Problem(f"{section}storage_path", f"{message}, not {path!r}")
