@@ -34,8 +34,14 @@ _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 def read(path: str, changes: Sequence[str] = ()) -> str:
     """Read a configuration and apply the changes of `--config` to its text."""
-    with open(path, encoding="utf-8") as f:
-        return changed(f.read(), changes, path)
+    try:
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+    except UnicodeDecodeError as e:
+        raise CommandError(
+            f"{path} is no text in UTF-8: {e.reason} at byte {e.start}", "save it as UTF-8"
+        ) from None
+    return changed(text, changes, path)
 
 
 def changed(text: str, changes: Sequence[str], name: str = "the configuration") -> str:

@@ -360,6 +360,8 @@ def test_bad_budgets_are_refused_with_the_cause(user: Caller, admin: Caller) -> 
 
     assert "above 0" in refused(admin, limitUsd="-3")
     assert "above 0" in refused(admin, limitUsd="much")
+    assert "a cent at least" in refused(admin, limitUsd="0.001")
+    assert "below 10^12" in refused(admin, limitUsd="1e99")
     assert "experiment, user, workspace, pool" in refused(admin, limitUsd="3", scope="team")
     assert "'nobody' not found" in refused(admin, limitUsd="3", scope="user", of="nobody")
     assert "administrator" in refused(user, limitUsd="3")

@@ -1,5 +1,7 @@
 """Reading and changing configurations."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 from det_cli import config_file
@@ -104,3 +106,10 @@ def test_a_change_leaves_all_other_fields_alone(
 ) -> None:
     text = yaml.safe_dump(tree)
     assert changed(text, f"{key}={value}") == {**tree, key: value}
+
+
+def test_a_file_that_is_no_text_is_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_bytes("name: é".encode("latin-1"))
+    with pytest.raises(CommandError, match=r"config\.yaml is no text in UTF-8: .* at byte 6"):
+        config_file.read(str(file))

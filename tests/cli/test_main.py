@@ -247,6 +247,15 @@ def test_a_hint_that_the_cluster_gave_is_not_repeated(cluster: FakeCluster, det:
     assert "hint" not in det("agent", "list").err
 
 
+def test_who_must_sign_in_is_not_sent_to_an_administrator(cluster: FakeCluster, det: Det) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(403, "an access token may not deactivate users: sign in, by 'det user login'")
+
+    cluster.on("GET", "/api/v1/agents", refuse)
+    ran = det("agent", "list")
+    assert (ran.code, "hint" in ran.err) == (4, False)
+
+
 def test_names_with_spaces_and_umlauts_reach_the_cluster(cluster: FakeCluster, det: Det) -> None:
     # Not "cannot reach the cluster": the name is what is wrong.
     for name in ("a b", "größe"):

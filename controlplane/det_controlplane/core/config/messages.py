@@ -110,7 +110,9 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
         return unknown_key(str(details["loc"][-1]), _keys_at(model, details["loc"][:-1]))
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
-        return f"must be {words} {context[bound]:g}, not {given}"
+        limit = context[bound]
+        exact = limit if isinstance(limit, int) else f"{limit:g}"
+        return f"must be {words} {exact}, not {given}"
     if kind == "literal_error":
         return f"must be one of {context['expected']}, not {given}"
     if kind == "string_too_short":

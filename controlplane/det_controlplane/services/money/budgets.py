@@ -100,12 +100,14 @@ def put(ctx: Context, caller: User, scope: str, of: str, limit: str, period: str
 
 
 def _amount(limit: str) -> Decimal:
+    """Return the amount in whole cents, as it is kept."""
     try:
-        amount = Decimal(limit)
+        amount = Decimal(limit).quantize(Decimal("0.01"))
     except InvalidOperation:
         amount = Decimal(0)
     if not amount.is_finite() or not 0 < amount < 10**12:
-        raise Invalid(f"a budget must be an amount in US dollars above 0, not {limit!r}")
+        bounds = "above 0, of a cent at least, and below 10^12"
+        raise Invalid(f"a budget must be an amount in US dollars {bounds}, not {limit!r}")
     return amount
 
 
