@@ -260,7 +260,7 @@ def test_tokens_of_agents_and_of_wrong_tasks_are_refused(scene: Scene) -> None:
 
 
 def test_a_rule_for_a_task_s_own_things_has_one_in_its_path() -> None:
-    """What only a body names is for the use case to look at: `service`."""
+    """Leave objects that only a body names to the service, marked `service` in the table."""
     own = (TaskRule.OWN_TRIAL, TaskRule.OWN_EXPERIMENT, TaskRule.OWN_TASK)
     for route in GUARDED:
         if rule_of(route).task in own:

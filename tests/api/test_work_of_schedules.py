@@ -1,4 +1,4 @@
-"""What an hour of steady work asks of functions and database on a serverless host: bench/cost.py computes with it."""
+"""Count what an hour of steady work asks of functions and database on a serverless host, for bench/cost.py."""
 
 import uuid
 from collections.abc import Callable

@@ -108,7 +108,7 @@ def test_a_short_page_is_one_statement(made: Database) -> None:
 def test_rows_that_are_long_come_in_parts_of_few(
     made: Database, ctx: Context, monkeypatch: pytest.MonkeyPatch, page: Page
 ) -> None:
-    """Whoever lists experiments holds no more of what others wrote into theirs than fits."""
+    """Bound a page of experiments by bytes: long configurations of other users do not fill its reader's memory."""
     with made.begin() as tx:
         tx.execute(text("UPDATE experiments SET notes = repeat('x', 100000) WHERE id > 2"))
 

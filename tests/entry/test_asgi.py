@@ -172,7 +172,7 @@ def most_at_once(body: bytes, headers: dict[str, str], expected: int) -> int:
 
 
 def test_few_large_requests_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes of a large body takes many times its bytes; a packed one may be large, too."""
+    """Let few large bodies in at once: parsed, a body takes many times its bytes, a packed one even more."""
     monkeypatch.setattr(asgi, "FORM_BODY", 1000)
     assert most_at_once(b"x" * 2000, {}, 4) == 4
     assert most_at_once(gzip.compress(b"{}"), {"content-encoding": "gzip"}, 4) == 4

@@ -1,4 +1,4 @@
-"""What the rest of the program knows of PostgreSQL's refusals: its errors, translated once."""
+"""Translate errors of PostgreSQL and its driver into those that services handle."""
 
 from typing import Any
 

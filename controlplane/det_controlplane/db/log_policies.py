@@ -1,4 +1,4 @@
-"""What log policies read and change of a trial."""
+"""Read and change the rows of trials for log policies."""
 
 from dataclasses import dataclass
 from typing import Any

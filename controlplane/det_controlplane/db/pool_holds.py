@@ -39,7 +39,7 @@ def every(tx: Tx, now: datetime) -> dict[str, Hold]:
 
 @dataclass(frozen=True, slots=True)
 class PastHold:
-    """What last held a pool, until when if that was told; it may be over."""
+    """Tell when a pool was last held, until when if that is known, and whether by an operator; it may be over."""
 
     held_at: datetime
     until: datetime | None

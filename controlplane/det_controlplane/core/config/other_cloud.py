@@ -1,4 +1,4 @@
-"""What the machines of a section are in the other cloud, for buckets there: names of roles and accounts, no secrets."""
+"""Read the roles and accounts that a section's machines have in the other cloud, for buckets there. No secrets."""
 
 import re
 
