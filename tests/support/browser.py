@@ -32,6 +32,16 @@ _SCROLL = """([selector, pixels, steps]) => new Promise((resolve) => {
 })"""
 
 
+_BEYOND = """() => {
+    const tables = innerWidth > 640 ? [] : document.querySelectorAll(".table-scroll:has(> .cards)");
+    return Math.max(...[document.documentElement, ...tables].map((e) => e.scrollWidth - e.clientWidth));
+}"""
+_HIDE = """hidden => {
+    Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
 @functools.cache
 def executable() -> str:
     """Return the path of the browser; from then on Playwright can be imported."""
@@ -92,18 +102,18 @@ class Tab:
 
         expect(self.page.locator(".bones:not(.example .bones)")).to_have_count(0)
 
+    def hide(self, hidden: bool) -> None:
+        """Let the page take its tab for hidden, or for seen again."""
+        self.page.evaluate(_HIDE, hidden)
+
     def sign_in(self, username: str = "determined", password: str = "") -> None:
         self.page.get_by_label("User name").fill(username)
         self.page.get_by_label("Password").fill(password)
         self.page.get_by_role("button", name="Sign in", exact=True).click()
 
     def beyond(self) -> int:
-        """Return by how many pixels the page is wider than its window."""
-        return int(
-            self.page.evaluate(
-                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            )
-        )
+        """Return by how many pixels the page is wider than its window, or on a phone a table than its place."""
+        return int(self.page.evaluate(_BEYOND))
 
     def layouts_of_scrolling(self, selector: str, pixels: int, steps: int) -> int:
         """Scroll a box step by step, each in a frame of its own; return how often that had the page laid out."""
@@ -145,10 +155,12 @@ def opened(
     theme: str = "light",
     user: tuple[str, str] = ("determined", ""),
 ) -> Iterator[Tab]:
-    """Open a tab with cookies of its own, of a user with a password."""
+    """Open a tab with cookies of its own, of a user with a password; the form is left to tests of signing in."""
+    hint = [{"name": "signed-in", "value": "1"}] if signed_in else []
     context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
-    )
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce",
+        storage_state={"cookies": [], "origins": [{"origin": base, "localStorage": hint}]},
+    )  # fmt: skip
     context.set_default_timeout(PATIENCE_MS)
     tab = Tab(context.new_page(), base)
     tab.page.on(
@@ -158,9 +170,8 @@ def opened(
     tab.page.on("pageerror", lambda e: tab.complaints.append(str(e)))
     try:
         if signed_in:
-            tab.open("/")
-            tab.sign_in(*user)
-            tab.page.locator(".frame").wait_for()
+            login = dict(zip(("username", "password"), user, strict=True))
+            assert context.request.post(f"{base}/api/v1/auth/login", data=login).ok
         yield tab
     finally:
         context.close()

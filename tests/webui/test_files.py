@@ -40,6 +40,10 @@ def files_of(got: Got) -> list[str]:
     return re.findall(r'(?:href|src)="(/det/-/[^"]+)"', got.body.decode())
 
 
+def scripts_of(got: Got) -> set[str]:
+    return {p.split("/", 4)[4] for p in files_of(got) if p.endswith(".js")}
+
+
 @pytest.mark.parametrize("path", ["/det", "/det/", "/det/experiments/1", "/det/trials/3/logs"])
 def test_every_address_of_a_page_gives_the_page(host: AsgiApp, path: str) -> None:
     got = page(host, path)
@@ -118,16 +122,42 @@ def test_whatever_a_script_imports_is_there(file: Path) -> None:
 
 
 def test_a_browser_is_told_of_every_script_that_the_first_page_needs(host: AsgiApp) -> None:
-    told = {p.split("/", 4)[4] for p in files_of(page(host)) if p.endswith(".js")}
-    left = ["app.js"]
-    while left:
-        name = left.pop()
-        text = re.sub(r"import\([^)]*\)", "", (FOLDER / name).read_text("utf-8"))
-        for target in IMPORTED.findall(text):
-            path = ((FOLDER / name).parent / target).resolve().relative_to(FOLDER).as_posix()
-            assert path in told
-            if "vendor" not in path:
-                left.append(path)
+    told = scripts_of(page(host))
+    assert {f.relative_to(FOLDER).as_posix() for f in needed("app.js")} <= told
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("", ["pages/dashboard.js"]),
+        ("/experiments", ["pages/experiments.js"]),
+        ("/experiments/new", ["pages/new_experiment.js"]),
+        ("/experiments/7", ["pages/experiment/page.js", "pages/experiment/overview.js"]),
+        ("/experiments/7/logs/", ["pages/experiment/page.js", "pages/experiment/logs.js"]),
+        ("/experiments/7/nothing", ["pages/experiment/page.js", "pages/experiment/overview.js"]),
+        ("/experiments/7/logs/more", []),
+        ("/queue", ["pages/queue.js"]),
+        ("/queue/a%20pool", ["pages/queue.js"]),
+        ("/nowhere", []),
+    ],
+)
+def test_a_browser_is_told_of_just_the_scripts_of_the_page_at_its_address(
+    host: AsgiApp, path: str, shown: list[str]
+) -> None:
+    wanted = {f.relative_to(FOLDER).as_posix() for f in needed("app.js", *shown)}
+    told = scripts_of(page(host, f"/det{path}"))
+    assert told - wanted == {"theme.js", "vendor/signals-core.js"}
+    assert wanted <= told
+
+
+def test_the_list_of_experiments_begins_with_few_files(host: AsgiApp) -> None:
+    got = page(host, "/det/experiments")
+    assert len(scripts_of(got)) < 32
+    (sheet,) = [f for f in files_of(got) if f.endswith(".css")]
+    sent = page(host, sheet).body.decode()
+    assert "@import" not in sent
+    for file in (FOLDER / "css").glob("*.css"):
+        assert file.stem == "all" or file.read_text("utf-8") in sent, file.name
 
 
 def packed(files: Iterable[Path]) -> int:

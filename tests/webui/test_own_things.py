@@ -97,7 +97,7 @@ def test_a_configuration_that_was_typed_is_not_lost_unasked(tab: Tab, house: Hou
     tab.page.on("dialog", lambda dialog: dialog.dismiss())
     tab.open("/experiments/new")
     text = tab.page.get_by_label(re.compile("^Configuration"))
-    text.fill(f"{text.input_value()}name: typed\n")
+    text.fill(f"{text.input_value()}# typed\n")
     with tab.page.expect_event("dialog") as asked:
         tab.page.get_by_role("link", name="Models").click()
     assert (asked.value.type, "typed" in text.input_value()) == ("confirm", True)

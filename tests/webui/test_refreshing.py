@@ -7,7 +7,6 @@ import pytest
 from tests.support.api import Caller
 from tests.support.browser import Tab
 from tests.support.house import House
-from tests.webui.test_conditions import HIDE
 
 LONG = 240  # rows; a table fetches a hundred at a time
 SOON_MS = 20_000
@@ -56,7 +55,7 @@ def test_rows_out_of_sight_are_fetched_again_when_others_changed(tab: Tab, user:
     with tab.page.expect_response(lambda r: "/models?" in r.url, timeout=SOON_MS):
         tab.page.clock.run_for(60_000)
     tab.page.locator(f'table[aria-rowcount="{LONG + 2}"]').wait_for()
-    tab.page.evaluate(HIDE, True)  # so that nothing is asked by the clock
+    tab.hide(True)  # so that nothing is asked by the clock
     scroll(tab, "0")
     tab.page.get_by_role("link", name="fresh and new").wait_for(timeout=SOON_MS)
 

@@ -1,12 +1,11 @@
 // The WebUI: finds the page for an address, and loads its script when somebody goes there.
-import { expect, heading, titled, told } from "./lib/arrival.js";
-import { moved } from "./lib/moved.js";
-import { persist } from "./lib/persist.js";
-import { go, listen, matched, place } from "./lib/router.js";
+import { keepFocus } from "./lib/focus.js";
+import { expect, heading, titled, told } from "./lib/page_titles.js";
+import { withRetries } from "./lib/library.js";
+import { link, listen, matched, place } from "./lib/router.js";
 import { begin, cluster, user } from "./lib/session.js";
-import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./lib/view.js";
+import { Broken, html, render, useEffect, useLayoutEffect, useRef, useState } from "./lib/view.js";
 import { Bones, Button, Failure, Head } from "./parts/basic.js";
-import { Boundary } from "./parts/boundary.js";
 import { Frame } from "./parts/frame.js";
 
 /** @type {[string, string, () => Promise<any>][]} pattern, title, the module whose `Page` is shown */
@@ -49,15 +48,16 @@ const PAGES = [
   ["/design", "Design", () => import("./pages/design.js")],
 ];
 const SIGN_IN = () => import("./pages/sign_in.js");
+const MISSING = () => import("./pages/missing.js");
 
-/** @returns {{ load: () => Promise<any>, params: Record<string, string>, title: string, key: string } | null} */
+/** @returns {{ load: () => Promise<any>, params: Record<string, string>, title: string, key: string }} */
 function found() {
   const { path } = place.value;
   for (const [pattern, title, load] of PAGES) {
     const params = matched(pattern, path);
     if (params) return { load, params, title, key: `${load} ${params.id ?? params.name ?? ""}` };
   }
-  return null;
+  return { load: MISSING, params: {}, title: "Determined", key: "" };
 }
 
 /** @param {{ load: () => Promise<any>, params: Record<string, string> }} props */
@@ -66,7 +66,7 @@ function Loading({ load, params }) {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   useEffect(() => {
     let here = true;
-    persist(load).then(
+    withRetries(load).then(
       (module) => here && setPage(() => module.Page),
       () => here && setError(new Error("This page did not load. The cluster may have been upgraded: load it again.")),
     );
@@ -78,11 +78,21 @@ function Loading({ load, params }) {
   return page ? html`<${page} ...${params} />` : html`<${Bones} />`;
 }
 
-const Missing = () => html`
-  <${Head} title="There is no such page" text="The address may be mistyped, or of another version of Determined.">
-    <${Button} kind="primary" href="/det/dashboard">Go home<//>
-  <//>
-`;
+/** Shows a page, or that it cannot be shown: the menu and every other page stay usable. */
+class Boundary extends Broken {
+  render() {
+    const { error } = this.state;
+    if (!error) return this.props.children;
+    const bare = link(place.value.path);
+    return html`
+      <${Head} title="This page cannot be shown">
+        ${location.search && html`<${Button} href=${bare} onClick=${() => this.setState({ error: null })}>Show it without its filters<//>`}
+        <${Button} kind="primary" onClick=${() => this.setState({ error: null })}>Try again<//>
+      <//>
+      <div class="notice red" role="alert"><p>Something in it was not as expected: ${error.message}. If its address has filters or choices, they may be the reason.</p></div>
+    `;
+  }
+}
 
 function App() {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
@@ -92,18 +102,13 @@ function App() {
   };
   useEffect(start, []);
   const page = found();
-  const elsewhere = page ? "" : moved(place.value.path);
-  useEffect(() => {
-    if (elsewhere) go(elsewhere, { replace: true });
-  }, [elsewhere]);
-  useArrival(page?.key ?? "");
+  useArrival(user.value ? page.key : user.value === null ? "sign-in" : "");
   if (error && user.value === undefined) {
     return html`<main class="main"><${Failure} error=${error} retry=${start} /></main>`;
   }
   if (user.value === undefined) return html`<main class="main"><${Bones} /></main>`;
   if (user.value === null || place.value.path === "/sign-in") return html`<${Loading} key="sign-in" load=${SIGN_IN} params=${{}} />`;
-  const shown = page ? html`<${Boundary} key=${page.key}><${Loading} ...${page} /><//>` : elsewhere ? html`<${Bones} />` : html`<${Missing} />`;
-  return html`<${Frame}>${shown}<//><div class="hidden-visually" role="status" aria-live="polite" aria-label="Page">${told.value}</div>`;
+  return html`<${Frame}><${Boundary} key=${page.key}><${Loading} ...${page} /><//><//><div class="hidden-visually" role="status" aria-live="polite" aria-label="Page">${told.value}</div>`;
 }
 
 /** Expect another heading where somebody went to another page; the first one comes with the window. @param {string} key */
@@ -118,7 +123,9 @@ function useArrival(key) {
 sessionStorage.removeItem("loads");
 listen();
 titled(() => {
-  const name = found()?.title ?? "Determined";
+  const name = found().title;
   return [heading.value === name ? "" : heading.value, name, cluster.value?.clusterName ?? ""];
 });
-render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+keepFocus(root);
+render(html`<${App} />`, root);

@@ -160,6 +160,7 @@ def test_a_message_is_shown_to_everybody_until_it_is_cleared(
     shown = tab.page.get_by_role("status", name="Message of the cluster")
     shown.get_by_text(MARKUP).wait_for()
     with opened(browser, base, user=("determined", PASSWORD)) as other:
+        other.open("/")
         other.page.get_by_role("status", name="Message of the cluster").wait_for()
     press(tab, "Clear", "Undo")
     shown.wait_for()

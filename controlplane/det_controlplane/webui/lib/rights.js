@@ -57,3 +57,16 @@ export const maySomewhere = (right) => may(right) || [...held.value.places.value
 
 /** Tell whether the user may do what owners may: delete a thing, for one. @param {{ userId?: number, workspaceId?: number }} thing */
 export const keeps = ({ userId, workspaceId }) => isAdmin() || userId === held.value.id || (rolesDecide() && may("ASSIGN_ROLES", workspaceId));
+
+/** Parts of the administration, and who sees each. @type {[string, string, () => boolean][]} address, name, whether the user has something to do there */
+export const AREAS = [
+  ["/admin/people", "People", isAdmin],
+  ["/admin/groups", "Groups", () => may("UPDATE_GROUP")],
+  ["/admin/roles", "Roles", () => maySomewhere("ASSIGN_ROLES")],
+  ["/admin/policies", "Config policies", () => may("MODIFY_GLOBAL_CONFIG_POLICIES") || mayDemandSomewhere()],
+  ["/admin/tokens", "Access tokens", isAdmin],
+  ["/admin/audit", "Audit log", isAdmin],
+  ["/admin/message", "Message", isAdmin],
+];
+
+export const areas = () => AREAS.filter(([, , fits]) => fits());

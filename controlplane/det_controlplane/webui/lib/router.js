@@ -1,6 +1,5 @@
 // Addresses below /det: what the address bar says is what the page shows.
-import { mayLeave } from "./unsaved.js";
-import { signal } from "./view.js";
+import { signal, useEffect, useRef } from "./view.js";
 
 export const ROOT = "/det";
 
@@ -82,3 +81,28 @@ export function listen() {
     go(anchor.pathname.slice(ROOT.length) + anchor.search);
   });
 }
+
+/** What was typed and not saved: pages ask before it is lost. @type {Set<object>} */
+const holders = new Set();
+
+/** Hold the page while something on it is not saved; what is returned lets it go at once, or holds it again. @param {boolean} changed */
+export function useUnsaved(changed) {
+  const own = useRef({}).current;
+  const release = () => void holders.delete(own);
+  const hold = () => void (changed && holders.add(own));
+  useEffect(() => (changed ? hold() : release()), [changed]);
+  useEffect(() => release, []);
+  return { release, hold };
+}
+
+/** Ask, where something would be lost, whether it may be. */
+export function mayLeave() {
+  if (!holders.size) return true;
+  if (!confirm("What you changed here is not saved. Leave all the same?")) return false;
+  holders.clear();
+  return true;
+}
+
+addEventListener("beforeunload", (event) => {
+  if (holders.size) event.preventDefault();
+});

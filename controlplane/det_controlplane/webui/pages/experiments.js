@@ -2,6 +2,7 @@
 import { get, post } from "../lib/api.js";
 import { filterOf, sizeOf, textOf } from "../lib/filters.js";
 import { counted, stateName } from "../lib/format.js";
+import { later } from "../lib/library.js";
 import { useLive } from "../lib/live.js";
 import { rowsOf, usePaged } from "../lib/paged.js";
 import { ask, link, place } from "../lib/router.js";
@@ -10,14 +11,16 @@ import { html, useEffect, useMemo, useState } from "../lib/view.js";
 import { placeOf } from "../lib/workspaces.js";
 import { Bones, Button, Empty, Failure, Head, Search, Toggle } from "../parts/basic.js";
 import { Pick } from "../parts/fields.js";
-import { Chips, FilterBuilder } from "../parts/filters.js";
 import { Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
-import { Steering } from "./experiments_chosen.js";
 import { cellOf, COLUMNS, columnOf } from "./experiments_columns.js";
 import { filterable, filterText, STATES } from "./experiments_filter.js";
 import { Views } from "./experiments_views.js";
 
+// Most look at the list: what filters and steers comes when somebody does so.
+const Chips = later(() => import("../parts/filters.js"), "Chips");
+const FilterBuilder = later(() => import("../parts/filters.js"), "FilterBuilder");
+const Steering = later(() => import("./experiments_chosen.js"), "Steering");
 const DEFAULT = "id,name,state,progress,searcherMetricsVal,numTrials,user,startTime,duration";
 
 /** @param {URLSearchParams} query */
@@ -64,7 +67,7 @@ export function Page() {
     <//>
     <div class="stack">
       <${Bar} asked=${asked} known=${known.data ?? []} names=${names} open=${open} />
-      <${Chips} of=${asked.more} nameOf=${(/** @type {string} */ column) => cellOf(column, known.data ?? []).name} keep=${keep} open=${open} />
+      <${Chips} when=${sizeOf(asked.more) > 0} of=${asked.more} nameOf=${(/** @type {string} */ column) => cellOf(column, known.data ?? []).name} keep=${keep} open=${open} />
       ${asked.dropped > 0 && html`<${Dropped} of=${asked.more} />`}
       <${Failure} error=${found.error} retry=${found.reload} />
       ${found.total === undefined && !found.error && html`<div class="panel"><${Bones} /></div>`}
@@ -72,12 +75,12 @@ export function Page() {
       ${!!found.total &&
       html`
         <div class="panel">
-          <${Table} label="Experiments" columns=${columns} total=${found.total} row=${found.row} onSight=${found.onSight} id=${(/** @type {any} */ r) => r.experiment.id}
+          <${Table} label="Experiments" query=${`${asked.project} ${filter}`} columns=${columns} total=${found.total} row=${found.row} onSight=${found.onSight} id=${(/** @type {any} */ r) => r.experiment.id}
             sort=${asked.sort} onSort=${(/** @type {string} */ sort) => ask({ sort })}
             choice=${{ chosen: ids, onChange: (/** @type {Set<number>} */ next) => setChosen(rowsOf(next, chosen, listed, (e) => e.id)) }} />
         </div>
       `}
-      <${Steering} chosen=${chosen} choose=${setChosen} total=${found.total ?? 0} filter=${`${asked.project} ${filter}`} every=${every} reload=${found.reload} />
+      <${Steering} when=${chosen.size > 0} chosen=${chosen} choose=${setChosen} total=${found.total ?? 0} filter=${`${asked.project} ${filter}`} every=${every} reload=${found.reload} />
       ${building &&
       known.data &&
       html`

@@ -7,10 +7,9 @@ import { link } from "../lib/router.js";
 import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { placeOf } from "../lib/workspaces.js";
 import { Button, Progress } from "../parts/basic.js";
-import { ChosenBar } from "../parts/chosen.js";
 import { MoveExperiments } from "../parts/move_experiments.js";
 import { Ask, Dialog, tell } from "../parts/overlay.js";
-import { Table } from "../parts/table.js";
+import { ChosenBar, Table } from "../parts/table.js";
 
 /**
  * @typedef {Map<number, any>} Chosen experiments by id; of many there is only what decides about actions

@@ -4,15 +4,14 @@ import { folderOf, modelDefinition } from "../lib/code_folder.js";
 import { counted, size } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
-import { go, place } from "../lib/router.js";
-import { useUnsaved } from "../lib/unsaved.js";
+import { go, place, useUnsaved } from "../lib/router.js";
 import { html, useEffect, useState } from "../lib/view.js";
 import { everyProject, placeOf } from "../lib/workspaces.js";
 import { Button, Failure, Head, Panel } from "../parts/basic.js";
 import { Verdict } from "../parts/checked.js";
 import { Choice, Code, Tick } from "../parts/fields.js";
 import { tell } from "../parts/overlay.js";
-import { useVerdict } from "./experiment/verdict.js";
+import { useVerdict } from "./experiment/config_check.js";
 
 /** @typedef {import("../lib/code_folder.js").Folder} Folder */
 

@@ -12,7 +12,7 @@ import { Loaded } from "../parts/basic.js";
 import { useChecked, Verdict } from "../parts/checked.js";
 import { Choice, Code, Line } from "../parts/fields.js";
 import { Ask } from "../parts/overlay.js";
-import { hourly } from "./experiment/verdict.js";
+import { hourly } from "./experiment/config_check.js";
 import { Files } from "./new_experiment.js";
 
 /** @type {Record<string, string>} */

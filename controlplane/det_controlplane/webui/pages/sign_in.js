@@ -3,13 +3,13 @@ import { useLive } from "../lib/live.js";
 import { arrive, leave, providers } from "../lib/oidc.js";
 import { go, place } from "../lib/router.js";
 import { cluster, signIn, user } from "../lib/session.js";
-import { html, useEffect, useState } from "../lib/view.js";
+import { html, useEffect, useRef, useState } from "../lib/view.js";
 import { Button, Failure, Field } from "../parts/basic.js";
 import { Mark } from "../parts/frame.js";
 
 const here = () => {
   const { path, query } = place.value;
-  return path === "/sign-in" ? "/dashboard" : path + (query.size ? `?${query}` : "");
+  return /^\/(sign-in|sign-out|login|logout)$/.test(path) ? "/dashboard" : path + (query.size ? `?${query}` : "");
 };
 
 export function Page() {
@@ -17,6 +17,9 @@ export function Page() {
   const [busy, setBusy] = useState(false);
   const elsewhere = useLive(providers, []);
   const after = here();
+  const name = useRef(/** @type {HTMLInputElement | null} */ (null));
+  // Browsers heed "autofocus" once only, not after signing out.
+  useEffect(() => name.current?.focus(), []);
   useEffect(() => {
     const { path, query } = place.value;
     if (path !== "/sign-in") return;
@@ -62,7 +65,7 @@ export function Page() {
         </div>
         <${Failure} error=${error} />
         <form class="stack" onSubmit=${submit}>
-          <${Field} label="User name"><input class="input" name="username" autocomplete="username" autofocus required /><//>
+          <${Field} label="User name"><input class="input" name="username" autocomplete="username" ref=${name} required /><//>
           <${Field} label="Password"><input class="input" name="password" type="password" autocomplete="current-password" /><//>
           <button class="button primary" disabled=${busy}>${busy ? "Signing in …" : "Sign in"}</button>
         </form>

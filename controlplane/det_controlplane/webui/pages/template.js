@@ -2,8 +2,7 @@
 import { get, send } from "../lib/api.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
-import { go } from "../lib/router.js";
-import { useUnsaved } from "../lib/unsaved.js";
+import { go, useUnsaved } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { workspaces } from "../lib/workspaces.js";
 import { yaml } from "../lib/yaml.js";

@@ -1,5 +1,5 @@
 // The small parts of every page.
-import { useHeading } from "../lib/arrival.js";
+import { useHeading } from "../lib/page_titles.js";
 import { stateColour, stateName } from "../lib/format.js";
 import { html, useEffect, useRef } from "../lib/view.js";
 
@@ -56,7 +56,7 @@ export function Head({ title, text, beside, children }) {
     <header class="head">
       <div class="head-text">
         <div class="head-line"><h1 tabindex="-1" ref=${box}>${title}</h1>${beside}</div>
-        ${text && html`<p>${text}</p>`}
+        ${text && html`<p aria-live="polite">${text}</p>`}
       </div>
       <div class="row">${children}</div>
     </header>

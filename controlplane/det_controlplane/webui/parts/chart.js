@@ -1,5 +1,6 @@
 // Curves, drawn by uPlot, which is fetched with the first chart.
 import { counted, metric } from "../lib/format.js";
+import { extentOf, pathOf } from "./chart_paths.js";
 import { steer } from "./chart_range.js";
 import { library, token } from "../lib/library.js";
 import { onThemeChange } from "../lib/theme.js";
@@ -40,6 +41,8 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const tip = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
+  const latest = useRef(curves);
+  latest.current = curves;
   const told = useRef(onRange);
   told.current = onRange;
   const [Plot, setPlot] = useState(/** @type {any} */ (null));
@@ -56,7 +59,7 @@ export function Chart({ curves, label, x = "", time = false, log = false, onRang
   useEffect(() => {
     const element = box.current;
     if (!Plot || !element) return;
-    const made = new Plot(options(element, tip, curves, { x, time, log, height }), aligned(Plot, curves), element);
+    const made = new Plot(options(Plot, element, tip, latest, { x, time, log, height }), aligned(Plot, curves), element);
     plot.current = made;
     const ends = steer(made, (range) => told.current?.(range));
     const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
@@ -109,8 +112,9 @@ function aligned(Plot, curves) {
   return Plot.join(curves.map((c) => [c.x, c.y]));
 }
 
-/** @param {HTMLElement} element @param {{ current: HTMLElement | null }} tip @param {Curve[]} curves @param {{ x: string, time: boolean, log: boolean, height: number }} how */
-function options(element, tip, curves, { x, time, log, height }) {
+/** @param {any} Plot @param {HTMLElement} element @param {{ current: HTMLElement | null }} tip @param {{ current: Curve[] }} latest @param {{ x: string, time: boolean, log: boolean, height: number }} how */
+function options(Plot, element, tip, latest, { x, time, log, height }) {
+  const curves = latest.current;
   const font = `12px ${token("--font")}`;
   const axis = { stroke: token("--ink-faint"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font };
   const many = curves.length > 20;
@@ -120,7 +124,8 @@ function options(element, tip, curves, { x, time, log, height }) {
     legend: { show: false },
     focus: { alpha: 0.25 },
     cursor: { focus: { prox: NEAR_PX }, points: { size: 7 }, drag: { x: true, y: false, setScale: true } },
-    scales: { x: { time }, y: { distr: log ? 3 : 1 } },
+    // The first series knows which x are about to be in sight; scales.x still has those of before.
+    scales: { x: { time }, y: { distr: log ? 3 : 1, range: (/** @type {any} */ u) => around(Plot, extentOf(latest.current, u.series[0], log), log) } },
     axes: [
       { ...axis, size: 30, label: x || undefined, labelFont: font, labelSize: 18, labelGap: -4 },
       { ...axis, size: 62, values: (/** @type {any} */ _, /** @type {any[]} */ ticks) => ticks.map((v) => (v === null ? "" : metric(v))) },
@@ -135,11 +140,19 @@ function options(element, tip, curves, { x, time, log, height }) {
         alpha: many ? 0.75 : 1,
         dash: !many && isDashed(i) ? [7, 4] : undefined,
         spanGaps: true,
+        auto: false,
+        paths: (/** @type {any} */ u) => ({ stroke: pathOf(latest.current[i], u), fill: null, clip: null, band: null, gaps: null, flags: 1 }),
         points: { show: c.x.length < 3, size: 5 },
       })),
     ],
     hooks: { setCursor: [(/** @type {any} */ u) => point(u, tip.current, x, time)] },
   };
+}
+
+/** Return a range with a margin around what is in sight. @param {any} Plot @param {[number, number] | null} extent @param {boolean} log */
+function around(Plot, extent, log) {
+  if (!extent) return [null, null];
+  return log ? Plot.rangeLog(...extent, 10, true) : Plot.rangeNum(...extent, 0.1, true);
 }
 
 /** Name the curve under the cursor. @param {any} u @param {HTMLElement | null} tip @param {string} x @param {boolean} time */

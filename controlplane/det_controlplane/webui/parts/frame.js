@@ -1,11 +1,9 @@
 // The frame around every page: where one can go, and who one is.
-import { areas } from "../lib/areas.js";
-import { lost, retry } from "../lib/beat.js";
-import { maySomewhere } from "../lib/rights.js";
-import { go, link, place } from "../lib/router.js";
+import { lost, retry } from "../lib/live.js";
+import { areas, maySomewhere } from "../lib/rights.js";
+import { go, link, mayLeave, place } from "../lib/router.js";
 import { cluster, refresh, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
-import { mayLeave } from "../lib/unsaved.js";
 import { html, useEffect, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
 import { attempt, Menu, Toasts } from "./overlay.js";

@@ -1,6 +1,6 @@
 // What lies above a page: menus, dialogs, and short messages.
 import { send } from "../lib/api.js";
-import { mayLeave, useUnsaved } from "../lib/unsaved.js";
+import { mayLeave, useUnsaved } from "../lib/router.js";
 import { html, signal, useEffect, useRef, useState } from "../lib/view.js";
 import { Button, Failure, Icon } from "./basic.js";
 
@@ -41,12 +41,12 @@ export function Menu({ label, icon = "more", text, items, side = "", kind = "" }
     if (!open) return;
     if (e.key === "Escape") shut();
     if (e.key === "Tab") setOpen(false);
-    const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
-    if (!step) return;
-    e.preventDefault();
     const list = [...(box.current?.querySelectorAll("button.menu-item:not(:disabled)") ?? [])];
     const at = list.indexOf(/** @type {Element} */ (document.activeElement));
-    /** @type {any} */ (list[(at + step + list.length) % list.length])?.focus();
+    const to = { ArrowDown: at + 1, ArrowUp: Math.max(at, 0) - 1, Home: 0, End: -1 }[e.key];
+    if (to === undefined) return;
+    e.preventDefault();
+    /** @type {any} */ (list.at(to % list.length))?.focus();
   };
   if (!items.some(Boolean)) return null;
   return html`

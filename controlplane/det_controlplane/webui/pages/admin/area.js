@@ -1,5 +1,5 @@
 // What the parts of the administration share: the head of the page, and the way to the other parts.
-import { AREAS, areas } from "../../lib/areas.js";
+import { AREAS, areas } from "../../lib/rights.js";
 import { link } from "../../lib/router.js";
 import { html } from "../../lib/view.js";
 import { Button, Empty, Head, Tabs } from "../../parts/basic.js";

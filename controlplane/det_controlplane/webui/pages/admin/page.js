@@ -1,5 +1,5 @@
 // The administration: leads to its first part that the user may see.
-import { areas } from "../../lib/areas.js";
+import { areas } from "../../lib/rights.js";
 import { go } from "../../lib/router.js";
 import { html, useEffect } from "../../lib/view.js";
 import { NotForYou } from "./area.js";

@@ -2,8 +2,7 @@
 import { get, send } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
 import { may, mayDemand } from "../../lib/rights.js";
-import { ask, place } from "../../lib/router.js";
-import { useUnsaved } from "../../lib/unsaved.js";
+import { ask, place, useUnsaved } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
 import { workspaces } from "../../lib/workspaces.js";
 import { yaml } from "../../lib/yaml.js";

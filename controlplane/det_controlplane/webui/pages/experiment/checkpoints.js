@@ -6,10 +6,10 @@ import { keeps, may, maySomewhere } from "../../lib/rights.js";
 import { link } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Empty, Pairs, Panel, State } from "../../parts/basic.js";
-import { ChosenBar } from "../../parts/chosen.js";
 import { Check } from "../../parts/fields.js";
 import { Listing } from "../../parts/listing.js";
 import { Ask, Dialog, tell } from "../../parts/overlay.js";
+import { ChosenBar } from "../../parts/table.js";
 import { Register } from "./register.js";
 
 const SHOWN = ["STATE_ACTIVE", "STATE_COMPLETED", "STATE_PARTIALLY_DELETED"];

@@ -7,7 +7,7 @@ import { fixed, isBlock, withParts, yaml } from "../../lib/yaml.js";
 import { useChecked, Verdict } from "../../parts/checked.js";
 import { Code, Line, Tick } from "../../parts/fields.js";
 import { Ask, tell } from "../../parts/overlay.js";
-import { useVerdict } from "./verdict.js";
+import { useVerdict } from "./config_check.js";
 
 /** @typedef {{ experiment: any, onClose: () => void, onDone?: () => Promise<void> }} Props */
 

@@ -1,7 +1,7 @@
 // Notes of an experiment, kept as text.
 import { send } from "../../lib/api.js";
 import { may } from "../../lib/rights.js";
-import { useUnsaved } from "../../lib/unsaved.js";
+import { useUnsaved } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
 import { Button, Panel } from "../../parts/basic.js";
 import { attempt } from "../../parts/overlay.js";

@@ -2,40 +2,35 @@
 import { get, post } from "../../lib/api.js";
 import { ACTIONS, command, offered } from "../../lib/experiments.js";
 import { counted, ended, metric, money, span, stateName } from "../../lib/format.js";
+import { later } from "../../lib/library.js";
 import { useLive } from "../../lib/live.js";
 import { REST_MS, whenChanged } from "../../lib/revision.js";
 import { go, link } from "../../lib/router.js";
 import { may, maySomewhere } from "../../lib/rights.js";
 import { mainReason, saidOf } from "../../lib/why.js";
-import { html, useMemo, useState } from "../../lib/view.js";
+import { html, useEffect, useMemo, useState } from "../../lib/view.js";
 import { placeOf } from "../../lib/workspaces.js";
-import { Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
-import { MoveExperiments } from "../../parts/move_experiments.js";
+import { Bones, Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
 import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
-import { Checkpoints } from "./checkpoints.js";
-import { Code } from "./code.js";
-import { Configuration } from "./configuration.js";
-import { Continue, Edit, Fork } from "./dialogs.js";
-import { Hyperparameters } from "./hyperparameters.js";
-import { ExperimentLogs } from "./logs.js";
-import { Notes } from "./notes.js";
-import { Overview } from "./overview.js";
-import { SearchPicture } from "./search.js";
-import { Trials } from "./trials.js";
 
 /** @type {[string, string, any][]} */
 const TABS = [
-  ["overview", "Overview", Overview],
-  ["trials", "Trials", Trials],
-  ["search", "Search", SearchPicture],
-  ["hyperparameters", "Hyperparameters", Hyperparameters],
-  ["checkpoints", "Checkpoints", Checkpoints],
-  ["logs", "Logs", ExperimentLogs],
-  ["code", "Code", Code],
-  ["configuration", "Configuration", Configuration],
-  ["notes", "Notes", Notes],
+  ["overview", "Overview", later(() => import("./overview.js"), "Overview", Bones)],
+  ["trials", "Trials", later(() => import("./trials.js"), "Trials", Bones)],
+  ["search", "Search", later(() => import("./search.js"), "SearchPicture", Bones)],
+  ["hyperparameters", "Hyperparameters", later(() => import("./hyperparameters.js"), "Hyperparameters", Bones)],
+  ["checkpoints", "Checkpoints", later(() => import("./checkpoints.js"), "Checkpoints", Bones)],
+  ["logs", "Logs", later(() => import("./logs.js"), "ExperimentLogs", Bones)],
+  ["code", "Code", later(() => import("./code.js"), "Code", Bones)],
+  ["configuration", "Configuration", later(() => import("./configuration.js"), "Configuration", Bones)],
+  ["notes", "Notes", later(() => import("./notes.js"), "Notes", Bones)],
 ];
+const [Continue, Edit, Fork] = ["Continue", "Edit", "Fork"].map((name) => later(() => import("./dialogs.js"), name));
+const MoveExperiments = later(() => import("../../parts/move_experiments.js"), "MoveExperiments");
 const LIVE_MS = 2_500;
+
+/** @param {string} tab */
+const tabOf = (tab) => (TABS.find(([key]) => key === tab) ?? TABS[0])[2];
 
 /** @param {any} data */
 const pace = (data) => (ended(data.experiment.state) ? 0 : LIVE_MS);
@@ -44,13 +39,14 @@ const pace = (data) => (ended(data.experiment.state) ? 0 : LIVE_MS);
 export function Page({ id, tab = "overview" }) {
   const fetched = useMemo(() => whenChanged((signal) => get(`/api/v1/experiments/${encodeURIComponent(id)}`, {}, { signal })), [id]);
   const found = useLive((signal) => fetched(id, signal), [id], pace);
+  useEffect(() => tabOf(tab).soon(), [tab]);
   return html`<${Loaded} of=${found} title=${`Experiment ${id}`}>${(/** @type {any} */ data) => html`<${Shown} data=${data} tab=${tab} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ data: any, tab: string, reload: () => Promise<void> }} props */
 function Shown({ data, tab, reload }) {
   const e = { ...data.experiment, revision: data.revision };
-  const [, , Tab] = TABS.find(([key]) => key === tab) ?? TABS[0];
+  const Tab = tabOf(tab);
   const beside = html`<${State} state=${e.state} />${e.archived && html`<span class="label">archived</span>`}${e.labels.map((/** @type {string} */ l) => html`<span class="label">${l}</span>`)}`;
   const text = html`Experiment ${e.id} in ${e.workspaceName} / ${e.projectName} by ${e.displayName || e.username}${e.forkedFrom && html`, forked from <a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>`}${e.description && html`<br />${e.description}`}`;
   return html`
@@ -58,7 +54,7 @@ function Shown({ data, tab, reload }) {
     <div class="stack">
       <${Summary} e=${e} job=${data.jobSummary} />
       <div>
-        <${Tabs} label="Parts of the experiment" tabs=${TABS.map(([key, title]) => ({ name: title, href: link(`/experiments/${e.id}/${key}`), chosen: Tab === TABS.find(([k]) => k === key)?.[2] }))} />
+        <${Tabs} label="Parts of the experiment" tabs=${TABS.map(([key, title, part]) => ({ name: title, href: link(`/experiments/${e.id}/${key}`), chosen: part === Tab }))} />
         <${Tab} experiment=${e} reload=${reload} />
       </div>
     </div>

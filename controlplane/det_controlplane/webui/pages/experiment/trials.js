@@ -8,10 +8,9 @@ import { ask, link, place } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
 import { html, useMemo, useState } from "../../lib/view.js";
 import { Bones, Button, Empty, Failure, Loaded, Panel, State } from "../../parts/basic.js";
-import { ChosenBar } from "../../parts/chosen.js";
 import { Chips, FilterBuilder } from "../../parts/filters.js";
 import { Menu } from "../../parts/overlay.js";
-import { Table } from "../../parts/table.js";
+import { ChosenBar, Table } from "../../parts/table.js";
 import { nameOf, summary } from "../experiments_columns.js";
 import { filterable, runsFilter, runNameOf } from "./trials_filter.js";
 

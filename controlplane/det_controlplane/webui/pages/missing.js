@@ -1,6 +1,9 @@
-// Addresses of Determined's own pages that are called otherwise here: links, bookmarks and its command line use them.
+// An address without a page: those of Determined's own pages that are called otherwise here lead there, as its links, bookmarks and command line use them.
+import { go, place } from "../lib/router.js";
+import { html, useEffect } from "../lib/view.js";
+import { Bones, Button, Head } from "../parts/basic.js";
 
-/** @type {Record<string, string>} the kinds of tasks, by what Determined calls them in addresses */
+/** @type {Record<string, string>} kinds of tasks, by what Determined calls them in addresses */
 const TASKS = { notebook: "notebooks?|jupyter-?lab", tensorboard: "tensor-?boards?", command: "commands?", shell: "shells?", generic: "generic-?(?:task)?s?" };
 
 /** @type {[RegExp, string][]} address, where its page is; the first that fits counts */
@@ -31,7 +34,20 @@ const MOVED = [
 ];
 
 /** Return where the page of another address is, or nothing. @param {string} path below /det */
-export function moved(path) {
+function moved(path) {
   for (const [from, to] of MOVED) if (from.test(path)) return path.replace(from, to);
   return "";
+}
+
+export function Page() {
+  const elsewhere = moved(place.value.path);
+  useEffect(() => {
+    if (elsewhere) go(elsewhere, { replace: true });
+  }, [elsewhere]);
+  if (elsewhere) return html`<${Bones} />`;
+  return html`
+    <${Head} title="There is no such page" text="The address may be mistyped, or of another version of Determined.">
+      <${Button} kind="primary" href="/det/dashboard">Go home<//>
+    <//>
+  `;
 }

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.api import PASSWORD, create
 from tests.support.browser import Tab, opened
-from tests.support.cluster import Cluster
+from tests.support.house import House
 from tests.webui.conftest import MARKUP
 
 CONFIG = {
@@ -17,11 +18,11 @@ CONFIG = {
 
 
 @pytest.fixture(scope="module")
-def odd(cluster: Cluster) -> tuple[int, int]:
+def odd(house: House) -> tuple[int, int]:
     """An experiment whose metric and hyperparameter have markup in their names, and one of its trials."""
     body = {"config": json.dumps(CONFIG), "activate": False}
-    experiment_id = int(cluster.post("/api/v1/experiments", body)["experiment"]["id"])
-    trials = cluster.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
+    experiment_id = int(house.admin.post("/api/v1/experiments", body)["experiment"]["id"])
+    trials = house.admin.get(f"/api/v1/experiments/{experiment_id}/trials")["trials"]
     for trial in trials:
         for batches in (2, 4):
             metrics = {"avgMetrics": {MARKUP: trial["id"] / batches}}
@@ -32,8 +33,14 @@ def odd(cluster: Cluster) -> tuple[int, int]:
                 "metrics": metrics,
             }
             path = f"/api/v1/trials/{trial['id']}/metrics"
-            cluster.post(path, {"group": "validation", "metrics": report})
+            house.admin.post(path, {"group": "validation", "metrics": report})
     return experiment_id, int(trials[0]["id"])
+
+
+@pytest.fixture(scope="module")
+def made(house: House) -> int:
+    """An experiment that is paused before it began."""
+    return create(house.admin)
 
 
 def test_markup_in_names_of_metrics_and_hyperparameters_stays_text(
@@ -53,8 +60,8 @@ def test_markup_in_names_of_metrics_and_hyperparameters_stays_text(
         assert tab.page.title() != "1"
 
 
-def test_what_is_done_in_one_tab_is_seen_in_the_other(tab: Tab, waiting: int) -> None:
-    tab.open(f"/experiments/{waiting}")
+def test_what_is_done_in_one_tab_is_seen_in_the_other(tab: Tab, house: House) -> None:
+    tab.open(f"/experiments/{create(house.admin)}")
     tab.page.locator(".head .state", has_text="Paused").wait_for()
     other = tab.page.context.new_page()
     other.goto(tab.page.url)
@@ -70,12 +77,6 @@ def test_what_is_done_in_one_tab_is_seen_in_the_other(tab: Tab, waiting: int) ->
     tab.complaints[:] = [c for c in tab.complaints if "401" not in c]
 
 
-HIDE = """hidden => {
-    Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
-    document.dispatchEvent(new Event("visibilitychange"));
-}"""
-
-
 def test_a_hidden_tab_asks_nothing(tab: Tab) -> None:
     asked: list[str] = []
     tab.page.on("request", lambda r: asked.append(r.url) if "/api/" in r.url else None)
@@ -84,18 +85,18 @@ def test_a_hidden_tab_asks_nothing(tab: Tab) -> None:
     tab.page.get_by_text("The queue is empty").wait_for()
     with tab.page.expect_response("**/job-queues-v2*"):
         tab.page.clock.run_for(60_000)
-    tab.page.evaluate(HIDE, True)
+    tab.hide(True)
     tab.page.wait_for_load_state("networkidle")
     tab.page.clock.run_for(60_000)  # what was due finds that nobody looks
     before = len(asked)
     tab.page.clock.run_for(600_000)
     assert asked[before:] == []
     with tab.page.expect_response("**/job-queues-v2*"):
-        tab.page.evaluate(HIDE, False)
+        tab.hide(False)
 
 
 def test_over_a_slow_line_the_last_page_asked_for_is_shown_and_nothing_is_done_twice(
-    tab: Tab, cluster: Cluster, trained: int
+    tab: Tab, house: House, made: int
 ) -> None:
     tab.open("/experiments")
     tab.ready()
@@ -106,7 +107,7 @@ def test_over_a_slow_line_the_last_page_asked_for_is_shown_and_nothing_is_done_t
         "uploadThroughput": 60_000,
     }
     tab.page.context.new_cdp_session(tab.page).send("Network.emulateNetworkConditions", slow)
-    tab.page.locator(f'a[href="/det/experiments/{trained}"]').last.click()
+    tab.page.locator(f'a[href="/det/experiments/{made}"]').last.click()
     tab.page.get_by_role("status", name="Loading").first.wait_for()
     tab.page.get_by_role("link", name="Workspaces").click()
     tab.page.get_by_role("heading", name="Workspaces").wait_for()
@@ -116,22 +117,22 @@ def test_over_a_slow_line_the_last_page_asked_for_is_shown_and_nothing_is_done_t
     tab.page.get_by_label("Name", exact=True).fill("Slow")
     tab.page.get_by_role("button", name="Create").dblclick()
     tab.page.get_by_role("heading", name="Slow").wait_for()
-    found = [w["name"] for w in cluster.get("/api/v1/workspaces?limit=-1")["workspaces"]]
+    found = [w["name"] for w in house.admin.get("/api/v1/workspaces", limit=-1)["workspaces"]]
     assert found.count("Slow") == 1
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_what_lies_above_a_page_is_accessible(
-    browser: Any, base: str, trained: int, theme: str
+    browser: Any, base: str, made: int, theme: str
 ) -> None:
-    with opened(browser, base, theme=theme) as tab:
-        tab.open(f"/experiments/{trained}")
+    with opened(browser, base, theme=theme, user=("admin", PASSWORD)) as tab:
+        tab.open(f"/experiments/{made}")
         tab.ready()
         tab.page.get_by_role("button", name="More actions").click()
         tab.page.get_by_role("menu").wait_for()
         assert ("menu", tab.faults()) == ("menu", [])
         tab.page.get_by_role("menuitem", name="Move to another project").click()
-        tab.page.get_by_text("There is no other project").wait_for()
+        tab.page.get_by_role("combobox", name="Project").wait_for()
         assert ("dialog", tab.faults()) == ("dialog", [])
         tab.page.keyboard.press("Escape")
         tab.page.get_by_role("button", name="Fork").click()
