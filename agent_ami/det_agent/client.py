@@ -55,7 +55,7 @@ class ControlPlane:
 
     @property
     def token(self) -> str:
-        """Return what this agent was given when it joined."""
+        """Return the token that this agent got when it joined."""
         return self._token
 
     def _auth(self) -> dict[str, str]:

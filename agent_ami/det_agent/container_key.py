@@ -33,5 +33,5 @@ class ContainerKey:
 
     @property
     def place(self) -> str:
-        """Return its name on this machine, which no other life of the container shares."""
+        """Return the directory name of this run of the container, which a later run of it does not share."""
         return f"{self.id}.{self.epoch}"

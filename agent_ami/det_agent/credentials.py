@@ -31,7 +31,7 @@ class MachineCredentials:
         self._until = 0.0
 
     def current(self) -> Mapping[str, Any]:
-        """Return them as the container's entry understands them. Raises OSError."""
+        """Return credentials as the container's entry understands them. Raises OSError."""
         with self._lock:
             if not self._kept or self._now() >= self._until:
                 self._kept = {"kind": self.kind, **self._read()}

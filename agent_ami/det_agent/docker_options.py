@@ -41,7 +41,7 @@ def labels(
 
 
 def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
-    """Read what `labels` wrote; the token is in the environment, not in a label that every listing shows."""
+    """Read a container's key from its labels, and its token from the environment: every listing shows labels."""
     variables = dict(line.partition("=")[::2] for line in env)
     return ContainerKey(
         id=found[f"{LABEL}id"],

@@ -13,7 +13,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -27,6 +27,7 @@ from det_agent.bodies import (
     Budget,
     read_body,
 )
+from det_agent.connection_limits import LimitedServer
 from det_agent.container_sessions import ContainerSessions
 from det_agent.credentials import MachineCredentials
 from det_agent.log_limits import LogLimits
@@ -108,7 +109,7 @@ class Gateway:
         self._upstream.close()
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(LimitedServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 256
@@ -228,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(answer.status, answer.headers, answer.body)
 
     def _answer_code(self, path: str) -> None:
-        """Answer with the archive itself, also where the control plane tells its address alone."""
+        """Answer with the archive itself, also where the control plane only gives the address of it."""
         headers = {**dict(self.headers.items()), "Accept-Encoding": "identity"}
         with self._body() as body:
             self._forward(path, body, asking_for_address(self.path), headers, self._pass_code_on)

@@ -1,4 +1,4 @@
-"""The check that the GPUs of this machine still work, by the driver's own tool and what it tells the kernel's log."""
+"""The check that the GPUs of this machine still work: by the driver's tool, and its lines in the kernel's log."""
 
 import re
 import threading
@@ -78,11 +78,11 @@ class Gpus:
             raise StartFailed("agent_error", told)
 
     def failure(self) -> str:
-        """Return what is wrong by what the driver told, or else by the last check; empty if nothing is."""
+        """Return the failure that the driver logged, or else that the last check found; empty without one."""
         return next(self._fatal_errors(), "") or self._believed
 
     def _look_twice(self) -> str:
-        """Return what is wrong by the driver's tool, and was a while ago; empty if nothing is."""
+        """Return a failure that the driver's tool reports now and reported a while ago; empty without one."""
         trouble = next(self._troubles(), "")
         if not trouble:
             self._failing_since = None
@@ -104,7 +104,7 @@ class Gpus:
                 yield f"GPU {slot.id} ({slot.uuid}) has {errors} memory errors that ECC could not correct"
 
     def _fatal_errors(self) -> Iterator[str]:
-        """Yield what the driver wrote into the kernel's log since this agent started, of its own GPUs."""
+        """Yield fatal errors of this agent's GPUs that the driver wrote to the kernel's log since the agent started."""
         own = {self._buses[slot.uuid]: slot for slot in self._expected if slot.uuid in self._buses}
         for bus, code in _XID.findall(self._query((*_KERNEL_LOG, f"--since=@{self._since}"))):
             slot, meaning = own.get(_bus(bus)), _FATAL.get(int(code))
@@ -116,7 +116,7 @@ class Gpus:
 
 
 class GpuNotices:
-    """Tells of a GPU that failed as of the end of a rented machine: its work saves a checkpoint and moves."""
+    """Treats a GPU that failed like a notice that the rented machine ends: its work saves a checkpoint and moves."""
 
     interval_s = LOG_LOOK_S
 

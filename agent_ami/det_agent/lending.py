@@ -9,7 +9,7 @@ from det_agent.settings import Settings
 
 
 def credentials_of(settings: Settings) -> Mapping[str, MachineCredentials]:
-    """Return them by cloud: none where the agent does not prove itself by its cloud, or is told not to lend."""
+    """Return sources of credentials by cloud: none where the agent proves itself otherwise, or may not lend."""
     if settings.container_credentials == "none":
         return {}
     lent = {"aws": _on_aws, "gcp": _on_google}.get(settings.identity, lambda _: ())(settings)

@@ -70,7 +70,7 @@ class LogLimits:
     def _passing(
         self, key: ContainerKey, task: _Allowance, lines: Sequence[TaskLine]
     ) -> tuple[list[bytes], list[TaskLine]]:
-        """Return what is to be said of lines left out before, and the lines that are not left out."""
+        """Return a line about those that were left out before, if it is time for it, and the lines that pass."""
         if not self._lines_s:
             return [], list(lines)
         about: list[bytes] = []

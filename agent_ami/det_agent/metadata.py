@@ -27,7 +27,7 @@ class AwsMetadata:
         self._token, self._token_until = "", 0.0
 
     def get(self, path: str) -> str | None:
-        """Return what a path below /latest/ holds, None when there is no such thing. Raises OSError."""
+        """Return the value of a path below /latest/, None when there is no such path. Raises OSError."""
         try:
             return self._get(path)
         except urllib.error.HTTPError as e:
@@ -61,7 +61,7 @@ class GcpMetadata:
         self._url = f"http://{host or named or 'metadata.google.internal'}"
 
     def get(self, path: str) -> str | None:
-        """Return what a path below /computeMetadata/v1/ holds, None when there is no such thing. Raises OSError."""
+        """Return the value of a path below /computeMetadata/v1/, None when there is no such path. Raises OSError."""
         return _read(f"{self._url}/computeMetadata/v1/{path}", {"Metadata-Flavor": "Google"})
 
 

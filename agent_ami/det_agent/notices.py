@@ -34,7 +34,7 @@ def rfc3339(text: str | None) -> str | None:
 
 
 def _told_by(*sources: Callable[[], Iterable[Signal]]) -> tuple[Signal, ...]:
-    """Return what sources tell: one that fails keeps no notice of another back. Raises OSError where none tells any."""
+    """Return the notices of all sources, also if some fail. Raises OSError if one fails and none has a notice."""
     found: list[Signal] = []
     failure: OSError | None = None
     for source in sources:

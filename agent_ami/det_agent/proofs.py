@@ -14,7 +14,7 @@ _OF_MACHINES: Mapping[str, Callable[[str], Proof]] = {"aws": aws_proof, "gcp": g
 
 
 def proof_of(settings: Settings, joining: JoinRequest) -> Callable[[], Proof]:
-    """Return what makes a fresh proof for each join. Calling it raises OSError where there is none."""
+    """Return a function that makes a fresh proof for each join, and raises OSError where it cannot."""
     if settings.identity not in _OF_MACHINES:
         return lambda: bootstrap_proof(settings.token_file)
     of_machine = _OF_MACHINES[settings.identity]

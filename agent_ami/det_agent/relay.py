@@ -261,7 +261,7 @@ async def _carry_both_ways(
 
 
 def _break_off(writer: asyncio.StreamWriter) -> None:
-    """End a connection so that the container is told, though it reads nothing of what it was sent."""
+    """End a connection so that the container notices it, even if it reads nothing of what it was sent."""
     with contextlib.suppress(OSError):
         at_once = struct.pack("ii", 1, 0)
         sock = writer.get_extra_info("socket")

@@ -28,10 +28,6 @@ class Option:
         return "--" + self.name.replace("_", "-").replace(".", "-")
 
     @property
-    def variable(self) -> str:
-        return "DET_" + self.name.replace(".", "_").upper()
-
-    @property
     def dest(self) -> str:
         return self.name.replace(".", "_")
 

@@ -70,7 +70,7 @@ def _announce(folder: Path, pid: int) -> None:
 
 
 def start_time(pid: int) -> str:
-    """Return what tells a process from a later one with the same pid; "" where the system does not say."""
+    """Return when a process started, which differs from a later one with the same pid; "" if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -109,7 +109,7 @@ class Spool:
             self._changed.notify_all()
 
     def wait_for_lines(self, timeout_s: float | None, stopping: threading.Event) -> bool:
-        """Wait for lines, until a time or a stop that `interrupt` tells of; return whether there are any."""
+        """Wait for lines, for a time or until `stopping` is set and `interrupt` called. Return whether any came."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_lines() or stopping.is_set(), timeout_s)
             return self._has_lines()

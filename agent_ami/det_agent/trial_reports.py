@@ -109,7 +109,7 @@ class TrialReports:
             queue.close()
 
     def stop(self) -> None:
-        """Leave what is undelivered to the next process."""
+        """Stop delivering; the next process delivers what is left."""
         with self._lock:
             queues = list(self._queues.values())
         for queue in queues:

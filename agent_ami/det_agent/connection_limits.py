@@ -1,0 +1,69 @@
+"""Serve HTTP by threads that one caller does not fill: each connection has one, and machines have several tasks."""
+
+import contextlib
+import json
+import resource
+import socket
+import threading
+from collections import Counter
+from http.server import ThreadingHTTPServer
+from ipaddress import ip_address
+from typing import Any
+
+MOST_CONNECTIONS = 2048
+# Containers have addresses of their own with Docker. Without it, all have that of the machine.
+MOST_OF_ONE_CONTAINER = 256
+_OTHER_FILES = 256  # containers, spools, connections to the control plane
+_RETRY_AFTER_S = 5
+
+
+class LimitedServer(ThreadingHTTPServer):
+    """Refuses connections beyond the most, of all callers or of one address, before they have threads."""
+
+    def __init__(self, *args: Any) -> None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        room = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft - _OTHER_FILES
+        self._most = max(64, min(MOST_CONNECTIONS, room))
+        self._lock = threading.Lock()
+        self._held: dict[Any, str] = {}
+        self._of_address: Counter[str] = Counter()
+        super().__init__(*args)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        address = str(client_address[0])
+        most = self._most if _is_of_machine(address) else MOST_OF_ONE_CONTAINER
+        with self._lock:
+            if len(self._held) < self._most and self._of_address[address] < most:
+                self._held[request] = address
+                self._of_address[address] += 1
+                return True
+        _refuse(request)
+        return False
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection, also one that was refused."""
+        with self._lock:
+            address = self._held.pop(request, None)
+            if address is not None:
+                self._of_address -= Counter({address: 1})
+        super().shutdown_request(request)
+
+
+def _is_of_machine(address: str) -> bool:
+    return ip_address(address).is_loopback
+
+
+def _refuse(request: socket.socket) -> None:
+    """Say why without waiting for the caller: this is the thread that accepts all others."""
+    request.setblocking(False)
+    with contextlib.suppress(OSError):
+        request.send(_TOO_MANY)
+
+
+_WHY = "too many connections to this machine's agent: close some, or send this again later"
+_SAYS = json.dumps({"error": {"code": 14, "reason": "Unavailable", "error": _WHY}}).encode()
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: %d\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+    % (_RETRY_AFTER_S, len(_SAYS), _SAYS)
+)

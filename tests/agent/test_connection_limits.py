@@ -1,0 +1,84 @@
+"""One container takes neither the threads nor the connections of an agent's gateway from the others of its machine."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from det_agent import connection_limits
+from det_agent.connection_limits import LimitedServer
+
+from tests.support.threaded import serving
+
+
+class Answering(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    # Addresses of this machine stand for those of containers.
+    monkeypatch.setattr(connection_limits, "MOST_OF_ONE_CONTAINER", 2)
+    monkeypatch.setattr(connection_limits, "_is_of_machine", lambda address: False)
+    server = LimitedServer(("127.0.0.1", 0), Answering)
+    with serving(server):
+        yield server.server_port
+
+
+def connected(port: int, address: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 60, (address, 0))
+
+
+def asked(connection: socket.socket) -> bytes:
+    """Return the beginning of the answer; nothing where the connection was closed without any."""
+    try:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        return connection.recv(65_536)
+    except ConnectionError:
+        return b""
+
+
+def test_connections_of_one_container_leave_room_for_others(port: int) -> None:
+    """They may say nothing: each would have a thread for ten minutes."""
+    with ExitStack() as stack:
+        first, _ = (stack.enter_context(connected(port)) for _ in range(2))
+        assert b" 204 " in asked(first)
+        beyond = stack.enter_context(connected(port))
+        refused = beyond.recv(65_536)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 5" in refused
+        assert b" 204 " in asked(stack.enter_context(connected(port, "127.0.0.2")))
+        first.close()
+        answer = b""
+        while b" 204 " not in answer:  # until the server has noticed
+            with connected(port) as again:
+                answer = asked(again)
+
+
+def test_all_containers_together_leave_files_for_the_agent(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 64)
+    server = LimitedServer(("127.0.0.1", 0), Answering)
+    with serving(server), ExitStack() as stack:
+        for n in range(64):
+            stack.enter_context(connected(server.server_port, f"127.0.1.{n // 2 + 1}"))
+        beyond = stack.enter_context(connected(server.server_port, "127.0.2.1"))
+        assert beyond.recv(65_536).startswith(b"HTTP/1.1 503 ")
+
+
+def test_without_docker_the_address_of_the_machine_is_everybody_s() -> None:
+    server = LimitedServer(("127.0.0.1", 0), Answering)
+    most = connection_limits.MOST_OF_ONE_CONTAINER
+    with serving(server), ExitStack() as stack:
+        for _ in range(most):
+            stack.enter_context(connected(server.server_port))
+        assert b" 204 " in asked(stack.enter_context(connected(server.server_port)))
