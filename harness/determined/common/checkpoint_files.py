@@ -29,7 +29,7 @@ def download(
     """Bring all files to `target` and write metadata.json beside them."""
     uuid = str(checkpoint["uuid"])
     _refuse_gone(uuid, str(checkpoint.get("state")))
-    os.makedirs(target, exist_ok=True)
+    _make_directory(target)
     if mode == MASTER:
         _through_master(session, uuid, target, watch)
     else:
@@ -43,6 +43,15 @@ def download(
             _after_refusal(session, uuid, target, watch, reason)
     _refuse_incomplete(uuid, checkpoint.get("resources") or {}, target)
     write_metadata(os.path.join(target, "metadata.json"), checkpoint.get("metadata") or {})
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as e:
+        raise Failure(
+            f"cannot make the directory '{path}': {e.strerror}", "choose a directory to write to"
+        ) from e
 
 
 def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:

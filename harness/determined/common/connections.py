@@ -162,7 +162,7 @@ class Connections:
 
 
 def tls_context(cert_file: Optional[str], verify: bool) -> ssl.SSLContext:
-    """Return what a server's certificate is checked by."""
+    """Return the TLS context by which a server's certificate is checked."""
     context = ssl.create_default_context(cafile=cert_file)
     if cert_file is not None:
         # Trust the certificate in the file, not only the authority that signed it (Python 3.10 and newer).

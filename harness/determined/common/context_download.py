@@ -10,7 +10,7 @@ TIMEOUT_S = 300
 
 
 def code_of(session: Session, path: str) -> bytes:
-    """Return the tar.gz that an API path tells: hosts whose answers are limited tell the address of large ones."""
+    """Download a tar.gz from an API path. Hosts that limit the size of answers give an address instead."""
     answer = session.get(path, {"url": True}) or {}
     url = answer.get("url") or ""
     if not url.startswith(("https://", "http://")):

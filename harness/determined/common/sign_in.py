@@ -45,7 +45,7 @@ def open_session(
 
 
 def _program() -> str:
-    """Return what the list of sessions calls this program, so that its user knows it again."""
+    """Return the name of this program for the list of sessions, where its user should recognise it."""
     import determined
 
     name = f"Determined client {determined.__version__}"

@@ -176,7 +176,7 @@ class _TunnelConnections:
 
 
 def _refusal(response: Any) -> Failure:
-    """Return what an answer that opens no websocket says; a token is for the host that gave it, so none is followed."""
+    """Return the error for an answer that opens no websocket. Redirects are not followed, for the token's sake."""
     try:
         return Failure(str(json.loads(bytes(response.body))["error"]["error"]))
     except (ValueError, KeyError, TypeError):

@@ -219,7 +219,7 @@ class CheckpointContext:
 
     @contextlib.contextmanager
     def _announced(self, storage_id: str, metadata: Mapping[str, Any]) -> Iterator[None]:
-        """Tell of an upload before it, and take that back if it fails and nothing is left of it."""
+        """Register an upload before it begins; withdraw that if it fails and leaves no file."""
         self._registry.begins(storage_id, metadata)
         try:
             yield
@@ -317,7 +317,7 @@ class CheckpointContext:
 
 
 class DummyCheckpointContext(CheckpointContext):
-    """Checkpoints off-cluster: they are stored, and no cluster is told."""
+    """Checkpoints off-cluster: they are stored, and reported to no cluster."""
 
     def __init__(self, dist: DistributedContext, storage_manager: StorageManager) -> None:
         super().__init__(dist, storage_manager, CheckpointRegistry())

@@ -22,7 +22,7 @@ class CheckpointRegistry:
         encode(dict(metadata))
 
     def begins(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
-        """Tell of an upload before its first file."""
+        """Register an upload before its first file."""
 
     def completed(
         self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]

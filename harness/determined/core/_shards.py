@@ -24,7 +24,7 @@ def merge_resources(by_rank: Sequence[Mapping[str, int]]) -> Dict[str, int]:
 
 
 def own_files(by_rank: Sequence[Mapping[str, int]], rank: int) -> List[str]:
-    """Return what a rank uploads: its directories, and the files that no lower rank has."""
+    """Return the paths that a rank uploads: its directories, and the files that no lower rank has."""
     lower: Set[str] = {path for files in by_rank[:rank] for path in files}
     return [path for path in by_rank[rank] if path.endswith("/") or path not in lower]
 

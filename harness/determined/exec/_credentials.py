@@ -101,7 +101,7 @@ class _CredentialServer:
 
 
 def _of_account(path: str, whole: bool, lent: Mapping[str, Any]) -> "str | None":
-    """Return what Google's metadata server says of a machine's account. Identity tokens are not lent."""
+    """Return the answer of Google's metadata server about a machine's account. Identity tokens are not lent."""
     if path == "/computeMetadata/v1/project/project-id":
         return str(lent["project"])
     if not path.startswith(_ACCOUNTS):

@@ -1,4 +1,4 @@
-"""Run a program that serves on a port, tell the cluster when it does, and pass signals on to it."""
+"""Run a program that serves on a port, report when it answers, and pass signals on to it."""
 
 import importlib.util
 import os
@@ -144,7 +144,7 @@ def tell_waiting() -> None:
 
 
 def _tell(session: Session, what: str, more: Optional[Mapping[str, str]] = None) -> bool:
-    """Tell the cluster; False where it could not be told."""
+    """Send a report to the cluster; return whether that worked."""
     try:
         session.post(f"/api/v1/allocations/{os.environ['DET_ALLOCATION_ID']}/{what}", more)
     except (OSError, ValueError, APIError, MasterUnreachableError) as e:

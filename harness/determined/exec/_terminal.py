@@ -20,7 +20,7 @@ _MOST_GREETING = 64  # connections whose token is not known yet
 
 
 def take_settings() -> Optional[Tuple[int, str]]:
-    """Return port and token, and remove the token from what every program of the task is told."""
+    """Return port and token, and remove the token from the environment that every program of the task inherits."""
     port, token = os.environ.pop("TERMINAL_PORT", ""), os.environ.pop("DET_TERMINAL_TOKEN", "")
     return (int(port), token) if port and token else None
 

@@ -35,7 +35,7 @@ class Connection:
         self._is_over = False
 
     def greeting(self) -> Dict[str, Any]:
-        """Return what the browser says first, which has to be short and to be complete in time."""
+        """Return the browser's first message, which has to be short and to be complete in time."""
         kind, body = self.receive(LONGEST_HELLO, time.monotonic() + HELLO_S)
         self._sock.settimeout(None)
         return dict(json.loads(body)) if kind == b"h" else {}
@@ -71,7 +71,7 @@ class Connection:
             self.send_held(kind, body)
 
     def send_held(self, kind: bytes, body: bytes) -> None:
-        """Send by a caller that holds `sending`; where that fails, whoever receives is told the end."""
+        """Send by a caller that holds `sending`; where that fails, the receiving thread sees the end."""
         if kind == b"o":
             with self._room:
                 self._unshown += len(body)
@@ -81,7 +81,7 @@ class Connection:
             self.give_up()
 
     def dismiss(self) -> None:
-        """Tell the browser, if it takes anything just now, that another window goes on."""
+        """Tell the browser, if it accepts data just now, that another window has taken over."""
         if self.sending.acquire(timeout=1):
             try:
                 self.send_held(b"t", b"")

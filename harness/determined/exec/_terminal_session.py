@@ -41,7 +41,7 @@ class Session:
             raise
 
     def attend(self, connection: Connection) -> None:
-        """Carry a browser's input until it goes; another window that looks at this session is told."""
+        """Carry a browser's input until it goes; another window that showed this session is told."""
         with connection.sending:
             with self._lock:
                 before, self._connection = self._connection, connection

@@ -32,7 +32,7 @@ class CollectionFailed(RuntimeError):
 
 
 def collect(spec: Mapping[str, Any], session: Optional[Session]) -> None:
-    """Delete what the specification names. Repeating it is harmless."""
+    """Delete the files that the specification names. Repeating it is harmless."""
     manager = storage.from_config(spec["storage"], in_task=True)
     globs = EVERYTHING if spec.get("globs") is None else list(spec["globs"])
     ids = list(spec.get("checkpoints") or [])

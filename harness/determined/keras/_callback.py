@@ -54,7 +54,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._validated_at = -1
 
     def save_model(self, model: Any, path: str, distributed: Any) -> None:
-        """Override it (with `load_model`) to save in another way. Runs on every worker."""
+        """Save the model; override this (with `load_model`) to save in another way. Runs on every worker."""
         _weights.save(model, path, distributed)
 
     def load_model(self, model: Any, path: str, distributed: Any) -> None:

@@ -12,7 +12,7 @@ class TFKerasTrialContext(TrialContext):
         self.model: Optional[Any] = None
 
     def wrap_model(self, model: Any) -> Any:
-        """Call it before `model.compile`."""
+        """Register the model of the trial; call this before `model.compile`."""
         self.model = model
         return model
 

@@ -38,7 +38,7 @@ class Backend:
         """Start everybody from the chief's weights."""
 
     def gradient_orders(self) -> List[List[int]]:
-        """Return what a resumed trial needs to sum gradients in the same order."""
+        """Return the orders in which gradients are summed, so that a resumed trial can sum them in the same order."""
         return []
 
     def follow_gradient_orders(self, orders: List[List[int]]) -> None:

@@ -43,7 +43,7 @@ class ScalarLog:
             self.flush()
 
     def flush(self) -> None:
-        """Let others see now what was written."""
+        """Write the points that wait, so that readers see them now."""
         if self._waiting:
             writer = self._context.get_tensorboard_writer()
             for point in self._waiting:

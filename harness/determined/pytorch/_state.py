@@ -60,7 +60,7 @@ def encode(value: Any, on_tensor: _TensorMap, where: str = "checkpoint") -> Any:
     for name, (known, parts, _) in _TYPES.items():
         if kind is known:
             return {_TAG: name, "parts": encode(parts(value), on_tensor, where)}
-    return _encode_numpy(value, where) or _encode_pickled(value, where)
+    return _encode_numpy(value) or _encode_pickled(value, where)
 
 
 def decode(value: Any, trusted: bool) -> Any:
@@ -141,7 +141,7 @@ def _encode_ordered(value: Any, on_tensor: _TensorMap, where: str) -> Any:
     return encoded
 
 
-def _encode_numpy(value: Any, where: str) -> Optional[Dict[str, Any]]:
+def _encode_numpy(value: Any) -> Optional[Dict[str, Any]]:
     dtype = getattr(value, "dtype", None)
     if type(value).__module__ != "numpy" or dtype is None or dtype.kind not in "biuf":
         return None

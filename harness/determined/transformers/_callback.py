@@ -78,7 +78,7 @@ class DetCallback(transformers.TrainerCallback):  # type: ignore[misc]
         upload(self.core_context, directory, metadata)
 
     def on_save_user_data(self, save_path: str) -> None:
-        """Override it to add files of your own to each checkpoint."""
+        """Add files of your own to each checkpoint: override this."""
         if self.user_data is not None:
             with open(os.path.join(save_path, USER_DATA_FILE), "w") as f:
                 json.dump(self.user_data, f)

@@ -23,6 +23,8 @@ def body(
         text = json.dumps(config)
     else:
         text = pathlib.Path(config).read_text(encoding="utf-8")
+        if not text.strip():
+            raise ValueError(f"{os.fspath(config)} is empty")
     root = None if model_dir is None else os.fspath(model_dir)
     files = context.collect(root, [os.fspath(i) for i in includes or ()])
     return {"config": text, "activate": True, **context_upload.send(session, files)}

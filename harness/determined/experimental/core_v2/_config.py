@@ -1,4 +1,4 @@
-"""What `core_v2.init` is told about the experiment and trial it reports to."""
+"""Describe to `core_v2.init` the experiment and trial that it reports to."""
 
 from typing import Any, Dict, List, Mapping, Optional, Union
 
