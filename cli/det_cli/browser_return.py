@@ -49,7 +49,7 @@ class BrowserReturn:
         return self._told["code"]
 
     def _take(self, target: str) -> bool:
-        """Keep what the browser brings if it belongs to this sign-in."""
+        """Keep the code that the browser brings if it belongs to this sign-in."""
         parts = urlsplit(target)
         given = {name: values[0] for name, values in parse_qs(parts.query).items()}
         state = given.get("state", "").encode()

@@ -32,7 +32,7 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
-def read(path: str, changes: Sequence[str] = ()) -> str:
+def read(path: str, changes: Sequence[str] = (), *, may_be_empty: bool = False) -> str:
     """Read a configuration and apply the changes of `--config` to its text."""
     try:
         with open(path, encoding="utf-8") as f:
@@ -41,6 +41,9 @@ def read(path: str, changes: Sequence[str] = ()) -> str:
         raise CommandError(
             f"{path} is no text in UTF-8: {e.reason} at byte {e.start}", "save it as UTF-8"
         ) from None
+    is_empty = not any(line.partition("#")[0].strip() for line in text.splitlines())
+    if is_empty and not changes and not may_be_empty:
+        raise CommandError(f"{path} is empty", "is it saved, and is it the file that you meant?")
     return changed(text, changes, path)
 
 

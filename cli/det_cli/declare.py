@@ -34,6 +34,10 @@ class Arg:
         self.options = options
 
 
+class TextArg(Arg):
+    """An argument that is a text or words for another program, and may be empty: it does not name a thing."""
+
+
 class ReplacedArg(Arg):
     """An option of Determined's command that is understood, and answered by a sentence on what stands in its place.
 

@@ -31,7 +31,7 @@ class MissingError(CommandError):
 
 
 class ErrorReport:
-    """A failure as it is told to the user: exit status, cause and hint."""
+    """A failure as it is shown to the user: exit status, cause and hint."""
 
     def __init__(self, code: int, cause: str, hint: str = "") -> None:
         self.code = code
@@ -114,8 +114,18 @@ def _where_to_look(path: str, message: str) -> str:
         "project": "det project list WORKSPACE",
         "model": "det model list",
         "resource-pool": "det resource-pool list",
+        "resource": "det resource-pool list",
+        "command": "det command list --all",
+        "notebook": "det notebook list --all",
+        "shell": "det shell list --all",
+        "tensorboard": "det tensorboard list --all",
+        "instance": "det instance list --all",
+        "budget": "det budget list",
+        "pool": "det pool list",
     }
-    missing, group = message.split(" ")[0], path.split(" ")[0]
+    missing, group = message.split(" ")[0].lower().removesuffix("s"), path.split(" ")[0]
+    if "not found" not in message or "`det " in message or "'det " in message:
+        return ""
     found = lists.get(missing) or lists.get(group)
     return f"`{found}` shows what there is" if found else ""
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from det_cli.declare import Arg, Command, OneOf, ReplacedArg
+from det_cli.declare import Arg, Command, OneOf, ReplacedArg, TextArg
 from det_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:
     for one in found.node.args:
         if isinstance(one, ReplacedArg):
             _tell_replaced(one, getattr(args, _destination(one)))
+        elif isinstance(one, Arg) and not isinstance(one, TextArg):
+            _refuse_empty(one, args)
     args.user = options.get("user")
     args.master = options.get("master")
     args.command_path = " ".join(found.path)
@@ -42,12 +44,23 @@ def parse(found: "Found", options: "dict[str, str]") -> argparse.Namespace:
     return args
 
 
+def _refuse_empty(arg: Arg, args: argparse.Namespace) -> None:
+    """Refuse a name that is empty, as an unset variable leaves it: addresses would lead to something else."""
+    if arg.names[0].startswith("-"):
+        return
+    given = getattr(args, _destination(arg))
+    for word in given if isinstance(given, list) else [given]:
+        if isinstance(word, str) and not word.strip():
+            name = arg.options.get("metavar") or arg.names[0]
+            raise UsageError(f"{name} is empty", "is the variable set that it comes from?")
+
+
 def _destination(arg: Arg) -> str:
     return str(arg.options.get("dest") or arg.names[0].lstrip("-").replace("-", "_"))
 
 
 def _tell_replaced(arg: Arg, given: "str | None") -> None:
-    """Say what stands in the place of an option. Raises UsageError where nothing does."""
+    """Print what replaces an option of Determined. Raises UsageError where nothing does."""
     if not isinstance(arg, ReplacedArg) or given is None or given in arg.harmless:
         return
     sentence = f"{arg.names[0]} {arg.instead}"

@@ -55,7 +55,7 @@ def _titled(node: "Command | Group") -> str:
 
 def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
     if isinstance(node, Command):
-        yield from _command(path, node)
+        yield from _command(node)
         return
     yield f"{_sentence(node.help)}\n"
     replaced = [arg for arg in node.args if isinstance(arg, ReplacedArg)]
@@ -67,10 +67,10 @@ def _described(path: list[str], node: "Command | Group") -> Iterator[str]:
             yield from _described(inner, member)
         else:
             yield f"### det {' '.join(path)} {_titled(member)}\n"
-            yield from _command(inner, member)
+            yield from _command(member)
 
 
-def _command(path: list[str], command: Command) -> Iterator[str]:
+def _command(command: Command) -> Iterator[str]:
     yield f"{_sentence(command.help)}\n"
     replaced = [arg for arg in command.args if isinstance(arg, ReplacedArg)]
     rows = [row for arg in command.args if arg not in replaced for row in _rows(arg)]

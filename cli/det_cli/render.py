@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
+    from typing import TextIO
 
 Column = tuple[str, Callable[[Any], Any]]
 Say = Callable[[str], None]  # takes what a long task tells its operator, as `say` does
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what begins with one is a formula to some spreadsheet
 _STATE_COLOURS = {"COMPLETED": "32", "RUNNING": "36", "ERROR": "31", "CANCELED": "33"}
 
 
@@ -55,14 +57,24 @@ def print_yaml(data: Any) -> None:
 
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, as_csv: bool) -> None:
     if as_csv:
-        import csv
-
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows([[cell(v) for v in row] for row in rows])
+        write_csv(sys.stdout, header, rows)
         return
     width = terminal_width() if sys.stdout.isatty() else None
     print(table(header, rows, width, colour=colours()))
+
+
+def write_csv(out: "TextIO", header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    import csv
+
+    writer = csv.writer(out, lineterminator="\n")
+    for row in (header, *rows):
+        writer.writerow([_shown_by_spreadsheets(cell(v)) for v in row])
+
+
+def _shown_by_spreadsheets(text: str) -> str:
+    """Put an apostrophe before what a spreadsheet would execute: names are whatever other users made them."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # a row ends at one that is not quoted
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number_alone(text) else text
 
 
 def plain(text: str) -> str:
@@ -152,6 +164,10 @@ def _number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_number_alone(text: str) -> bool:
+    return _number(text) and text == text.strip()
 
 
 def terminal_width() -> int:

@@ -24,7 +24,7 @@ SECRET = "the client's planted secret"
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
-    """Serve it, and give its address."""
+    """Serve the identity provider; return its address."""
     with subprocess.Popen(
         [peer_python(), str(SERVE)],
         stdin=subprocess.PIPE,

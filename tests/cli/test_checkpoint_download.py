@@ -38,6 +38,15 @@ def test_quiet_prints_only_the_path(saved: FakeCluster, det: Det, tmp_path: Path
     assert (ran.out, ran.err) == (f"{tmp_path}/c\n", "")
 
 
+def test_a_directory_that_cannot_be_made_is_told_with_the_cause(
+    saved: FakeCluster, det: Det, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    ran = det("c", "download", CKPT, "-o", tmp_path / "file" / "c")
+    assert ran.code == 1
+    assert f"cannot make the directory '{tmp_path}/file/c': Not a directory" in ran.err
+
+
 def with_storage(cluster: FakeCluster, config: dict[str, object]) -> None:
     training = {**cluster.checkpoints[CKPT]["training"]}
     training["experimentConfig"] = {"checkpoint_storage": config}

@@ -19,6 +19,16 @@ def test_without_changes_the_text_stays_as_it_is() -> None:
     assert config_file.changed(text, []) == text
 
 
+@pytest.mark.parametrize("text", ["", "\n \n", "# to be written\n"])
+def test_an_empty_file_is_told_so_unless_something_is_added(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "const.yaml"
+    file.write_text(text)
+    with pytest.raises(CommandError, match=r"const\.yaml is empty"):
+        config_file.read(str(file))
+    assert yaml.safe_load(config_file.read(str(file), ["a=1"])) == {"a": 1}
+    assert config_file.read(str(file), may_be_empty=True) == text
+
+
 def test_a_dotted_key_reaches_into_the_depth_and_makes_what_is_missing() -> None:
     assert changed("a: {b: 1, c: 2}\n", "a.b=3", "d.e.f=x") == {
         "a": {"b": 3, "c": 2},

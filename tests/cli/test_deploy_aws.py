@@ -298,6 +298,26 @@ def test_a_bad_cluster_configuration_is_refused_before_anything_is_made(
     assert account.client("s3").list_buckets()["Buckets"] == []
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "cannot read cluster.yaml: No such file or directory"),
+        (b"pools: [", "cluster.yaml is no YAML: while parsing a flow node expected the node content"),
+        (b"\xff\xfe", "cluster.yaml is no YAML: 'utf-8' codec can't decode byte 0xff in position 0"),
+        (b"- pools", "cluster.yaml must hold the configuration of a cluster, as master.yaml does"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_cannot_be_read_is_told_in_one_line(
+    det: Det, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("cluster.yaml").write_bytes(content)
+    where = ("--cluster-id", "lab", "--region", "us-west-2", "--config", "cluster.yaml")
+    ran = det("deploy", "aws", "up", "--dry-run", *where)
+    assert (ran.code, told in ran.err.splitlines()[0]) == (2, True), ran.err
+
+
 @pytest.mark.parametrize("form", ["provider", "offers"])
 def test_pools_may_leave_out_what_the_deployment_knows(
     form: str, det: Det, account: Account, terraform: FakeTerraform, tmp_path: Path

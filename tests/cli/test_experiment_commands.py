@@ -351,5 +351,18 @@ def test_workloads_that_share_a_step_are_listed_one_by_one(mine: FakeCluster, de
     assert rows[0]["Result"] == "loss=0.3"
 
 
+@pytest.mark.parametrize("verb", ["cancel", "kill"])
+def test_the_end_of_what_had_ended_is_told_as_it_was(
+    mine: FakeCluster, det: Det, verb: str
+) -> None:
+    mine.add(4, state="STATE_COMPLETED")
+    told = det("e", verb, 4)
+    assert (told.code, told.out) == (0, "Experiment 4 had ended before: it is COMPLETED\n")
+    mine.on("GET", "/api/v1/trials/10", {"trial": {"id": 10, "state": "STATE_ERROR"}})
+    assert det("t", "kill", 10).out == "Trial 10 had ended before: it is ERROR\n"
+    assert mine.sent("POST", f".*/{verb}") == []
+
+
 def test_trial_kill_is_confirmed(mine: FakeCluster, det: Det) -> None:
+    mine.trials[10]["state"] = "STATE_RUNNING"
     assert det("trial", "kill", 10).out == "Killed trial 10\n"

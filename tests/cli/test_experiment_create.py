@@ -288,6 +288,22 @@ def test_test_mode_submits_one_batch_and_archives_it(
     assert "Training one batch" in ran.err
 
 
+def test_test_mode_leaves_nothing_of_a_search_behind(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    cluster.on("GET", r"/api/v1/experiments/1/trials", {"trials": [], "pagination": {}})
+    config.write_text(
+        "name: x\nmin_validation_period: {epochs: 1}\n"
+        "searcher: {name: adaptive_asha, metric: error, max_trials: 16, mode: standard}\n"
+    )
+    done = {"experiment": {"id": 1, "state": "STATE_COMPLETED"}}
+    cluster.on("GET", "/api/v1/experiments/1", done)
+    det("e", "create", config, "--test-mode")
+    tiny = yaml.safe_load(cluster.sent("POST", "/api/v1/experiments")[1].body["config"])
+    assert set(tiny["searcher"]) == {"name", "metric", "smaller_is_better", "max_length"}
+    assert tiny["min_validation_period"] == {"batches": 1}
+
+
 def test_local_needs_test_mode(cluster: FakeCluster, det: Det, config: Path) -> None:
     ran = det("e", "create", config, "--local")
     assert ran.code == 2

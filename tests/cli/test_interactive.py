@@ -15,12 +15,6 @@ from tests.support.api import Api, create
 from tests.support.played_agent import PlayedAgent
 
 
-def launched(out: str, kind: str = "command") -> str:
-    told, _, id = out.removeprefix("Launched ").strip().partition(" ")
-    assert told == kind
-    return id
-
-
 def let_run(api: Api, *, ready: bool, **told: str) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
@@ -39,7 +33,7 @@ def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_pa
         "cmd", "run", "--config-file", config, "--config", "resources.priority=50", "-v", "/data:data", "-d",
         "python3", "train.py", "--lr", "1",
     )  # fmt: skip
-    id = launched(ran.out)
+    id = ran.out.strip()
     shown = json.loads(det("cmd", "config", id, "--json").out)
     assert shown["entrypoint"] == ["python3", "train.py", "--lr", "1"]
     assert (shown["resources"]["slots"], shown["resources"]["priority"]) == (2, 50)
@@ -53,7 +47,19 @@ def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_pa
     assert f"mine ({id})" in det("job", "list").out
     assert det("cmd", "kill", id).out == f"Killed command {id}\n"
     assert "TERMINATED" in det("cmd", "list").out
+    assert det("cmd", "kill", id).out.startswith(f"Command {id} had ended before: ")
     assert "on request of determined" in det("cmd", "logs", id).out
+
+
+def test_an_id_that_begins_several_ends_a_kill_before_anything_is_killed(
+    api: Api, det: Det
+) -> None:
+    ids = [det("cmd", "run", "-d", "work").out.strip() for _ in range(17)]
+    firsts = [id[0] for id in ids]
+    several = next(first for first in firsts if firsts.count(first) > 1)
+    refused = det("cmd", "kill", "--force", ids[0], several)
+    assert (refused.code, f"begin with '{several}'" in refused.err) == (2, True)
+    assert "TERMINATED" not in det("cmd", "list").out
 
 
 def test_only_own_commands_are_listed_unless_all_are_asked_for(api: Api, det: Det) -> None:
@@ -65,13 +71,39 @@ def test_only_own_commands_are_listed_unless_all_are_asked_for(api: Api, det: De
     assert "no workspace 'x'" in det("cmd", "list", "-w", "x").err
 
 
+def test_a_detached_launch_prints_the_id_alone_and_lists_have_determined_s_header(
+    api: Api, det: Det
+) -> None:
+    made = det("cmd", "run", "-d", "work").out.strip()
+    header, row = det("cmd", "list", "--csv").out.splitlines()
+    assert header.startswith("id,username,description,state,exitStatus,resourcePool,workspaceName")
+    assert row.startswith(f"{made},")
+    assert det("tensorboard", "list", "--csv").out.startswith(
+        "id,username,description,state,experimentIds,trialIds,exitStatus,resourcePool,workspaceName"
+    )
+
+
+def test_the_beginning_of_an_id_is_enough_where_it_is_the_only_one(api: Api, det: Det) -> None:
+    ids = [det("cmd", "run", "-d", "work").out.strip() for _ in range(17)]  # of 16 first letters
+    id = ids[0]
+    part = next(id[:n] for n in range(1, 37) if sum(i.startswith(id[:n]) for i in ids) == 1)
+    for words in (["describe"], ["config"], ["logs"], ["kill"]):
+        assert det("cmd", *words, part).code == 0, words
+    assert det("cmd", "set", "priority", next(i for i in ids if i != id), "60").code == 0
+    told = json.loads(det("cmd", "describe", id, "--json").out)
+    assert told["state"] == "STATE_TERMINATED"
+    shared = next(i[0] for i in ids if sum(o[0] == i[0] for o in ids) > 1)
+    unclear = det("cmd", "kill", shared)
+    assert (unclear.code, f"ids that begin with '{shared}'" in unclear.err) == (2, True)
+
+
 def test_files_of_a_context_go_along(api: Api, det: Det, tmp_path: Path) -> None:
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "a.py").write_text("print(1)")
     extra = tmp_path / "extra.txt"
     extra.write_text("x")
-    id = launched(det("cmd", "run", "-c", folder, "-i", extra, "-d", "python3", "a.py").out)
+    id = det("cmd", "run", "-c", folder, "-i", extra, "-d", "python3", "a.py").out.strip()
     agent = PlayedAgent(api, "a1")
     agent.join()
     api.tick()
@@ -83,7 +115,7 @@ def test_files_of_a_context_go_along(api: Api, det: Det, tmp_path: Path) -> None
 
 
 def test_a_command_that_has_ended_is_followed_to_its_exit_status(api: Api, det: Det) -> None:
-    id = launched(det("cmd", "run", "-d", "exit 3").out)
+    id = det("cmd", "run", "-d", "exit 3").out.strip()
     agent = PlayedAgent(api, "a1")
     agent.join()
     api.tick()
@@ -149,7 +181,7 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
 def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: Det) -> None:
     assert "notebook_idle_type" in det("notebook", "start", "--preview").out
     assert det("notebook", "list", "-q").out == ""
-    id = launched(det("notebook", "start", "-d").out, "notebook")
+    id = det("notebook", "start", "-d").out.strip()
     let_run(api, ready=True)
     ran = det("notebook", "open", id, "--no-browser")
     assert f"/proxy/{id}/?token=" in ran.out
@@ -158,7 +190,7 @@ def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: 
 
 def test_a_tensorboard_shows_its_experiments_in_lists(api: Api, det: Det) -> None:
     experiment = create(api.signed_in("determined"))
-    id = launched(det("tensorboard", "start", experiment, "-d").out, "tensorboard")
+    id = det("tensorboard", "start", experiment, "-d").out.strip()
     (row,) = det("tensorboard", "list", "--csv").out.splitlines()[1:]
     assert row.startswith(f"{id},determined,TensorBoard (")
     assert f",QUEUED,{experiment},,," in row
@@ -166,7 +198,7 @@ def test_a_tensorboard_shows_its_experiments_in_lists(api: Api, det: Det) -> Non
 
 
 def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Path) -> None:
-    id = launched(det("shell", "start", "-d").out, "shell")
+    id = det("shell", "start", "-d").out.strip()
     shown = det("shell", "show_ssh_command", id, "--", "-v")
     assert "does not serve yet" in shown.err
     words = shlex.split(shown.out)
@@ -207,7 +239,7 @@ def test_a_shell_is_entered_as_the_user_that_it_runs_as(
 
 
 def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
-    id = launched(det("notebook", "start", "-d").out, "notebook")
+    id = det("notebook", "start", "-d").out.strip()
     det("notebook", "kill", id)
     ran = det("notebook", "open", id, "--no-browser")
     assert (ran.code, "on request of determined" in ran.err) == (1, True)
@@ -223,7 +255,9 @@ def api_address() -> str:
         (["run"], 2, "there is no command to run"),
         (["run", "-v", "/data", "ls"], 2, "is not HOST:CONTAINER"),
         (["run", "--config", "colour=1", "ls"], 1, "colour"),
+        (["run", "--config", "colour=1", "ls"], 1, "entrypoint, environment, resources, work_dir"),
         (["describe", "none"], 3, "command 'none' not found"),
+        (["describe", "none"], 3, "`det command list --all` shows what there is"),
         (["kill", "none"], 3, "command 'none' not found"),
         (["kill", "-f", "none"], 1, "was not killed"),
     ],

@@ -11,6 +11,11 @@ from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Raw
 from tests.support.fake_cluster import FakeCluster, log_line
 
+_TASK = "0a1b2c3d-0000-4000-8000-000000000001"
+EVERY_LOG = (
+    "t logs 10", "e logs 1", "task logs t", f"cmd logs {_TASK}", f"notebook logs {_TASK}", f"shell logs {_TASK}",
+)  # fmt: skip
+
 
 @pytest.fixture
 def logged(cluster: FakeCluster) -> FakeCluster:
@@ -35,10 +40,7 @@ def test_tail_prints_the_last_lines_in_order(logged: FakeCluster, det: Det) -> N
     assert texts(det("t", "logs", 10, "--tail", 2).out) == ["line 4", "line 5"]
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["t logs 10", "e logs 1", "task logs t", "cmd logs t", "notebook logs t", "shell logs t"],
-)
+@pytest.mark.parametrize("command", EVERY_LOG)
 @pytest.mark.parametrize("end", ["--tail", "--head"])
 def test_no_lines_are_printed_where_none_are_asked_for_and_the_server_does_not_send_its_log(
     logged: FakeCluster, det: Det, command: str, end: str
@@ -89,10 +91,7 @@ def test_filters_are_the_servers(logged: FakeCluster, det: Det) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["t logs 10", "e logs 1", "task logs t", "cmd logs t", "notebook logs t", "shell logs t"],
-)
+@pytest.mark.parametrize("command", EVERY_LOG)
 def test_the_server_searches_for_a_text_or_a_regular_expression(
     logged: FakeCluster, det: Det, command: str
 ) -> None:

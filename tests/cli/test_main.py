@@ -62,6 +62,32 @@ def test_what_has_no_counterpart_says_what_stands_in_its_place(
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["template", "describe", ""], "template_name is empty"),
+        (["e", "describe", " "], "experiment_ids is empty"),
+        (["cmd", "kill", "a", ""], "command_id is empty"),
+        (["user", "change-password", ""], "target_user is empty"),
+        (["slot", "enable", "a1", ""], "slot_id is empty"),
+        (["rbac", "describe-role", ""], "role_name is empty"),
+    ],
+)
+def test_a_name_that_is_empty_is_refused_before_anything_is_asked(
+    cluster: FakeCluster, det: Det, words: list[object], said: str
+) -> None:
+    ran = det(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert cluster.asked == []
+
+
+def test_a_text_may_be_empty(cluster: FakeCluster, det: Det) -> None:
+    cluster.add(1)
+    assert det("e", "set", "description", 1, "").code == 0
+    assert "there is no command to run" not in det("cmd", "run", "printf", "").err
+
+
+@pytest.mark.parametrize(
     ("words", "hint"),
     [
         (["experimnt"], "did you mean `det experiment`?"),

@@ -192,6 +192,7 @@ def test_a_job_that_is_stopped_while_it_submits_leaves_no_experiment_behind(
         return made
 
     cluster.on("POST", "/api/v1/experiments", create)
+    ended(cluster, "STATE_ACTIVE", endTime=None)
     cluster.on("POST", "/api/v1/experiments/1/cancel", {})
     job = subprocess.Popen(
         ["bash", str(SCRIPT), "config.yaml", "model"],
@@ -204,7 +205,7 @@ def test_a_job_that_is_stopped_while_it_submits_leaves_no_experiment_behind(
     _, said = job.communicate(timeout=60)
     assert job.returncode == 130, said
     assert "canceling experiment 1" in said
-    assert cluster.sent("POST", "/api/v1/experiments/1/cancel")
+    assert cluster.sent("POST", "/api/v1/experiments/1/cancel"), said
 
 
 def test_it_says_what_is_missing(environment: dict[str, str], tmp_path: Path) -> None:

@@ -53,6 +53,25 @@ def test_sizes_are_readable(count: object, text: str) -> None:
     assert render.size_text(count) == text  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@x", "'@x"),
+        ("-rm", "'-rm"),
+        ("-1", "-1"),
+        (-0.5, "-0.5"),
+        ("a-b", "a-b"),
+    ],
+)
+def test_names_tell_a_spreadsheet_nothing(
+    capsys: pytest.CaptureFixture[str], value: object, shown: str
+) -> None:
+    """Write cells and headers that begin like a formula as text, and leave numbers as they are."""
+    render.print_rows([str(value)], [[value]], as_csv=True)
+    assert capsys.readouterr().out.splitlines() == [shown, shown]
+
+
 def test_names_tell_a_terminal_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Other users name things; a terminal would obey: clear its screen, set its title, fill the clipboard."""
     name = "a\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07\u202eb"

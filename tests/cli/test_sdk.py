@@ -80,6 +80,13 @@ def test_create_experiment_takes_a_mapping(sdk: FakeCluster, tmp_path: Path) -> 
     assert (asked.body["projectId"], asked.body["template"]) == (4, "base")
 
 
+def test_create_experiment_tells_of_an_empty_file(sdk: FakeCluster, tmp_path: Path) -> None:
+    config = tmp_path / "const.yaml"
+    config.write_text("\n")
+    with pytest.raises(ValueError, match=r"const\.yaml is empty"):
+        client.create_experiment(config)
+
+
 @pytest.mark.parametrize("kind", [str, Path])
 def test_create_experiment_takes_the_path_of_a_file(
     sdk: FakeCluster, tmp_path: Path, kind: Any

@@ -47,6 +47,7 @@ def ids(det: Det, *words: str) -> list[int]:
         (["--filter", "hp.net~VI"], [1, 2]),
         (["--filter", "hp.net!~vi"], []),
         (["--filter", "state!=ACTIVE", "--filter", "id>1"], [2]),
+        (["--filter", "state=paused", "--filter", "startTime<2000-01-01"], []),
         (["--sort", "validation.loss.min"], [2, 1]),
         (["--sort", "hp.lr=desc", "--all"], [3, 1, 2]),
         (["--column", "hp.lr"], [1, 2]),
@@ -117,8 +118,12 @@ def test_a_run_is_shown_with_its_experiment_and_its_hyperparameters(api: Api, de
         (["--filter", "nonsense"], "--filter 'nonsense' is no condition"),
         (["--column", "usr"], "--column usr: there is no such column"),
         (["--filter", "nonsense=1"], "there is no column 'nonsense'"),
+        (["--filter", "nonsense=1"], "there are archived, checkpointCount"),
+        (["--sort", "nonsense"], "searcherType, startTime, state"),
         (["--sort", "id=down"], "COLUMN=asc or COLUMN=desc"),
         (["--filter", "id=many"], "value must be a number"),
+        (["--filter", "hp.lr<abc"], "hp.lr <: value must be a number or a date, not 'abc'"),
+        (["--filter", "state=FOO"], "not 'FOO'"),
     ],
 )
 def test_what_is_not_understood_is_told(api: Api, det: Det, words: list[str], said: str) -> None:

@@ -69,6 +69,8 @@ def test_a_token_is_described_anew_and_unknown_ones_are_told(api: Api, as_user: 
     assert (missing.code, f"token {id + 1} not found" in missing.err) == (3, True)
     assert as_user("-u", "determined", "token", "list", "nobody").code == 3
     assert as_user("-u", "determined", "token", "create", "-e", 0).code == 2
+    long = as_user("-u", "determined", "token", "create", "-e", 999_999_999_999)
+    assert (long.code, "more than the limit of 30 days: ask for less" in long.err) == (1, True)
 
 
 def test_other_sign_ins_are_listed_and_ended(api: Api, as_user: Det) -> None:

@@ -115,7 +115,7 @@ def _tags(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _stack_variables(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what options beside `--var` set of the stack."""
+    """Return the variables of the stack that options other than `--var` set."""
     found: dict[str, Any] = {}
     tags, database = _tags(args), getattr(args, "db_instance_type", None)
     if tags:

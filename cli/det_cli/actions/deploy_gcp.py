@@ -69,7 +69,7 @@ def _access(args: argparse.Namespace) -> ProjectAccess:
 
 
 def _of_key(path: str | None) -> str:
-    """Return the project of a key; what else is wrong with the file is told when it is used."""
+    """Return the project of a key; other errors in the file are reported when it is used."""
     try:
         return str(json.loads(Path(path or "").read_text("utf-8"))["project_id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -100,7 +100,7 @@ def _spec(args: argparse.Namespace) -> ClusterSpec:
 
 
 def _machines(args: argparse.Namespace, region: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the two pools rent: machines for work with GPUs, and for the rest."""
+    """Return the machines that the two pools rent: for work with GPUs, and for the rest."""
     zone = getattr(args, "zone", None)
     if zone and zone.rpartition("-")[0] != region:
         raise UsageError(f"--zone {zone} is not in {region}", "give --region too, or another zone")

@@ -61,7 +61,7 @@ def _names(given: Sequence[str]) -> set[str]:
 
 
 def _still_declared(kept: Sequence[str], set_now: set[str], stack: Path) -> list[str]:
-    """Return what `--var` set the last time and does not now, without what the stack has no variable for."""
+    """Return the `--var` pairs of the last time that are not given now and whose variables the stack still has."""
     declared = stack_variables.declared_in(stack)
     found = []
     for pair in kept:
@@ -119,7 +119,7 @@ def _refuse_beside_pools(args: argparse.Namespace, of_pools: Sequence[str]) -> N
 
 
 def variables(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what `--var` sets."""
+    """Return the variables that `--var` sets."""
     found = pairs(getattr(args, "var", None), "--var", "NAME=VALUE")
     return {name: _value(name, text) for name, text in found.items()}
 
@@ -135,7 +135,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str]:
-    """Return what a repeated option gives as KEY=VALUE. Raises UsageError."""
+    """Return the pairs of a repeated option KEY=VALUE. Raises UsageError."""
     split = [pair.partition("=") for pair in given or ()]
     for name, equals, _ in split:
         if not (name and equals):
@@ -229,8 +229,10 @@ def _or(given: int | None, default: int) -> int:
 def _mapping(path: str) -> dict[str, Any]:
     try:
         read = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, yaml.YAMLError) as e:
-        raise UsageError(f"cannot read {path}: {e}") from e
+    except OSError as e:
+        raise UsageError(f"cannot read {path}: {e.strerror}", "--config names a file") from e
+    except (UnicodeDecodeError, yaml.YAMLError) as e:
+        raise UsageError(f"{path} is no YAML: {' '.join(str(e).split())}") from e
     if not isinstance(read, dict):
         raise UsageError(f"{path} must hold the configuration of a cluster, as master.yaml does")
     return read

@@ -196,9 +196,12 @@ def _tiny(session: Session, body: dict[str, Any]) -> str:
         f"{{name: single, metric: {metric}, smaller_is_better: {smaller},"
         " max_length: {batches: 1}}"
     )
+    # Mappings are merged: what is there goes first.
     changes = [
+        "searcher=null",
         f"searcher={searcher}",
         "scheduling_unit=1",
+        "min_validation_period=null",
         "min_validation_period={batches: 1}",
         "max_restarts=0",
         "checkpoint_storage.save_experiment_best=0",
@@ -209,7 +212,7 @@ def _tiny(session: Session, body: dict[str, Any]) -> str:
 
 
 def _watch_test(session: Session, id: int) -> int:
-    """Tell the phases of the tiny experiment, archive it, and judge it."""
+    """Print the phases of the tiny experiment, archive it, and print whether it passed."""
     names = {
         "training": "Training one batch",
         "validating": "Validating",

@@ -1,7 +1,6 @@
 """Experiments told in a few lines, or with their trials and workloads as tables or data."""
 
 import argparse
-import csv
 import os
 import sys
 import time
@@ -18,13 +17,13 @@ from det_cli.live.experiment_reader import ExperimentReader
 from det_cli.live.show import print_lines
 from det_cli.render import (
     Column,
-    cell,
     percent,
     print_json,
     print_rows,
     print_yaml,
     state_text,
     terminal_width,
+    write_csv,
 )
 from det_cli.times import local
 
@@ -73,7 +72,7 @@ def describe(args: argparse.Namespace) -> None:
 
 
 def _summarize(session: Session, ids: Sequence[int]) -> None:
-    """Tell of experiments in words. A line in a pipe is as long as it is, so that it can be searched."""
+    """Print experiments in words. Lines in a pipe are not wrapped, so that they can be searched."""
     room = terminal_width() if sys.stdout.isatty() else _UNBOUNDED
     for position, id in enumerate(ids):
         if position:
@@ -83,9 +82,12 @@ def _summarize(session: Session, ids: Sequence[int]) -> None:
 
 def _ids(words: Iterable[str]) -> list[int]:
     try:
-        return [int(part) for word in words for part in word.split(",") if part]
-    except ValueError as e:
-        raise UsageError(f"'{' '.join(words)}' is not a list of experiment numbers") from e
+        found = [int(part) for word in words for part in word.split(",") if part]
+    except ValueError:
+        found = []
+    if not found:
+        raise UsageError(f"'{' '.join(words)}' is not a list of experiment numbers")
+    return found
 
 
 def _table(
@@ -100,9 +102,7 @@ def _table(
     os.makedirs(args.outdir, exist_ok=True)
     path = os.path.join(args.outdir, f"{name}.csv")
     with open(path, "w", newline="", encoding="utf-8") as f:
-        writer = csv.writer(f, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows([[cell(v) for v in row] for row in rows])
+        write_csv(f, header, rows)
     print(path)
 
 

@@ -45,7 +45,7 @@ _TRIALS = (
 
 
 def checkpoint_state(checkpoint: dict[str, Any]) -> str:
-    """Tell the state, and that the storage has no files of a checkpoint any more."""
+    """Return the state of a checkpoint in words, also whether the storage has lost its files."""
     gone = ", files missing" if checkpoint.get("filesMissing") else ""
     return state_text(checkpoint["state"]) + gone
 
@@ -83,7 +83,13 @@ def _listed(session: SignedIn, args: argparse.Namespace) -> list[dict[str, Any]]
 
 
 def change_state(args: argparse.Namespace) -> None:
-    connect(args).post(f"{V1}/experiments/{args.experiment_id}/{args.verb}")
+    session, path = connect(args), f"{V1}/experiments/{args.experiment_id}"
+    if args.verb in ("cancel", "kill"):
+        state = session.get(path)["experiment"]["state"]
+        if state in TERMINAL:
+            print(f"Experiment {args.experiment_id} had ended before: it is {state_text(state)}")
+            return
+    session.post(f"{path}/{args.verb}")
     print(f"{args.done} experiment {args.experiment_id}")
 
 

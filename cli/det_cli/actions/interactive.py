@@ -1,35 +1,54 @@
 """Commands, notebooks, shells and TensorBoards: lists, details, ends."""
 
 import argparse
+import re
 from typing import Any
 
 from determined.common.http import APIError, Session
 
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
-from det_cli.errors import FAILED, OK
+from det_cli.errors import FAILED, OK, UsageError
 from det_cli.render import Column, print_object, say, show
 from det_cli.times import local
 
+# Named as in Determined's lists, and as `--sort-by` names them: scripts read the header of `--csv`.
 _COLUMNS: tuple[Column, ...] = (
-    ("Id", lambda t: t["id"]),
-    ("Owner", lambda t: t["username"]),
-    ("Description", lambda t: t["description"]),
-    ("State", lambda t: t["state"].removeprefix("STATE_")),
+    ("id", lambda t: t["id"]),
+    ("username", lambda t: t["username"]),
+    ("description", lambda t: t["description"]),
+    ("state", lambda t: t["state"].removeprefix("STATE_")),
 )
 _LAST: tuple[Column, ...] = (
-    ("Exit Status", lambda t: t["exitStatus"]),
-    ("Resource Pool", lambda t: t["resourcePool"]),
-    ("Workspace", lambda t: t.get("workspaceName")),
-    ("Started", lambda t: local(t["startTime"])),
+    ("exitStatus", lambda t: t["exitStatus"]),
+    ("resourcePool", lambda t: t["resourcePool"]),
+    ("workspaceName", lambda t: t.get("workspaceName")),
+    ("startTime", lambda t: local(t["startTime"])),
 )
 _OWN: dict[str, tuple[Column, ...]] = {
     "tensorboard": (
-        ("Experiment Ids", lambda t: ", ".join(map(str, t["experimentIds"]))),
-        ("Trial Ids", lambda t: ", ".join(map(str, t["trialIds"]))),
+        ("experimentIds", lambda t: ", ".join(map(str, t["experimentIds"]))),
+        ("trialIds", lambda t: ", ".join(map(str, t["trialIds"]))),
     ),
 }
 _SECRETS = ("privateKey",)
+
+
+_WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def whole_id(session: Session, kind: str, given: str) -> str:
+    """Return the id of the only task of a kind that begins like this; what begins none is left to the cluster."""
+    if _WHOLE_ID.fullmatch(given):
+        return given
+    known = pages(session, f"/{kind}s", f"{kind}s", {})
+    found = [str(task["id"]) for task in known if task["id"].startswith(given)]
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(found)} {kind}s have ids that begin with '{given}'",
+            f"such as {', '.join(found[:3])}",
+        )
+    return found[0] if found else given
 
 
 def path_of(kind: str, task_id: str = "") -> str:
@@ -57,34 +76,46 @@ def list_(args: argparse.Namespace) -> None:
 
 def describe(args: argparse.Namespace) -> None:
     session = connect(args)
-    task = session.get(path_of(args.kind, args.task_id))[args.kind]
+    task = session.get(path_of(args.kind, whole_id(session, args.kind, args.task_id)))[args.kind]
     show(args, _columns(args.kind), _with_workspaces(session, [task]), task)
 
 
 def config(args: argparse.Namespace) -> None:
-    found = connect(args).get(path_of(args.kind, args.task_id))["config"]
-    print_object(args, found)
+    session = connect(args)
+    task_id = whole_id(session, args.kind, args.task_id)
+    print_object(args, session.get(path_of(args.kind, task_id))["config"])
 
 
 def kill(args: argparse.Namespace) -> int:
     session, code = connect(args), OK
-    for task_id in args.task_ids:
+    # An id that begins several ends the command before anything is killed.
+    for task_id in [whole_id(session, args.kind, given) for given in args.task_ids]:
         try:
-            session.post(f"{path_of(args.kind, task_id)}/kill")
+            done = _kill(session, args.kind, task_id)
         except APIError as e:
             if not args.force:
                 raise
             say(f"{args.kind} {task_id} was not killed: {e.message}")
             code = FAILED
         else:
-            print(f"Killed {args.kind} {task_id}")
+            print(done)
     return code
 
 
+def _kill(session: Session, kind: str, task_id: str) -> str:
+    path = path_of(kind, task_id)
+    task = session.get(path)[kind]
+    if task["state"] == "STATE_TERMINATED":
+        return f"{kind.capitalize()} {task_id} had ended before: {task['exitStatus']}"
+    session.post(f"{path}/kill")
+    return f"Killed {kind} {task_id}"
+
+
 def set_priority(args: argparse.Namespace) -> None:
-    body = {"priority": args.priority}
-    connect(args).post(f"{path_of(args.kind, args.task_id)}/set_priority", body)
-    print(f"Set priority of {args.kind} {args.task_id} to {args.priority}")
+    session = connect(args)
+    task_id = whole_id(session, args.kind, args.task_id)
+    session.post(f"{path_of(args.kind, task_id)}/set_priority", {"priority": args.priority})
+    print(f"Set priority of {args.kind} {task_id} to {args.priority}")
 
 
 def _columns(kind: str) -> tuple[Column, ...]:

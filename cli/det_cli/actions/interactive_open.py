@@ -12,33 +12,35 @@ from typing import Any
 from determined.common.http import Session
 from determined.common.token_store import default_path
 
-from det_cli.actions.interactive import path_of
+from det_cli.actions.interactive import path_of, whole_id
 from det_cli.connection import V1, connect
 from det_cli.errors import CommandError
 from det_cli.render import say
 
 _POLL_S = 0.5
-_ENDED = ("STATE_TERMINATED", "STATE_TERMINATING")
 
 
 def open_(args: argparse.Namespace) -> None:
     session = connect(args)
-    task = session.get(path_of(args.kind, args.task_id))[args.kind]
-    wait(session, args.kind, args.task_id)
+    task_id = whole_id(session, args.kind, args.task_id)
+    task = session.get(path_of(args.kind, task_id))[args.kind]
+    wait(session, args.kind, task_id)
     show(session, args, task)
 
 
 def open_shell(args: argparse.Namespace) -> int:
     session = connect(args)
-    session.get(path_of("shell", args.task_id))
-    return connect_ssh(session, args, args.task_id)
+    task_id = whole_id(session, "shell", args.task_id)
+    session.get(path_of("shell", task_id))
+    return connect_ssh(session, args, task_id)
 
 
 def show_ssh(args: argparse.Namespace) -> None:
     """Print the command, whose user is known for sure once the shell serves."""
     session = connect(args)
-    task = session.get(path_of("shell", args.task_id))["shell"]
-    if not serves(session.get(f"{V1}/tasks/{args.task_id}")["task"]):
+    task_id = whole_id(session, "shell", args.task_id)
+    task = session.get(path_of("shell", task_id))["shell"]
+    if not serves(session.get(f"{V1}/tasks/{task_id}")["task"]):
         say("The shell does not serve yet; ask again when it does: its user may be another then.")
     print(shlex.join(ssh_command(session, task, args.ssh_opts)))
 

@@ -76,12 +76,11 @@ def _opened(session: Session, args: argparse.Namespace, task: dict[str, Any], ki
 
 def read_config(args: argparse.Namespace) -> dict[str, Any]:
     """Return the configuration of a file with the changes of the command line."""
-    text = ""
     if args.config_file:
-        with open(args.config_file, encoding="utf-8") as f:
-            text = f.read()
-    name = args.config_file or "the configuration"
-    config = config_file.loaded(config_file.changed(text, args.config, name), name)
+        text = config_file.read(args.config_file, args.config, may_be_empty=True)
+    else:
+        text = config_file.changed("", args.config)
+    config = config_file.loaded(text, args.config_file or "the configuration")
     mounts = [_mount(volume) for volume in getattr(args, "volume", [])]
     if mounts:
         config["bind_mounts"] = [*(config.get("bind_mounts") or []), *mounts]
@@ -98,11 +97,11 @@ def _mount(volume: str) -> dict[str, str]:
 def launch(
     session: Session, args: argparse.Namespace, kind: str, config: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """Send a configuration with the files of its context; tell the new task's id."""
+    """Send a configuration with the files of its context; print the new task's id."""
     body = {**body_of(session, args, config), **more}
     answer = session.post(path_of(kind), body)
     task: dict[str, Any] = answer[kind]
-    print(f"Launched {kind} {task['id']}", flush=True)
+    print(task["id"] if args.detach else f"Launched {kind} {task['id']}", flush=True)
     for warning in answer.get("configWarnings") or []:
         say(f"warning: {warning}")
     if "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED" in (answer.get("warnings") or []):

@@ -11,6 +11,7 @@ from determined.common import log_stream
 from determined.common.http import Session
 from determined.common.log_stream import trial_ended
 
+from det_cli.actions.interactive import whole_id
 from det_cli.connection import V1, connect
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import say
@@ -43,7 +44,7 @@ def _print_trial(session: Session, trial_id: int, args: argparse.Namespace) -> N
 
 def of_task(args: argparse.Namespace) -> None:
     session = connect(args)
-    task_id = args.task_id
+    task_id = whole_id(session, args.kind, args.task_id) if args.kind else args.task_id
     of_allocation = _ALLOCATION.fullmatch(task_id)
     if of_allocation:
         task_id = of_allocation[1]

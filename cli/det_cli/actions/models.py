@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 from urllib.parse import quote
 
+from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import MissingError
 from det_cli.render import Column, show
@@ -31,21 +32,29 @@ def _path(args: argparse.Namespace) -> str:
     return f"/models/{quote(args.name, safe='')}"
 
 
+def _told(model: dict[str, Any]) -> dict[str, Any]:
+    """Return a model for scripts: Determined's client calls its times like this."""
+    times = {"creation_time": "creationTime", "last_updated_time": "lastUpdatedTime"}
+    return {**model, **{name: model[ours] for name, ours in times.items()}}
+
+
 def list_(args: argparse.Namespace) -> None:
+    session = connect(args)
     params: dict[str, Any] = {
         "sortBy": f"SORT_BY_{args.sort_by.upper()}",
         "orderBy": f"ORDER_BY_{args.order_by.upper()}",
     }
     if args.workspace_names:
-        params["workspaceNames"] = args.workspace_names.split(",")
-    show(args, _MODEL, pages(connect(args), "/models", "models", params))
+        names = [name.strip() for name in args.workspace_names.split(",")]
+        params["workspaceNames"] = [workspace_of(session, name)["name"] for name in names]
+    show(args, _MODEL, map(_told, pages(session, "/models", "models", params)))
 
 
 def create(args: argparse.Namespace) -> None:
     given = {"description": args.description, "workspaceName": args.workspace_name}
     body = {"name": args.name, **{k: v for k, v in given.items() if v}}
     model = connect(args).post(V1 + "/models", body)["model"]
-    show(args, _MODEL, [model], model)
+    show(args, _MODEL, [model], _told(model))
 
 
 def describe(args: argparse.Namespace) -> None:
@@ -57,7 +66,7 @@ def describe(args: argparse.Namespace) -> None:
     if args.version != -1 and not wanted:
         raise MissingError(f"model '{args.name}' has no version {args.version}")
     if args.format:
-        show(args, _MODEL, [model], {"model": model, "version": wanted[0] if wanted else None})
+        show(args, _MODEL, [model], {**_told(model), "version": wanted[0] if wanted else None})
         return
     show(args, _MODEL, [model])
     if wanted:
@@ -66,13 +75,16 @@ def describe(args: argparse.Namespace) -> None:
 
 
 def list_versions(args: argparse.Namespace) -> None:
-    show(args, _VERSION, pages(connect(args), _path(args) + "/versions", "modelVersions"))
+    session, path = connect(args), _path(args)
+    versions = list(pages(session, path + "/versions", "modelVersions"))
+    model = session.get(V1 + path)["model"]
+    show(args, _VERSION, versions, {"model": model, "modelVersions": versions})
 
 
 def register_version(args: argparse.Namespace) -> None:
     body = {"modelName": args.name, "checkpointUuid": args.uuid}
     version = connect(args).post(f"{V1}{_path(args)}/versions", body)["modelVersion"]
-    show(args, _VERSION, [version], version)
+    show(args, _VERSION, [version], {"modelVersion": version})
 
 
 def move(args: argparse.Namespace) -> None:

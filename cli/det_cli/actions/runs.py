@@ -33,7 +33,7 @@ def list_(args: argparse.Namespace) -> None:
 
 
 def _hyperparameters(found: dict[str, Any]) -> str:
-    """Return them in one line: runs below each other are to be compared."""
+    """Return hyperparameters in one line, so that runs below each other can be compared."""
     return " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in found.items()

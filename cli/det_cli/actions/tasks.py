@@ -111,7 +111,7 @@ def _state(task: dict[str, Any]) -> str:
 
 
 def _tree(task: dict[str, Any], above: str, depth: int) -> Iterator[str]:
-    """Tell the tasks of a tree, each below its parent and further to the right."""
+    """Print the tasks of a tree, each below its parent and further to the right."""
     known = {t["id"] for t in task["tree"]}
     for one in task["tree"]:
         parent = one["parentId"] or ""

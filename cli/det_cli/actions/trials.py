@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from determined.common.http import Session
+from determined.common.log_stream import TERMINAL
 
 from det_cli.actions import costs
 from det_cli.actions.experiment_describe import metrics_of
@@ -101,7 +102,12 @@ def _result(workload: dict[str, Any]) -> str:
 
 
 def kill(args: argparse.Namespace) -> None:
-    connect(args).post(f"{V1}/trials/{args.trial_id}/kill")
+    session, path = connect(args), f"{V1}/trials/{args.trial_id}"
+    state = session.get(path)["trial"]["state"]
+    if state in TERMINAL:
+        print(f"Trial {args.trial_id} had ended before: it is {state_text(state)}")
+        return
+    session.post(f"{path}/kill")
     print(f"Killed trial {args.trial_id}")
 
 

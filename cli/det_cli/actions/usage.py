@@ -17,7 +17,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?")
 def raw(args: argparse.Namespace) -> None:
     span = _span(args)
     if args.json:
-        print_json(connect(args).get(f"{V1}{_REPORTS}/raw", span)["resourceEntries"])
+        print_json(connect(args).get(f"{V1}{_REPORTS}/raw", span))
     else:
         _print_csv(args, "raw", span)
 
@@ -34,7 +34,7 @@ def aggregated(args: argparse.Namespace) -> None:
         "period": f"RESOURCE_ALLOCATION_AGGREGATION_PERIOD_{period}",
     }
     if args.json:
-        print_json(connect(args).get(f"{V1}{_REPORTS}/aggregated", params)["resourceEntries"])
+        print_json(connect(args).get(f"{V1}{_REPORTS}/aggregated", params))
     else:
         _print_csv(args, "aggregated", params)
 

@@ -222,7 +222,7 @@ def deactivate(args: argparse.Namespace) -> None:
 
 
 def _called(task: dict[str, Any]) -> str:
-    """Return what a task is called, with the kind that its commands have."""
+    """Return a task's name after its kind, which is also the name of its commands."""
     kind = str(task["kind"])
     return f"{'task' if kind == 'generic' else kind} {task['taskId']} ({task['name']})"
 

@@ -49,7 +49,7 @@ def _session(args: argparse.Namespace) -> SignedIn:
 
 
 def _impatient(session: SignedIn) -> SignedIn:
-    """Leave it to the observer to try again: it shows an outage meanwhile."""
+    """Keep a session from trying again: the observer does that, and shows an outage meanwhile."""
     session.retries = 0
     session.timeout_s = _TIMEOUT_S
     return session

@@ -10,13 +10,13 @@ from det_cli.commands.interactive import (
     WORKSPACE,
     members,
 )
-from det_cli.declare import Arg, Command, Group
+from det_cli.declare import Command, Group, TextArg
 
 RUN = Command(
     "run",
     "run a command on the cluster, and print what it prints",
     "interactive_start:run",
-    Arg("entrypoint", nargs="...", help="the command; one argument is a line for the shell"),
+    TextArg("entrypoint", nargs="...", help="the command; one argument is a line for the shell"),
     CONFIG_FILE,
     VOLUME,
     *CONTEXT,

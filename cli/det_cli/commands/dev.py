@@ -1,6 +1,6 @@
 """det dev"""
 
-from det_cli.declare import OUTPUT, Arg, Command, Group
+from det_cli.declare import OUTPUT, Arg, Command, Group, TextArg
 
 MEMBERS = {
     "dev": Group(
@@ -26,7 +26,7 @@ MEMBERS = {
                 "bindings:call",
                 Arg("name", help="as in `det dev bindings list`"),
                 Arg("-y", "--yes", "--auto-confirm", action="store_true", help="do not ask"),
-                Arg(
+                TextArg(
                     "words",
                     nargs="...",
                     metavar="args",

@@ -13,6 +13,7 @@ from det_cli.declare import (
     Command,
     Group,
     OneOf,
+    TextArg,
     paging,
     searching,
 )
@@ -199,7 +200,7 @@ EXPERIMENT = Group(
     Group(
         "set",
         "change an experiment",
-        _set("description", "set the description", "description", Arg("value", metavar="TEXT")),
+        _set("description", "set the description", "description", TextArg("value", metavar="TEXT")),
         _set("name", "set the name", "name", Arg("value", metavar="NAME")),
         _set(
             "max-slots",

@@ -49,14 +49,16 @@ NO_BROWSER = Arg("--no-browser", action="store_true", help="print its address, o
 
 
 def id_of(kind: str, name: str) -> Arg:
-    return Arg("task_id", metavar=f"{kind}_id", help=f"the id of the {name}")
+    return Arg("task_id", metavar=f"{kind}_id", help=f"the id of the {name}, or how it begins")
 
 
 def members(kind: str, name: str) -> "tuple[Command | Group, ...]":
     """Return the commands of one kind of task; `name` is how sentences call it."""
     values = {"kind": kind}
     id = id_of(kind, name)
-    ids = Arg("task_ids", nargs="+", metavar=f"{kind}_id", help=f"the ids of {name}s")
+    ids = Arg(
+        "task_ids", nargs="+", metavar=f"{kind}_id", help=f"the ids of {name}s, or how they begin"
+    )
     force = Arg("-f", "--force", action="store_true", help="go on with the others if one fails")
     return (
         Command("config", f"print the configuration of a {name}", "interactive:config", id, JSON, values=values),
@@ -75,7 +77,7 @@ def members(kind: str, name: str) -> "tuple[Command | Group, ...]":
             aliases=["ls"],
             values=values,
         ),
-        Command("logs", f"print the logs of a {name}", "logs:of_task", id, *log_options(of_task=True)),
+        Command("logs", f"print the logs of a {name}", "logs:of_task", id, *log_options(of_task=True), values=values),
         Group(
             "set",
             f"change a {name}",

@@ -11,10 +11,10 @@ from det_cli.commands.interactive import (
     id_of,
     members,
 )
-from det_cli.declare import Arg, Command, Group
+from det_cli.declare import Arg, Command, Group, TextArg
 
 ID = id_of("shell", "shell")
-SSH_OPTIONS = Arg("ssh_opts", nargs="*", help="more options and words for ssh, behind `--`")
+SSH_OPTIONS = TextArg("ssh_opts", nargs="*", help="more options and words for ssh, behind `--`")
 SHOW = Arg("--show-ssh-command", action="store_true", help="print the ssh command before it is run")
 
 

@@ -73,6 +73,7 @@ MEMBERS = {
             "logs:of_task",
             Arg("task_id", help="the task's id"),
             *log_options(of_task=True),
+            values={"kind": ""},
         ),
         Command("pause", "stop a task and those below it for now", "generic_tasks:pause", ID),
         Command("unpause", "let a paused task go on", "generic_tasks:unpause", ID),

@@ -19,7 +19,8 @@ MEMBERS = {
                 "--expiration-days",
                 type=int,
                 metavar="DAYS",
-                help="when it ends (30); -1: never, for administrators only",
+                help="when it ends (30, and no later unless the cluster allows it);"
+                " -1: never, for administrators only",
             ),
             DESCRIPTION,
             OneOf(JSON, YAML),

@@ -194,7 +194,7 @@ class AwsDeployment(Deployment):
         return str(self._spec.variables.get("bucket") or name.lower())
 
     def status(self) -> dict[str, Any]:
-        """Return what every cluster tells, and whether the relay's machine runs."""
+        """Return the cluster's status, and whether the relay's machine runs."""
         found = super().status()
         if found.get("relay"):
             found["relay"] = f"{found['relay']}: {self.account.state_of(found['relay'])}"
@@ -224,7 +224,7 @@ class AwsDeployment(Deployment):
         return before
 
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
-        """Delete what earlier deployments published: AWS keeps every version, and bounds their bytes."""
+        """Delete the functions' earlier versions: AWS keeps every one, and limits their total size."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         for name in ("migrate", *outputs.get("versions", ())):
@@ -293,7 +293,7 @@ class AwsDeployment(Deployment):
         return super()._left()
 
     def _tagged(self) -> list[str]:
-        """Return what carries the cluster's tag, in all regions where it was."""
+        """Return the resources with the cluster's tag, in all regions where the cluster was."""
         found: list[str] = []
         regions = {self._spec.region, _GLOBAL, *(p.name for p in self._fleet.of_provider("aws"))}
         for region in sorted(regions):

@@ -174,7 +174,7 @@ class Aws:
 
     @refusals_told()
     def tagged(self, cluster_id: str) -> list[str]:
-        """Return what carries the cluster's tag here, but data that is kept and machines, of which EC2 tells more."""
+        """Return the resources with the cluster's tag in this region, without kept data and without machines."""
         pages = (
             self.client("resourcegroupstaggingapi")
             .get_paginator("get_resources")

@@ -49,7 +49,7 @@ class AccountQueries(Protocol):
     def client(self, service: str) -> Any: ...
 
     def at(self, region: str) -> "AccountQueries":
-        """Return the same account in a region."""
+        """Return queries about the same account in another region."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def check_keypair(aws: AccountQueries, name: str) -> None:
 
 
 def reserved(aws: AccountQueries, cluster_id: str) -> int:
-    """Return what the functions of a cluster that is there have reserved already."""
+    """Return the concurrency that the functions of an existing cluster have reserved already."""
     functions, found = aws.client("lambda"), 0
     for name in _FUNCTIONS:
         with _unless_denied():
@@ -277,7 +277,7 @@ def _is_offered(rental: Rental, offered: set[tuple[str, str]] | None) -> bool:
 
 
 def quota_warnings(aws: AccountQueries, rentals: Sequence[Rental]) -> Iterator[str]:
-    """Tell of quotas that let not one machine of a kind run."""
+    """Warn of quotas that are too small for a single machine of a kind."""
     wanted = dict.fromkeys((r.region, r.instance_type, r.is_spot) for r in rentals)
     processors = {
         (region, name): count
@@ -299,7 +299,7 @@ def quota_warnings(aws: AccountQueries, rentals: Sequence[Rental]) -> Iterator[s
 
 
 def _processors(aws: AccountQueries, types: Sequence[str]) -> dict[str, int]:
-    """Return the processors of types, as far as the region has them; types that it lacks are told elsewhere."""
+    """Return the number of processors of each type that the region has."""
     found: list[Any] = []
     with _unless_denied():
         filters = [{"Name": "instance-type", "Values": list(types)}]
@@ -340,7 +340,7 @@ def _policy_source(aws: AccountQueries, caller: str) -> str:
 
 @contextmanager
 def _unless_denied() -> Iterator[None]:
-    """Pass over what AWS does not tell: the caller may not look, or there is no such thing."""
+    """Ignore errors that say that the caller may not look, or that there is no such thing."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 

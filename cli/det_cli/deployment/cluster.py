@@ -194,7 +194,7 @@ class Deployment(ABC):
         """Remove what must go before the rest of what was made."""
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
-        """Make what the stack needs first; returns more variables."""
+        """Create what the stack needs first; return more variables for it."""
         return {}
 
     @abstractmethod
@@ -214,7 +214,7 @@ class Deployment(ABC):
         """Delete versions of the control plane that are older than an upgrade needs."""
 
     def _left(self) -> list[str]:
-        """Return what the cloud still has of a cluster that was removed, apart from kept data."""
+        """Return the resources that a removed cluster has left in the cloud, apart from kept data."""
         return self._fleet.found().names()
 
     @abstractmethod
@@ -251,7 +251,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def _provider_defaults(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what provider sections may leave out and this deployment knows before it is made, by provider."""
+        """Return the values that provider sections may leave out as this deployment knows them, by provider."""
 
     def _warn(self) -> None:
         """Tell what in the configuration will hardly do what it is meant to."""
@@ -422,7 +422,7 @@ def _signs_in(url: str, password: str) -> bool:
 
 
 def describe(outputs: dict[str, Any]) -> Iterator[str]:
-    """Tell the operator how to use the new cluster."""
+    """Print how to use the new cluster."""
     yield f"The cluster answers at {outputs['url']}"
     if "first_password" in outputs:
         yield f"Password of admin and determined, until you change it: {outputs['first_password']}"

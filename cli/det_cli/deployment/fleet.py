@@ -36,7 +36,7 @@ class MachineAccount(Protocol):
     def terminate(self, machines: Sequence[str]) -> None: ...
 
     def forget_machines(self, cluster_id: str) -> None:
-        """Delete what the cluster made to rent machines by."""
+        """Delete the resources that the cluster made to rent machines with."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Fleet:
             time.sleep(5)
 
     def forget(self) -> None:
-        """Delete what the cluster itself made to rent machines by, where that can be looked at."""
+        """Delete the resources that the cluster itself made to rent machines with, where they can be listed."""
         for location, open_account in self._locations.items():
             try:
                 there = open_account()

@@ -51,7 +51,7 @@ class Google:
         return self._call(method, service, path, {"json": body} if body is not None else {}, query)
 
     def pages(self, service: str, path: str, field: str, **query: str) -> Iterator[Any]:
-        """Yield what a list has, over all of its pages."""
+        """Yield the items of a list, over all of its pages."""
         token = ""
         while True:
             asked = {**query, "pageToken": token} if token else query
@@ -159,7 +159,7 @@ class Google:
         """Do nothing: all that a cluster makes to rent machines are the machines."""
 
     def labelled(self, cluster_id: str) -> Iterator[str]:
-        """Yield what carries the cluster's label, apart from its bucket: kind and name."""
+        """Yield kind and name of resources with the cluster's label, apart from its bucket."""
         project = self.project
         own, machines = f'labels.{LABEL}="{cluster_id}"', f'labels.{MACHINE_LABEL}="{cluster_id}"'
         for label in (own, machines):
@@ -183,7 +183,7 @@ class Google:
         yield from (f"secret {found['name'].rpartition('/')[2]}" for found in secrets)
 
     def named(self, cluster_id: str) -> Iterator[str]:
-        """Yield what has no labels and is known by its name: network, registry, schedules, accounts."""
+        """Yield resources without labels, which are known by name: network, registry, schedules, accounts."""
         name, here = f"det-{cluster_id}", f"projects/{self.project}/locations/{self.region}"
         single = {
             f"network {name}": (
@@ -217,7 +217,7 @@ class Google:
         }
 
     def revisions(self, cluster_id: str) -> dict[str, str]:
-        """Return what answers requests: of each service the revision with its traffic."""
+        """Return the revision of each service that answers its requests."""
         found = {}
         for name, service in self._services(cluster_id).items():
             parts = [t for t in service.get("trafficStatuses", ()) if t.get("percent") == 100]
@@ -292,7 +292,7 @@ class Google:
         return answer.json() if answer.content else {}
 
     def _refusal(self, service: str, answer: Any) -> CommandError:
-        """Return what an API's refusal means, and what helps."""
+        """Return the meaning of an API's refusal, and what helps."""
         message, reasons = _told(answer)
         if answer.status_code == 401:
             return CommandError(f"Google does not accept the credentials: {message}", SIGN_IN)

@@ -144,7 +144,7 @@ def _check_families(google: Google, machines: Machines, gpus: Mapping[str, int],
 
 
 def _limit_of_family(google: Google, region: str, family: str) -> float:
-    """Return how many GPUs of a family the project may rent in a region: none where no limit is told."""
+    """Return how many GPUs of a family the project may rent in a region: none where Google gives no limit."""
     path = f"/v1/projects/{google.project}/locations/global/services/compute.googleapis.com/quotaInfos/{_FAMILY_QUOTA}"
     found = google.call("GET", "cloudquotas", path) or {}
     told = {
@@ -223,7 +223,7 @@ def _quotas(found: Json) -> dict[str, float]:
 
 
 def machines_of(config: Mapping[str, Any]) -> list[Machines]:
-    """Return what the pools of a cluster's configuration rent from Google Cloud, type by type."""
+    """Return the machines that the pools of a configuration rent from Google Cloud, type by type."""
     from det_controlplane.core.config.cluster import load_cluster
 
     found = []

@@ -95,7 +95,7 @@ class IdleMonth:
 
 
 def aws_idle(stack: AwsStack) -> IdleMonth:
-    """Return what is left while schedules are off and Aurora is paused; an RDS instance runs always."""
+    """Return the cost while schedules are off and Aurora is paused; an RDS instance runs always."""
     hourly = PRICES.get(stack.database_instance_class)
     if stack.database == "aurora":
         database = {
@@ -142,7 +142,7 @@ def _nat_gateway() -> dict[str, float]:
 
 
 def gcp_idle(stack: GcpStack) -> IdleMonth:
-    """Return what is left while schedules are paused: an instance of Cloud SQL runs always."""
+    """Return the cost while schedules are paused; an instance of Cloud SQL runs always."""
     hourly, instances = _tier(stack.database_tier), 1 + stack.database_highly_available
     parts = {
         f"Cloud SQL {stack.database_tier}, always on": HOURS * instances * (hourly or 0.0),

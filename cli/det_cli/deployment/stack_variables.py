@@ -49,7 +49,7 @@ def check(stack: Path, given: Mapping[str, Any], kept: Collection[str] = ()) -> 
 
 
 def _wrong(variable: Variable, value: Any) -> str:
-    """Return what is wrong about a value; empty where nothing is."""
+    """Return why a value is wrong; empty for a good one."""
     if value is None:
         return "" if variable.may_be_null else "has no value"
     types, words = _TAKEN.get(variable.type, ((object,), ""))

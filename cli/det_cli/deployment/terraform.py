@@ -104,7 +104,7 @@ class Terraform:
         self._run("import", "-no-color", self._variables(variables), address, cloud_id)
 
     def outputs(self) -> dict[str, Any]:
-        """Return what the stack says of itself; nothing when it was never applied."""
+        """Return the outputs of the stack; none if it was never applied."""
         found = json.loads(self._run("output", "-json"))
         return {name: output["value"] for name, output in found.items()}
 
@@ -174,7 +174,7 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
 
 
 def _lock_file(path: "str | None") -> str:
-    """Return the file that locks a state: Google's backend tells it, S3's tells the state."""
+    """Return the file that locks a state: Google's backend names it, S3's names the state."""
     return f"{(path or 'of the state').removesuffix('.tflock')}.tflock"
 
 

@@ -165,7 +165,7 @@ def _more(count: int, what: str, command: str) -> list[Line]:
 
 
 def one_line(cluster: Cluster) -> str:
-    """Tell the state in a line, for outputs that are no terminal."""
+    """Return the state in one line, for outputs that are no terminal."""
     parts = [_totals(cluster).strip().replace("  ", ", ")]
     if cluster.rents:
         parts.append(f"{money(cluster.price_usd_hour)} an hour")

@@ -177,7 +177,7 @@ def _trial_lines(experiment: Experiment, room: int) -> list[Line]:
 
 
 def one_line(experiment: Experiment) -> str:
-    """Tell the state in a line, for outputs that are no terminal."""
+    """Return the state in one line, for outputs that are no terminal."""
     best, search = experiment.best, experiment.search
     done = "" if experiment.progress is None else f" {experiment.progress:.0%}"
     parts = [f"{experiment.state}{done}"]

@@ -46,7 +46,7 @@ class Observer(Generic[State]):
         self.news: Observation[State] = Observation(None, now(), 0.0)
 
     def look(self) -> Observation[State]:
-        """Return what there is now. An outage keeps the last state; other failures end the watch."""
+        """Return the state now. During an outage it is the last one; other failures end the watch."""
         before = self.news
         try:
             state = self._read()

@@ -22,7 +22,7 @@ _STALE_S = 3 * LONGEST_S
 
 @dataclass(frozen=True)
 class Picture(Generic[State]):
-    """Say how a state is drawn, told in a line, given as data, and when the watch is over."""
+    """Defines how a state is drawn, written in one line and given as data, and when the watch ends."""
 
     lines: Callable[[State, int, float], list[Line]]  # of columns, at a time
     one_line: Callable[[State], str]
@@ -31,7 +31,7 @@ class Picture(Generic[State]):
 
 
 def show(observer: Observer[State], picture: Picture[State], *, once: bool, as_json: bool) -> int:
-    """Show what the observer sees until it ends; return the exit code."""
+    """Show the observed state until the watch ends; return the exit code."""
     if once:
         return _show_once(observer, picture, as_json=as_json)
     if as_json or not _can_show():
@@ -73,7 +73,7 @@ def _seen(news: Observation[State]) -> State:
 
 
 def _follow(observer: Observer[State], picture: Picture[State], *, as_json: bool) -> int:
-    """Print a line at each change; an outage is told on stderr."""
+    """Print a line at each change; outages are reported on stderr."""
     told = ""
     outage = ""
     while True:
@@ -167,7 +167,7 @@ class Screen(Generic[State]):
         self._first = places.get(key, self._first + moves.get(key, 0))
 
     def lines(self, news: Observation[State], columns: int, rows: int, now: float) -> list[Line]:
-        """Return exactly the lines of a window: a part of the picture, and what is told below it."""
+        """Return exactly the lines of a window: a part of the picture, and the notes below it."""
         body: list[Line] = [line("asking the cluster …")]
         if news.state is not None:
             body = self._picture.lines(news.state, columns, now)

@@ -41,7 +41,7 @@ def _row(label: str, value: str, style: str, room: int) -> list[Line]:
 
 
 def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
-    """Yield what is known, as names with values and their styles."""
+    """Yield the known facts: names with values and their styles."""
     search, best = experiment.search, experiment.best
     yield "owner", f"{experiment.owner}, in {experiment.place}", ""
     if experiment.labels:

@@ -73,7 +73,7 @@ class Terminal:
         os.close(self._tell)
 
     def wake(self) -> None:
-        """Have `wait` return; any thread may call it."""
+        """Make `wait` return; any thread may call this."""
         self._send(_NEWS)
 
     def size(self) -> tuple[int, int]:
