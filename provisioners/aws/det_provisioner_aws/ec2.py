@@ -98,7 +98,7 @@ class Ec2Compute:
         return ""
 
     def _find(self, request: LaunchRequest, region: str) -> LaunchOutcome | None:
-        """Find what an earlier call with the token launched: a token of EC2 does not span offers."""
+        """Find the machine that an earlier call with the token launched: a token of EC2 does not span offers."""
         found = self._tagged(LAUNCH_TAG, request.token, region)
         return LaunchOutcome(found[0]) if found else None
 

@@ -119,7 +119,7 @@ def _scope(error: AwsError, offer: Offer, zone: str) -> Scope:
 
 
 def _sentence(error: AwsError, offer: Offer, scope: Scope) -> str:
-    """Name what the scope covers, so that offers refused for one reason are told once."""
+    """Return a sentence that names what the scope covers: offers refused for one reason share it."""
     if not error.code:  # ours: AWS was not asked
         return f"No machine was asked for: {error.message}"
     what = f"{scope.machine_type} {scope.capacity}" if scope.machine_type else "machine"

@@ -62,7 +62,7 @@ def _sts(service: str, config: Any = None) -> Any:
 
 
 def identity_token() -> str:
-    """Return who this service is, signed by Google. Raises CredentialRetrievalError."""
+    """Return the identity token of this service, signed by Google. Raises CredentialRetrievalError."""
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
     path = "/computeMetadata/v1/instance/service-accounts/default/identity"
     url = f"http://{host}{path}?{urlencode({'audience': AUDIENCE, 'format': 'full'})}"

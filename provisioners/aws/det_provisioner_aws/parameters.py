@@ -22,7 +22,7 @@ Parameters = dict[str, Any]
 
 
 def launch_parameters(settings: AwsSettings, image: Image) -> Parameters:
-    """Return what all machines of a pool's section have in common."""
+    """Return the launch parameters that all machines of a pool's section have in common."""
     common: Parameters = {
         "ImageId": image.image_id,
         "BlockDeviceMappings": [

@@ -111,7 +111,7 @@ class GceApi:
             return _operation(client.get(request, timeout=TIMEOUT_S, retry=None))
 
     def operations(self, project: str, name: str) -> Sequence[Operation]:
-        """Return what was done to the machine of a name, the oldest first."""
+        """Return the operations on the machine of a name, the oldest first."""
         with _translated(f"listing operations on {name}"):
             request = self._sdk.AggregatedListGlobalOperationsRequest(
                 project=project, max_results=_PAGE, filter=f'targetLink eq ".*/instances/{name}"',
@@ -183,7 +183,7 @@ class GceApi:
             ]
 
     def _by_zone(self, kind: str, project: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Yield what Google Cloud lists of a kind, of these names, zone by zone."""
+        """Yield the resources of a kind with these names, zone by zone."""
         request = getattr(self._sdk, f"AggregatedList{kind}Request")(
             project=project, max_results=_PAGE, filter=f'name eq "{"|".join(names)}"'
         )

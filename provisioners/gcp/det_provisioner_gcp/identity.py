@@ -99,7 +99,7 @@ class GceIdentityVerifier:
         return self._identity(_machine_claims(claims), token.rpartition(".")[0])
 
     def _claims(self, token: str) -> Mapping[str, Any]:
-        """Return what a token says, once its signature and its times are right."""
+        """Return the claims of a token, once its signature and its times are right."""
         from google.auth import exceptions, jwt
 
         try:
@@ -132,7 +132,7 @@ class GceIdentityVerifier:
 
 
 def _machine_claims(claims: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return what a token of the full format says of the machine."""
+    """Return the claims about the machine in a token of the full format."""
     google = claims.get("google")
     machine = google.get("compute_engine") if isinstance(google, Mapping) else None
     wanted = ("project_id", "zone", "instance_id", "instance_name")

@@ -80,7 +80,7 @@ def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> Json:
 
 
 def _machine(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
-    """Return what does not depend on the zone, with types by their bare names."""
+    """Return the machine's properties that do not depend on the zone, with types by their bare names."""
     machine: Json = {
         "disks": [_boot_disk(offer, settings)],
         "networkInterfaces": [_network(offer.region, settings)],
