@@ -73,7 +73,7 @@ def _section(title: str, folder: Path) -> str:
 
 
 def blocks_of(folder: Path) -> Iterator[Block]:
-    """Yield what a module takes and gives. Raises Undescribed."""
+    """Yield the variables and outputs of a module. Raises Undescribed."""
     for path in sorted(folder.glob("*.tf")):
         for kind, name, body in _BLOCK.findall(path.read_text("utf-8")):
             told = {key: value.strip() for key, value in _ARGUMENT.findall(body)}

@@ -27,7 +27,7 @@ NOT_FOUND = 127
 
 
 class Moment:
-    """Let one process wait for what another tells, or for its end."""
+    """Lets one process wait for a signal of another, or for its end."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -36,7 +36,7 @@ class Moment:
         os.write(self._write, b".")
 
     def wait(self, *or_closed: int) -> bool:
-        """Return whether it was told, rather than the teller gone or a pipe closed."""
+        """Return whether the signal came, rather than the end of its sender or of the pipe."""
         os.close(self._write)
         readable, _, _ = select.select([self._read, *or_closed], [], [])
         return self._read in readable and os.read(self._read, 1) == b"."

@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failed(Exception):
-    """Tell the user in a sentence why there is no machine, and what to do."""
+    """There is no machine; the message says why, and what to do."""
 
 
 def unshare(namespaces: int) -> None:
@@ -54,7 +54,7 @@ def leave(run: Callable[[], int]) -> NoReturn:
 
 
 def exit_code(status: int) -> int:
-    """Return what a shell would say of a process that ended."""
+    """Return the exit code that a shell would show for a process that ended."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 

@@ -20,7 +20,7 @@ ACCOUNT = {"email": "api@project.iam.gserviceaccount.com", "scopes": [], "aliase
 
 @dataclass
 class FakeMetadata:
-    """Where it listens, which audiences tokens were asked for, and how these are made."""
+    """A metadata service: where it listens, for which audiences tokens were asked, and how they are made."""
 
     host: str
     audiences: list[str] = field(default_factory=list)

@@ -147,18 +147,26 @@ class Ec2:
             for found in list(ec2_backends[ACCOUNT][region].all_instances()):
                 if found.id not in self._known:
                     launched = _options(region, found)
+                    if launched is None:
+                        continue
                     self._known[found.id] = Ec2Instance(
                         region, found, launched, self.sts, self.consoles
                     )
                 yield self._known[found.id]
 
 
-def _options(region: str, found: Any) -> Mapping[str, Any]:
-    """Return how an instance was launched. Of fleets' instances moto forgets most of their template."""
+def _options(region: str, found: Any) -> Mapping[str, Any] | None:
+    """Return how an instance was launched, or None while moto still makes its fleet.
+
+    Of fleets' instances moto forgets most of their template.
+    """
     backend = ec2_backends[ACCOUNT][region]
-    fleet = found._fleet_id or found._spot_fleet_id
-    if fleet:
-        (config,) = backend.get_fleet(fleet).launch_template_configs
+    fleet_id = found._fleet_id or found._spot_fleet_id
+    if fleet_id:
+        fleet = backend.get_fleet(fleet_id)
+        if fleet is None:
+            return None
+        (config,) = fleet.launch_template_configs
         name = config["LaunchTemplateSpecification"]["LaunchTemplateName"]
         data: Mapping[str, Any] = backend.get_launch_template_by_name(name).default_version().data
         return data
