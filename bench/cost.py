@@ -219,8 +219,19 @@ def _hundred(s: Stack) -> Iterator[str]:
     yield f"with {REQUEST_TRIPS:g} ways to the database (counted; assumed to take {TRIP_S * 1000:g} ms each) {REQUEST_S * 1000:.0f} ms are billed. {GPUS} agents so need {GPUS * requests / 3600 * DATABASE_CPU_S:.1%} of a processor of the database: {BUSY_ACU:g} ACU, the least that an Aurora has which is awake, are assumed to do."
     yield f"`tick` looks {TICK_PASSES} times an hour and waits for {TICK_WAITS_S:.0f} s, `provision` lists the machines {PROVISION_PASSES} times (counted, `tests/api/test_work_of_schedules.py`): {TICK_S_HOUR + PROVISION_S_HOUR:.0f} seconds of both with {LISTING_S:g} s for each list."
     yield f"Assumed are also {REPORTS} reports of its trial an hour, a write for each request, and {LOG_GB_HOUR * 1000:g} MB of logs: what Lambda writes of its own about each request is switched off."
+    yield _on_larger_machines(s)
     yield ""
     yield from _remedies(s, bill)
+
+
+def _on_larger_machines(s: Stack) -> str:
+    """Tell the share where four GPUs, each with a trial, have one agent."""
+    name, gpus = "g4dn.12xlarge", 4
+    machines, requests = GPUS // gpus, STEADY_POLLS + LOG_BATCHES + gpus * REPORTS
+    bill = machines * float(machine_type("aws", name).price("us-east-1", Capacity.ON_DEMAND))
+    database = aurora(machines * requests)
+    parts = busy_aws(machines, requests, s.api_memory_gb, s.memory_gb, database)
+    return f"These are the smallest machines: on {machines} of {name}, with a trial on each of the {gpus} GPUs, it adds {sum(parts.values()) / bill:.2%} to ${bill:.2f}."
 
 
 def _remedies(s: Stack, bill: float) -> Iterator[str]:

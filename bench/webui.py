@@ -52,6 +52,7 @@ USABLE = """
     }).observe(document, { childList: true, subtree: true });
 """
 PAINTED = """() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime"""
+ASKED = """() => performance.getEntriesByType("resource").length + 1"""
 SENT = """() => [...performance.getEntriesByType("resource"), ...performance.getEntriesByType("navigation")]
     .filter((r) => new URL(r.name).pathname.startsWith("/det"))
     .reduce((sum, r) => sum + r.encodedBodySize, 0)"""
@@ -144,10 +145,11 @@ def measure_loads(visits: Visits) -> None:
         page.locator("tbody tr td a").first.wait_for()
         painted.append(page.evaluate(PAINTED))
         usable.append(page.evaluate("window.usable"))
-        sent = page.evaluate(SENT)
+        sent, asked = page.evaluate(SENT), page.evaluate(ASKED)
         page.context.close()
     figure("webui_first_paint", statistics.median(painted), "ms", 1000, better="lower")
     figure("webui_usable", statistics.median(usable), "ms", 1500, better="lower")
+    figure("webui_list_of_experiments_requests", asked, "requests", 45, better="lower")
     figure("webui_list_of_experiments_sent", sent / 1000, "kB", 200, better="lower")
     everything = [f for f in FOLDER.rglob("*") if f.suffix in (".js", ".css", ".html", ".svg")]
     packed = sum(len(gzip.compress(f.read_bytes(), 9)) for f in everything)

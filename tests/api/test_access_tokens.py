@@ -32,8 +32,11 @@ def test_a_cluster_says_how_long_tokens_last(api: Api, user: Caller) -> None:
     long = user.post("/api/v1/tokens", {"lifespan": "2160h"})["tokenId"]
     assert (days_of(user, usual), days_of(user, long)) == (2, 90)
     told = user.ask("POST", "/api/v1/tokens", {"lifespan": "2161h"})
-    assert (told.status, "limit of 90 days" in told.error) == (400, True)
-    assert user.ask("POST", "/api/v1/tokens", {"lifespan": "-1"}).status == 403
+    assert (told.status, "limit of 90 days: ask for less" in told.error) == (400, True)
+    endless = user.ask("POST", "/api/v1/tokens", {"lifespan": "-1"})
+    assert (endless.status, "up to '2160h'" in endless.error) == (403, True)
+    for refused in (told, endless):
+        assert "an administrator may let tokens last longer by security.token.max" in refused.error
 
 
 def test_a_cluster_may_let_everybody_s_tokens_last(api: Api, user: Caller) -> None:
@@ -127,7 +130,8 @@ def test_an_access_token_of_an_administrator_manages_no_people(
     }
     for method, path, body in asked + managing_people(id_of(user), session, token):
         told = program.ask(method, path, body)
-        assert (told.status, "security.token.administers" in told.error) == (403, True), path
+        remedy = "an administrator may allow it by security.token.administers"
+        assert (told.status, remedy in told.error) == (403, True), path
     assert user.get("/api/v1/me")["user"]["displayName"] == ""
     # What administrators do every day goes on.
     program.get("/api/v1/master/config")

@@ -52,6 +52,12 @@ def test_a_configuration_with_a_mistake_is_refused_by_name(
     assert reader.get(E)["experiments"] == []
 
 
+def test_an_id_that_is_too_large_is_not_called_something_else(reader: Caller) -> None:
+    told = reader.ask("GET", f"{E}/99999999999")
+    assert told.status == 400
+    assert "must be a number of at most 9 digits, not 99999999999" in told.error
+
+
 @pytest.mark.parametrize("path", ["../up.py", "/etc/passwd", "a/../../b", "", "nul\0byte"])
 def test_files_outside_of_the_archive_are_refused(reader: Caller, path: str) -> None:
     told = reader.ask("POST", E, {"config": config_of(), "modelDefinition": [file_of(path)]})

@@ -1,10 +1,11 @@
 """Schemathesis sends what the API's description allows, and what it does not, over HTTP to a cluster with something of
 everything: no answer is a failure of ours, and each is of the kind that is declared.
 
-DECLARED_REQUESTS says how many for each route at most (2)."""
+Each route gets a few requests; with DECLARED_SECONDS others follow, round after round, for so many seconds."""
 
 import json
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,11 @@ from tests.support.hostile import World
 from tests.support.peers import peer_python
 from tests.support.served_api import served
 
-EACH = os.environ.get("DECLARED_REQUESTS", "2")
+SECONDS = os.environ.get("DECLARED_SECONDS", "")
+EACH_ROUND = "2"
+_LAST_ROUND_S = 600  # what a machine with much else to do may take for a round that began in time
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+SELECTED, TESTED = re.compile(r"Selected: (\d+)/"), re.compile(r"Tested: (\d+)")
 # The server of the tests carries no traffic to tasks; what ends the caller's own sign-in would end the run; and what
 # belongs to Kubernetes is answered by 501.
 LEFT_OUT = (
@@ -63,13 +67,14 @@ class Counted:
 def run(api: Api, url: str, token: str, schema: Path) -> subprocess.CompletedProcess[str]:
     command = [
         str(Path(peer_python()).parent / "schemathesis"), "run", str(schema), "--url", url,
-        "--header", f"Authorization: Bearer {token}", "--checks", CHECKS, "--max-examples", EACH,
+        "--header", f"Authorization: Bearer {token}", "--checks", CHECKS, "--max-examples", EACH_ROUND,
         "--phases", "fuzzing", "--seed", "1", "--exclude-path-regex", LEFT_OUT, "--no-color",
         "--request-timeout", "30", "--suppress-health-check", "all", "--warnings", "off",
-        "--continue-on-failure",
+        "--continue-on-failure", *(["--max-time", SECONDS] if SECONDS else []),
     ]  # fmt: skip
+    patience_s = int(SECONDS or 0) + _LAST_ROUND_S
     return subprocess.run(
-        command, cwd=schema.parent, capture_output=True, text=True, timeout=3000, check=False
+        command, cwd=schema.parent, capture_output=True, text=True, timeout=patience_s, check=False
     )
 
 
@@ -88,4 +93,6 @@ def test_requests_of_the_description_are_answered_as_it_says(
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
     # So that the requests are not all refused at the door.
     assert counted.statuses[200] > 150, counted.statuses
+    routes_asked, selected = TESTED.findall(done.stdout)[-1], SELECTED.findall(done.stdout)[-1]
+    assert routes_asked == selected
     assert counted.statuses[401] < 50, counted.statuses

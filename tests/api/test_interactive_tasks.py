@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.adapters.aes_cipher import AesCipher
-from det_controlplane.db import interactive
+from det_controlplane.db import tasks
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.errors import NotSignedIn
 from det_controlplane.services.tasks import access, proxying
@@ -402,14 +402,14 @@ def test_a_notebook_that_is_used_just_before_its_end_stays(
     api.with_token(spec["session_token"]).post(f"{V}/allocations/{spec['allocation_id']}/ready")
     later(api, minutes=11)
     agent.poll()
-    found = interactive.idle
+    found = tasks.idle
 
-    def found_just_before_use(tx: Tx, now: datetime) -> list[interactive.IdleTask]:
+    def found_just_before_use(tx: Tx, now: datetime) -> list[tasks.IdleTask]:
         idle = found(tx, now)
         tx.execute(text("UPDATE tasks SET proxied_at = :now"), {"now": now})
         return idle
 
-    monkeypatch.setattr(interactive, "idle", found_just_before_use)
+    monkeypatch.setattr(tasks, "idle", found_just_before_use)
     api.tick()
     assert not _killed(user, id)
 

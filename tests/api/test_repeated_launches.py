@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from det_controlplane.db import interactive
+from det_controlplane.db import tasks
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, Told, create
@@ -67,13 +67,13 @@ def test_of_two_at_the_same_time_the_second_finds_what_the_first_made(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     first: list[str] = []
-    look = interactive.by_idempotency_key
+    look = tasks.by_idempotency_key
 
     def overtaken(*args: Any) -> str | None:
-        monkeypatch.setattr(interactive, "by_idempotency_key", look)
+        monkeypatch.setattr(tasks, "by_idempotency_key", look)
         first.append(id_of(launch(user, kind, "k"), kind))
         return None
 
-    monkeypatch.setattr(interactive, "by_idempotency_key", overtaken)
+    monkeypatch.setattr(tasks, "by_idempotency_key", overtaken)
     assert [id_of(launch(user, kind, "k"), kind)] == first
     assert made(api, kind) == (1, 1, 1)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from tests.support.api import Api, Caller, create, report_metrics
+import pytest
+from det_controlplane.services.experiments import live
+
+from tests.support.api import Api, Caller, config_of, create, report_metrics
 
 E = "/api/v1/experiments"
 ASHA: dict[str, Any] = {
@@ -70,3 +73,16 @@ def test_what_trials_were_given_comes_on_demand(user: Caller) -> None:
 def test_the_search_of_no_experiment_is_missing(user: Caller) -> None:
     refused = user.ask("GET", f"{E}/999/search")
     assert (refused.status, "999" in refused.error) == (404, True)
+
+
+def test_a_search_begins_with_what_memory_has_room_for(
+    user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constant is a part of each trial: a short configuration with few slots would stand for gigabytes."""
+    monkeypatch.setattr(live, "MOST_HPARAMS", 10_000)
+    search = {"name": "random", "metric": "loss", "max_trials": 1000, "max_concurrent_trials": 0}
+    hparams = {"constant": "x" * 1000}
+    told = user.ask("POST", E, {"config": config_of(searcher=search, hyperparameters=hparams)})
+    assert (told.status, "lower searcher.max_concurrent_trials" in told.error) == (400, True)
+    assert user.get(E)["experiments"] == []
+    create(user, searcher={**search, "max_concurrent_trials": 5}, hyperparameters=hparams)

@@ -87,6 +87,9 @@ EVERYWHERE = [
     (field("startTime", "<", "2020-01-01T00:00:00.5+01:00"), []),
     (field("endTime", "isEmpty"), [1, 2, 3]),
     (field("state", "=", "PAUSED"), [1, 2, 3]),
+    (field("state", "=", "STATE_paused"), [1, 2, 3]),
+    (field("state", "!=", "RUNNING"), [1, 2, 3]),
+    (field("state", "contains", "use"), [1, 2, 3]),
     (field("checkpointSize", ">=", 10), [1]),
     (field("checkpointCount", "=", 0), [2, 3]),
     (field("searcherMetricsVal", "<", 1), [1]),
@@ -96,6 +99,8 @@ EVERYWHERE = [
     (field("hp.lr", ">=", 0.1), [1, 2]),
     (field("hp.lr", "!=", 0.1, "NUMBER"), [2, 3]),
     (field("hp.lr", "isEmpty"), [3]),
+    (field("hp.lr", "<", "0.5", "TEXT"), [1]),
+    (field("hp.lr", "<", "2026-11-20", "DATE"), []),
     (field("hp.model.name", "contains", "VI", "TEXT"), [1]),
     (field("hp.model", "=", "mlp", "TEXT"), [2]),
     (field("hp.wide", "=", True), [3]),
@@ -106,6 +111,7 @@ EVERYWHERE = [
     (field("validation.loss.mean", "notEmpty"), [1]),
     (field("validation.loss.last", "<", 9, "NUMBER"), [1]),
     (field("validation.day.last", ">=", "2026-11-21", "DATE"), [1]),
+    (field("validation.day.last", "<", "2026-11-22", "TEXT"), [1]),
     (field("training.rate.last", "isEmpty"), [2, 3]),
 ]  # fmt: skip
 
@@ -187,8 +193,19 @@ def test_a_page_is_part_of_what_was_found(three: Caller, path: str) -> None:
         ({"filter": "[]"}, "filter: must be an object"),
         ({"filter": filter_of(field("nope", "=", 1))}, "no column 'nope'"),
         ({"filter": filter_of(field("id", "~", 1))}, "children[0].operator: must be one of ="),
-        ({"filter": filter_of(field("id", "=", "x"))}, "value must be a number"),
+        ({"filter": filter_of(field("id", "=", "x"))}, "id =: value must be a number, not 'x'"),
         ({"filter": filter_of(field("startTime", "=", "noon"))}, "value must be a date"),
+        (
+            {"filter": filter_of(field("hp.lr", "<", "abc", "TEXT"))},
+            "hp.lr <: value must be a number or a date, not 'abc'",
+        ),
+        ({"filter": filter_of(field("hp.wide", ">=", True))}, "hp.wide >=: value must be a number"),
+        (
+            {"filter": filter_of(field("state", "=", "FOO"))},
+            "state =: value must be one of ACTIVE, PAUSED",
+        ),
+        ({"filter": filter_of(field("state", "!=", "DONE"))}, "RUNNING, not 'DONE'"),
+        ({"filter": filter_of(field("state", "<", "PAUSED"))}, "state: < cannot compare"),
         (
             {"filter": filter_of(field("startTime", ">", "0001-01-01T00:00:00+23:00"))},
             "value must be a date",
@@ -200,7 +217,8 @@ def test_a_page_is_part_of_what_was_found(three: Caller, path: str) -> None:
         ({"filter": filter_of(group("xor"))}, "conjunction: must be and or or"),
         ({"filter": "[" * 9000}, "filter: is not valid JSON"),
         ({"sort": "id"}, "sort: must be a list of COLUMN=asc"),
-        ({"sort": "nope=asc"}, "no column 'nope'"),
+        ({"sort": "nope=asc"}, "no column 'nope'; there are archived, checkpointCount"),
+        ({"sort": "nope=asc"}, " and GROUP.METRIC.last"),
         ({"limit": -3}, "limit must be"),
     ],
 )
@@ -295,6 +313,15 @@ def test_runs_of_a_filter_pause_resume_and_die(user: Caller) -> None:
     assert state_of(user, alone) == "STATE_CANCELED"
     told = user.ask("POST", f"{RUNS}/kill", {"projectId": 1})
     assert "runIds, or choose them by a filter" in told.error
+
+
+def test_rows_are_chosen_by_the_state_that_lists_show(user: Caller) -> None:
+    alone = create(user, activate=True)
+    create(user)
+    for path in (RUNS, EXPERIMENTS):
+        assert listed(user, path, filter=filter_of(field("state", "=", "QUEUED"))) == [alone]
+        assert listed(user, path, filter=filter_of(field("state", "=", "RUNNING"))) == []
+        assert listed(user, path, filter=filter_of(field("state", "=", "ACTIVE"))) == [alone]
 
 
 def test_runs_of_a_search_are_steered_with_their_experiment(user: Caller) -> None:

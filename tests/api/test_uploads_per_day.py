@@ -76,6 +76,21 @@ def test_it_counts_for_a_day_and_as_long_as_it_is_there(api: Api, user: Caller) 
     assert caller.get(f"{E}/{experiment}")["experiment"]["id"] == experiment
 
 
+def test_what_is_deleted_again_does_not_count(api: Api, user: Caller) -> None:
+    agent = PlayedAgent(api, "agent-1")
+    agent.join()
+    first = submitted(user, 900).json()["experiment"]["id"]
+    assert submitted(user, 900).status == 413
+    user.post(f"{E}/{first}/kill")
+    user.done("DELETE", f"{E}/{first}")
+    while user.ask("GET", f"{E}/{first}").status == 200:
+        api.tick()
+        agent.poll()
+        agent.poll("terminated", exit_code=0)
+    assert submitted(user, 900).status == 200
+    assert announced(user, 900).status == 413
+
+
 def test_small_code_is_not_held_up(api: Api, user: Caller) -> None:
     assert announced(user, 1000).status == 200
     assert submitted(user, 100).status == 413

@@ -109,6 +109,21 @@ def test_usage_of_a_deleted_experiment_is_still_told(
     assert "night" in raw
 
 
+def test_a_label_is_no_formula_to_a_spreadsheet(api: Api, agent: Agent, admin: Caller) -> None:
+    create(admin, activate=True, labels=["=1+1"])
+    agent.work()
+    (raw,) = csv.DictReader(
+        io.StringIO(admin.ask("GET", "/resources/allocation/raw", query=SPAN).body.decode())
+    )
+    assert (raw["labels"], float(raw["cost_usd"])) == ("'=1+1", 0)
+    today = raw["start_time"][:10]
+    days = {"start_date": [today], "end_date": [today], "period": ["DAILY"]}
+    told = admin.ask("GET", "/resources/allocation/aggregated", query=days).body.decode()
+    keys = {row["aggregation_key"] for row in csv.DictReader(io.StringIO(told))}
+    assert "'=1+1" in keys
+    assert "=1+1" not in keys
+
+
 def test_usage_in_a_deleted_workspace_is_still_told(
     agent: Agent, admin: Caller, workspaces: dict[str, int]
 ) -> None:

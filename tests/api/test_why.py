@@ -63,7 +63,7 @@ def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "id", "status"),
-    [("experiment", 99, 404), ("job", "x", 400), ("task", "1.x", 404), ("pool", 1, 400)],
+    [("experiment", 99, 404), ("job", "x", 404), ("task", "1.x", 404), ("pool", 1, 400)],
 )
 def test_what_does_not_exist_is_named(user: Caller, kind: str, id: object, status: int) -> None:
     refused = user.ask("GET", f"/api/v1/why/{kind}/{id}")

@@ -7,7 +7,7 @@ from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.scheduling import schedule_pool
-from det_controlplane.services.trials import runs
+from det_controlplane.services.trials import trial_reports
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, Agent, context
@@ -46,9 +46,9 @@ def test_a_run_that_leaves_because_it_was_parked_ends_nothing_when_it_is_promote
     with ctx.db.begin() as tx:
         tx.execute(_READY)
     first = next(o for o in orders if o["spec"]["env"]["DET_TRIAL_ID"] == "1")
-    runs.complete_operation(ctx, 1, 32, 0.1)
+    trial_reports.complete_operation(ctx, 1, 32, 0.1)
     assert trial_of(ctx, 1)[1]
-    runs.complete_operation(ctx, 2, 32, 0.9)
+    trial_reports.complete_operation(ctx, 2, 32, 0.9)
     assert trial_of(ctx, 1) == ("ACTIVE", False, 64.0, 0, ["RUNNING"])
     agent.poll(Report(first["id"], first["epoch"], ContainerState.TERMINATED, exit_code=exit_code))
     assert trial_of(ctx, 1) == ("ACTIVE", False, 64.0, 0, ["TERMINATED", "QUEUED"])

@@ -38,7 +38,7 @@ def start(cluster: Cluster, held: Held) -> tuple[int, int]:
 def let_on(
     cluster: Cluster, held: Held, experiment_id: int, trial_id: int, *, restarts: int
 ) -> str:
-    """Let it train to its end, which must be what it would have been; its log."""
+    """Let the trial train to its end, check that it ends as an undisturbed one; return its log."""
     held.let_on()
     assert cluster.until_state(experiment_id, "COMPLETED", "ERROR") == "COMPLETED"
     until_step(cluster, trial_id, "finished at step 60: exact")

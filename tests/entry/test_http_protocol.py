@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from det_controlplane.entry.server import protocol
+from det_controlplane.entry.server import addresses, protocol
 from det_controlplane.entry.server.api_server import uvicorn_settings
 from det_controlplane.entry.server.protocol import LARGEST_HEADERS
 
@@ -25,11 +25,11 @@ async def no_answer(scope: Message, receive: Any, send: Any) -> None:
     raise AssertionError("no request was made")
 
 
-def on_port(app: Any, use: Callable[[int], Awaitable[bytes]]) -> bytes:
+def on_port(app: Any, use: Callable[[int], Awaitable[bytes]], most_of_address: int = 0) -> bytes:
     """Return what a client gets that uses the port of a server with the API's settings."""
 
     async def scenario() -> bytes:
-        config = uvicorn.Config(app, lifespan="off", **uvicorn_settings())
+        config = uvicorn.Config(app, lifespan="off", **uvicorn_settings(most_of_address))
         config.load()
         made = uvicorn.Server(config).server_state
         listening = await asyncio.get_running_loop().create_server(
@@ -147,3 +147,99 @@ def test_more_connections_than_a_server_has_are_refused(monkeypatch: pytest.Monk
     found = on_port(answer, use)
     assert found.count(b" 503 ") == 2
     assert found.count(b" 204 ") == 2
+
+
+_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def spoken(client: Client, request: bytes = _REQUEST) -> bytes:
+    client[1].write(request)
+    return await client[0].readuntil(b"\r\n\r\n")
+
+
+def test_one_address_leaves_connections_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse a connection beyond the limit of its address with the cause; admit one again after another has ended."""
+    asking = "192.0.2.1"
+    monkeypatch.setattr(addresses, "_address_of", lambda transport: asking)
+    monkeypatch.setattr(protocol, "_REFUSED_AT_ONCE", 1)
+
+    async def use(port: int) -> bytes:
+        nonlocal asking
+        own = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert all([b" 204 " in await spoken(client) for client in own])
+        refused = await asyncio.open_connection("127.0.0.1", port)
+        beyond = await asyncio.open_connection("127.0.0.1", port)
+        told = await spoken(refused) + await refused[0].read()
+        with suppress(ConnectionError):
+            beyond[1].write(_REQUEST)
+            assert await beyond[0].read() == b""
+
+        asking = "192.0.2.2"
+        other = await asyncio.open_connection("127.0.0.1", port)
+        assert b" 204 " in await spoken(other)
+
+        asking = "192.0.2.1"
+        own.pop()[1].close()
+        fits = b""
+        while b" 204 " not in fits:  # until the server has noticed
+            again = await asyncio.open_connection("127.0.0.1", port)
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                fits = await spoken(again)
+            again[1].close()
+            await asyncio.sleep(0.01)
+        for client in (*own, refused, beyond, other):
+            client[1].close()
+        return told
+
+    told = on_port(answer, use, most_of_address=2)
+    assert told.startswith(b"HTTP/1.1 429 ")
+    assert b"retry-after: 5\r\n" in told
+    assert b"security.max_connections_per_address" in told
+
+
+def test_a_websocket_counts_as_a_connection_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "_address_of", lambda transport: "192.0.2.1")
+    asked = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+
+    async def accepting(scope: Message, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await answer(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+
+    async def use(port: int) -> bytes:
+        carrying = await asyncio.open_connection("127.0.0.1", port)
+        assert b" 101 " in await spoken(carrying, asked)
+        beyond = await asyncio.open_connection("127.0.0.1", port)
+        refused = await spoken(beyond)
+        beyond[1].close()
+        carrying[1].close()
+        fits = b""
+        while b" 204 " not in fits:  # until the server has noticed
+            again = await asyncio.open_connection("127.0.0.1", port)
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                fits = await spoken(again)
+            again[1].close()
+            await asyncio.sleep(0.01)
+        return refused
+
+    assert b" 429 " in on_port(accepting, use, most_of_address=1)
+
+
+def test_connections_of_this_machine_are_not_counted_by_address() -> None:
+    """Behind a proxy here they are everybody's."""
+
+    async def use(port: int) -> bytes:
+        own = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        found = b"".join([await spoken(client) for client in own])
+        for client in own:
+            client[1].close()
+        return found
+
+    assert on_port(answer, use, most_of_address=1).count(b" 204 ") == 3

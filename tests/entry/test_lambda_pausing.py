@@ -35,7 +35,7 @@ def functions(
     deployment_zip: Path, environment: dict[str, str], tmp_path: Path
 ) -> Iterator[Functions]:
     code = deployment_zip.read_bytes()
-    with deployed_functions(code, environment, tmp_path / "functions") as made:
+    with deployed_functions(code, environment, tmp_path / "functions", db_idle_s=1) as made:
         yield made
 
 
@@ -84,7 +84,7 @@ def paused(
     code = deployment_zip.read_bytes()
     given = {**environment, "DET_DB_URL": sleeping.url, "DET_DB_WAKE_S": "20"}
     with deployed_functions(
-        code, given, tmp_path / "functions", max_idle_agent_period="1s"
+        code, given, tmp_path / "functions", db_idle_s=4, max_idle_agent_period="1s"
     ) as made:
         yield made
 

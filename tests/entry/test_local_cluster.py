@@ -80,8 +80,13 @@ def test_up_serves_with_its_agents_and_down_leaves_no_process(
     assert cluster.do("status") == 3
 
 
-def test_data_survives_down_and_up_and_goes_when_asked(cluster: Cluster) -> None:
+def test_data_survives_down_and_up_and_goes_when_asked(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cluster.up(agents=0) == 0
+    assert cluster.do("cluster-up", slots_per_agent=4, host=None) == 0
+    told = "".join(capsys.readouterr())
+    assert "--slots-per-agent changes nothing while it runs: `cluster-down` first" in told
     before = cluster.get("/info")[1]["cluster_id"]
     cluster.do("cluster-down")
     assert cluster.do("cluster-up") == 0

@@ -91,6 +91,19 @@ def test_flags_win_over_what_was_before(files: LocalFiles) -> None:
     assert (made.desired.port, len(made.desired.agents)) == (9001, 1)
 
 
+def test_agents_of_before_take_slots_and_runtime_that_are_given_now(files: LocalFiles) -> None:
+    keep(files, planned(files, agents=2, slots_per_agent=0, container_runtime="process"))
+    more = planned(files, slots_per_agent=4).desired.agents
+    assert [(a.slots, a.runtime) for a in more] == [("artificial:4", "process")] * 2
+    same = planned(files).desired.agents
+    assert [(a.slots, a.runtime) for a in same] == [("none", "process")] * 2
+
+
+def test_fewer_than_no_slots_are_refused(files: LocalFiles) -> None:
+    with pytest.raises(BadPlan, match="--slots-per-agent must be 0 or more, not -2"):
+        planned(files, slots_per_agent=-2)
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [

@@ -134,6 +134,25 @@ def test_an_agent_that_vanishes_ends_its_streams_and_finds_its_way_back(api: Api
             assert client.recv(60) == b"y"
 
 
+def test_bytes_behind_their_end_break_off_no_other_connection(api: Api) -> None:
+    with deaf_server() as deaf, tcp_server(echo) as port:
+        ports = [{"proxy_port": p, "proxy_tcp": True} for p in (deaf, port)]
+        with proxied(api, ports) as task:
+            signed = task.signed()
+            with (
+                connect_now(url(task, port), additional_headers=signed) as other,
+                connect_now(url(task, deaf), subprotocols=HALVES, additional_headers=signed) as odd,
+            ):
+                odd.send(b"")
+                odd.send(b"and more")
+                with pytest.raises(ConnectionClosed):
+                    odd.recv(60)
+                for _ in range(3):
+                    other.send(b"still here")
+                    assert other.recv(60) == b"still here"
+                assert odd.close_code == 1011
+
+
 def test_agents_dial_a_relay_that_was_restarted(api: Api) -> None:
     with tcp_server(echo) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as task:
         # The same agent, now towards a server that stops and comes back at the same address.

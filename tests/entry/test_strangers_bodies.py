@@ -119,6 +119,9 @@ def test_an_upload_by_a_forged_url_is_refused_before_it_is_read(api: Api) -> Non
     sender = sent(api, Sender(10_000), "PUT", "/objects/contexts/x.tar.gz")
     assert sender.status == 403
     assert sender.read_before * len(PART) <= STRANGERS_BODY + 2 * len(PART)
+    made_up = {"size": ["9"], "expires": ["9999999999"], "signature": ["ä"]}
+    path = "/objects/contexts/x.tar.gz"
+    assert api.anonymous().ask("PUT", path, query=made_up).status == 403
     user, content = api.signed_in("determined"), PART * 10
     digest = hashlib.sha256(content).hexdigest()
     begun = user.post("/api/v1/contexts", {"size": len(content), "sha256": digest})

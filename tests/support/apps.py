@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import cast
 
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request
 from det_controlplane.api.router import Access, Route, Router
+from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.services.context import Context
 
 Handler = Callable[[Context, Request], Answer]
@@ -20,6 +21,7 @@ class HostContext:
 
     may_wait_s: float
     public_url: str = ""
+    config: ClusterConfig = field(default_factory=ClusterConfig)
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -70,10 +70,16 @@ def _scope(
 
 @asynccontextmanager
 async def in_flight(
-    app: Asgi, target: str, *, method: str = "GET", client: str = "10.0.0.1"
+    app: Asgi,
+    target: str,
+    *,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    client: str = "10.0.0.1",
 ) -> AsyncIterator[Call]:
     call = Call(b"")
-    running = asyncio.create_task(app(_scope(method, target, {}, client), call.receive, call.send))
+    scope = _scope(method, target, headers or {}, client)
+    running = asyncio.create_task(app(scope, call.receive, call.send))
     try:
         yield call
     finally:

@@ -31,7 +31,6 @@ FIRST = (
     "webui/in_process/test_people.py",
     "webui/in_process/test_administration.py",
     "webui/test_own_things.py",
-    "webui/test_conditions.py",
     "webui/test_links.py",
     "e2e/test_checkpoint_storage.py",
     "harness/frameworks/test_keras_trial.py",

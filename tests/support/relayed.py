@@ -87,7 +87,7 @@ def proxied(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
 
 @contextmanager
 def behind_an_api(api: Api, ports: list[dict[str, Any]]) -> Iterator[Proxied]:
-    """Serve the same behind an API that is not the relay, which the agent is connected to."""
+    """Serve the ports behind an API that is not the relay to which the agent is connected."""
     port = free_port()
     api.ctx.public_url = f"http://127.0.0.1:{port}"
     with ExitStack() as stack:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from det_controlplane.core.config.pools import DEFAULT_PRIORITY
 from det_controlplane.core.schedule import (
-    DEFAULT_PRIORITY,
     Agent,
     Job,
     Placement,

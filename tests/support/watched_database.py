@@ -52,9 +52,10 @@ class _Handler(socketserver.BaseRequestHandler):
             database.sendall(data)
 
     def _carry_back(self, database: socket.socket) -> None:
-        with suppress(OSError):
+        with suppress(OSError):  # it resets the connection where it ended before it had read all
             while data := database.recv(1 << 20):
                 self._answered = True
                 with suppress(OSError):
                     self.request.sendall(data)
+        with suppress(OSError):
             self.request.shutdown(socket.SHUT_RDWR)

@@ -183,9 +183,7 @@ def test_an_unknown_pool_is_refused_with_those_there_are() -> None:
     assert reason.endswith("'gpus' not found; there are: compute, default, shared, turns")
 
 
-@pytest.mark.parametrize(
-    "other", [job("other", 5, pool="compute"), job("other", 5, active=False), job("stranger", 5)]
-)
+@pytest.mark.parametrize("other", [job("other", 5, pool="compute"), job("other", 5, active=False)])
 def test_an_anchor_is_an_active_job_of_the_same_pool(other: QueuedJob) -> None:
     assert "must both be active" in refusal([*THREE, other], QueueUpdate("job1", ahead_of="other"))
 
@@ -195,8 +193,19 @@ def test_a_job_that_is_not_active_has_no_place_to_move_to() -> None:
     assert "both be active" in refusal([*THREE, asleep], QueueUpdate("asleep", ahead_of="job1"))
 
 
-def test_an_unknown_job_is_refused() -> None:
-    assert "job nope not found" in refusal(THREE, QueueUpdate("nope", priority=1))
+def test_an_unknown_job_or_pool_is_told_apart_from_what_is_refused() -> None:
+    unknown = [
+        QueueUpdate("nope", priority=1),
+        QueueUpdate("job1", ahead_of="nope"),
+        QueueUpdate("job1", resource_pool="nope"),
+    ]
+    for update in unknown:
+        answer = change(THREE, update).refused
+        assert answer is not None
+        assert ("nope" in answer.reason, answer.is_missing) == (True, True)
+    both = change(THREE, *unknown, QueueUpdate("job1", priority=100)).refused
+    assert both is not None
+    assert not both.is_missing
 
 
 @pytest.mark.parametrize("update", [QueueUpdate("job1"), QueueUpdate("job1", 3, ahead_of="job2")])

@@ -73,7 +73,7 @@ class DirectoryObjects:
         return ""
 
     def receive(self, key: str, content: bytes, size: str, expires: str, signature: str) -> None:
-        """Store what a client sends to an upload URL. Raises UploadRefused."""
+        """Store an object that a client sends to an upload URL. Raises UploadRefused."""
         self.admitted(key, size, expires, signature)
         if len(content) != int(size):
             raise UploadRefused(f"the upload URL is for {size} bytes, got {len(content)}")
@@ -84,7 +84,8 @@ class DirectoryObjects:
         self._path(key)
         if whole(size) is None or whole(expires) is None:
             raise UploadRefused("the upload URL is not complete: ask for a new one")
-        if not hmac.compare_digest(self._signature(key, int(size), int(expires)), signature):
+        expected = self._signature(key, int(size), int(expires))
+        if not hmac.compare_digest(expected.encode(), signature.encode(errors="replace")):
             raise UploadRefused("the upload URL was not made here: ask for a new one")
         if self._clock() > int(expires):
             raise UploadRefused("the upload URL has expired: ask for a new one")

@@ -8,7 +8,7 @@ log = logging.getLogger("det.relay")
 
 
 def starter_of(environment: Mapping[str, str]) -> Callable[[], None] | None:
-    """Return what starts the relay's machine; None where there is none."""
+    """Return the starter of the relay's machine; None where there is no such machine."""
     instance_id = environment.get("DET_RELAY_INSTANCE", "")
     return (lambda: start(_client(), instance_id)) if instance_id else None
 

@@ -60,7 +60,7 @@ class GcsObjects:
         return self._bucket.blob(self._prefix + key)
 
     def _signing(self) -> dict[str, Any]:
-        """Return what signs: an account without a key here signs by Google's IAM, with a token."""
+        """Return the signer of URLs: an account without a key here signs by Google's IAM, with a token."""
         credentials = self._client._credentials
         if hasattr(credentials, "sign_bytes"):
             return {}

@@ -109,7 +109,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _described() -> dict[str, bytes]:
-    """Return what the installation tells of itself: requirements, commands, licences."""
+    """Return the metadata of the installation: requirements, commands, licences."""
     files = importlib.metadata.files(DISTRIBUTION) or ()
     found: dict[str, bytes] = {}
     for file in sorted(files, key=str):

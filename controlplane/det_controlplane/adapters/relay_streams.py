@@ -84,6 +84,9 @@ class Stream:
         while sent < len(content):
             if self._reset is not None:
                 raise self._reset
+            if self._ended_here:
+                # The other side would give up the whole connection, with the streams of others.
+                raise StreamReset(Cause.BROKEN, "bytes behind the end")
             taken = self._sending.take(len(content) - sent)
             if taken:
                 self.on_traffic()
@@ -124,7 +127,7 @@ class Stream:
             await self._link.send(Reset(self.number, self._reset.cause, str(self._reset)))
 
     async def opened(self) -> None:
-        """Tell the relay that the connection stands."""
+        """Tell the relay that the connection to the container is open."""
         await self._link.send(Opened(self.number))
 
     def broke_off(self, cause: Cause, message: str) -> None:

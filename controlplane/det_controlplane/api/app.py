@@ -127,7 +127,7 @@ class App:
                 return STRANGERS_BODY
         except Exception as e:
             return self.failed(request, e)
-        request.sender = f"{'user' if isinstance(by, User) else 'agent'} {by.id}"
+        request.sender = by.caller
         return route.largest
 
     def _answer(self, handler: Handler, request: Request) -> Answer:
@@ -169,7 +169,8 @@ class App:
     def failed(self, request: Request, e: Exception) -> Response:
         """Return the answer to a refusal; any other error is logged under a reference and not shown."""
         if isinstance(e, errors.ApiError):
-            return Response(e.to_json(), e.status)
+            after = {"Retry-After": str(e.retry_after_s)} if e.retry_after_s else {}
+            return Response(e.to_json(), e.status, headers=after)
         if isinstance(e, (DatabaseDown, TryAgain, refusals.Busy)):
             return unavailable(e)
         for kind, api_error in _STATUS:

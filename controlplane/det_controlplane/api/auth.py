@@ -58,7 +58,7 @@ def user_of(request: Request) -> User:
 
 
 def request_key(request: Request) -> str | None:
-    """Return what a repetition of this request has in common with it: its key, its user and its body."""
+    """Return a key that is the same for repetitions of this request: of its idempotency key, user and body."""
     key = request.headers.get("idempotency-key")
     if not key:
         return None

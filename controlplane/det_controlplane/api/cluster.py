@@ -13,7 +13,7 @@ def info(ctx: Context, request: Request) -> Answer:
 
 
 def identity(cluster_id: str, cluster_name: str) -> Response:
-    """Return what every client asks first; Determined's own gives up when it gets no answer."""
+    """Return the cluster's identity, which every client asks first; Determined's gives up without an answer."""
     telemetry = {"enabled": False, "otel_enabled": False, "otel_endpoint": ""}
     return json_response(
         {

@@ -7,6 +7,7 @@ class ApiError(Exception):
     status = 500
     code = 13
     reason = "Internal"
+    retry_after_s = 0  # 0: a client is not told when to come again
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -51,6 +52,13 @@ class UnsupportedMediaType(ApiError):
 
 class TooLarge(ApiError):
     status, code, reason = 413, 8, "ResourceExhausted"
+
+
+class TooMany(ApiError):
+    """Refuse what would be one too many of a caller at once; it fits when others have ended."""
+
+    status, code, reason = 429, 8, "ResourceExhausted"
+    retry_after_s = 5
 
 
 class Unimplemented(ApiError):

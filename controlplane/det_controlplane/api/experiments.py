@@ -18,7 +18,6 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.listing import (
     CHECKPOINT_STATES,
-    WORK_STATES,
     checkpoint_sort_of,
     filters_of,
     owner_filters,
@@ -28,6 +27,7 @@ from det_controlplane.api.listing import (
 )
 from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
+from det_controlplane.core.filters import WORK_STATES
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import (

@@ -213,7 +213,7 @@ class _Scope:
                 yield from found.items() if node.func.attr == "items" else found
 
     def value(self, node: ast.AST) -> Any:
-        """Return what an expression stands for, noting what it reads on the way."""
+        """Return the value of an expression, and note what it reads of the request on the way."""
         if isinstance(node, ast.Name):
             return self._values.get(node.id)
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):

@@ -28,9 +28,7 @@ FORM_BODY = 1024 * 1024  # of everything else
 
 @dataclass(slots=True)
 class Request:
-    """One call. `final` means that the host cannot wait: a long poll answers with what is known now.
-
-    `woken` means that it waited, and that the topic it waited for was notified."""
+    """One call. `final` means that the host cannot wait: a long poll answers with what is known now."""
 
     method: str
     path: str
@@ -41,7 +39,6 @@ class Request:
     scheme: str = "http"  # of the connection to this host; a front end may have taken another
     public_url: str = ""  # the address that the client asked, where the host proves it
     final: bool = True
-    woken: bool = False
     params: Mapping[str, str] = field(default_factory=dict)
     principal: Principal | None = None
     within: Sequence[int] | None = None  # the workspaces to which a listing is held; None: all
@@ -112,8 +109,10 @@ class Request:
     def id(self, name: str) -> int:
         """Return a numeric path parameter."""
         value = self.params[name]
-        if not (value.isascii() and value.isdigit()) or len(value) > 9:
+        if not (value.isascii() and value.isdigit()):
             raise BadRequest(f"{name} must be a number, not {value[:80]!r}")
+        if len(value) > 9:
+            raise BadRequest(f"{name} must be a number of at most 9 digits, not {value[:80]}")
         return int(value)
 
 

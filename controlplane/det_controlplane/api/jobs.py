@@ -37,7 +37,7 @@ def _is_seen(request: Request, job: dict[str, Any]) -> bool:
 
 
 def _limited(job: dict[str, Any]) -> dict[str, Any]:
-    """Return what everybody in the queue may know of a job: how much is before theirs."""
+    """Return the part of a job that every user may see: how much of the queue is before theirs."""
     return {name: job[name] for name in _LIMITED if name in job}
 
 

@@ -64,12 +64,6 @@ def metric_group_of(request: Request) -> str:
     return request.text("group") or kind.lower()
 
 
-# Of experiments and trials; of checkpoints.
-WORK_STATES = (
-    "UNSPECIFIED", "ACTIVE", "PAUSED", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_ERROR", "STOPPING_KILLED",
-    "COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETING", "DELETE_FAILED", "QUEUED", "PULLING", "STARTING",
-    "RUNNING",
-)  # fmt: skip
 CHECKPOINT_STATES = (
     "UNSPECIFIED", "ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED",
 )  # fmt: skip

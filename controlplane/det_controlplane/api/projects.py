@@ -8,7 +8,6 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import (
-    WORK_STATES,
     filters_of,
     known_states,
     owner_filters,
@@ -16,6 +15,7 @@ from det_controlplane.api.listing import (
     sort_of,
 )
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
+from det_controlplane.core.filters import WORK_STATES
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import bulk

@@ -32,7 +32,7 @@ from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
 from det_controlplane.services.identity import task_rights
-from det_controlplane.services.trials import metric_reports, runs, unmanaged, workloads
+from det_controlplane.services.trials import metric_reports, trial_reports, unmanaged, workloads
 from det_controlplane.services.trials.next_workload import next_of
 
 # A container that starts anew costs more than slots that are idle for so long.
@@ -141,7 +141,7 @@ def report_validation(ctx: Context, request: Request) -> Answer:
 
 def report_progress(ctx: Context, request: Request) -> Answer:
     progress = Body(request.json()).number("progress")
-    runs.report_progress(ctx, request.id("trialId"), progress or 0.0)
+    trial_reports.report_progress(ctx, request.id("trialId"), progress or 0.0)
     return EMPTY
 
 
@@ -156,7 +156,7 @@ def early_exit(ctx: Context, request: Request) -> Answer:
 
 
 def runner_metadata(ctx: Context, request: Request) -> Answer:
-    runs.set_runner_state(ctx, request.id("trialId"), Body(request.json()).text("state"))
+    trial_reports.set_runner_state(ctx, request.id("trialId"), Body(request.json()).text("state"))
     return EMPTY
 
 
@@ -200,18 +200,18 @@ def start_run(ctx: Context, request: Request) -> Answer:
 
 
 def get_run_metadata(ctx: Context, request: Request) -> Answer:
-    return json_response({"metadata": runs.metadata(ctx, request.id("runId"))})
+    return json_response({"metadata": trial_reports.metadata(ctx, request.id("runId"))})
 
 
 def set_run_metadata(ctx: Context, request: Request) -> Answer:
     values = Body(request.json()).object("metadata")
-    return json_response({"metadata": runs.set_metadata(ctx, request.id("runId"), values)})
+    return json_response({"metadata": trial_reports.set_metadata(ctx, request.id("runId"), values)})
 
 
 def report_source(ctx: Context, request: Request) -> Answer:
     source = Body(request.json()).body("trialSourceInfo")
     task_rights.require_trial(ctx, user_of(request), source.integer("trialId"))
-    runs.report_source(
+    trial_reports.report_source(
         ctx,
         source.integer("trialId"),
         source.required_text("checkpointUuid"),
@@ -226,7 +226,7 @@ def report_source(ctx: Context, request: Request) -> Answer:
 
 def searcher_operation(ctx: Context, request: Request) -> Answer:
     trial_id = request.id("trialId")
-    operation = runs.searcher_operation(ctx, trial_id, may_wait=not request.final)
+    operation = trial_reports.searcher_operation(ctx, trial_id, may_wait=not request.final)
     if operation.undecided:
         return Wait(f"operation:{trial_id}", _DECISION_WAIT_S)
     asked = {"validateAfter": {"length": str(operation.length)}}
@@ -236,7 +236,9 @@ def searcher_operation(ctx: Context, request: Request) -> Answer:
 def completed_operation(ctx: Context, request: Request) -> Answer:
     done = Body(request.json()).body("completedOperation")
     length = done.body("op").number("length")
-    runs.complete_operation(ctx, request.id("trialId"), length or 0.0, done.raw("searcherMetric"))
+    trial_reports.complete_operation(
+        ctx, request.id("trialId"), length or 0.0, done.raw("searcherMetric")
+    )
     return EMPTY
 
 

@@ -162,7 +162,7 @@ class JoinRequest(Message):
 
 
 def join_nonce(cluster_id: str, agent_id: str, agent_key: str, incarnation: str) -> str:
-    """Return what a proof of a machine is bound to: it is good for one agent process and one cluster."""
+    """Return the nonce of a machine's proof, which binds it to one agent process and one cluster."""
     joining = json.dumps([cluster_id, agent_id, agent_key, incarnation])
     return hashlib.sha256(joining.encode()).hexdigest()
 

@@ -76,7 +76,7 @@ def action_of(method: str, path: str) -> str:
 
 
 def object_of(path: str, params: Mapping[str, str]) -> str:
-    """Return what the path names, such as `experiment 12` or `model digits version 3`."""
+    """Return the object that a path names, such as `experiment 12` or `model digits version 3`."""
     parts = path.removeprefix(_V1).strip("/").split("/")
     named = [
         f"{_singular(parts[i - 1])} {params.get(part.strip('{}.'), '')}"
@@ -132,7 +132,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _cut(items: list[Any], most: int) -> list[Any]:
-    """Leave away what is too much, and say so: nothing hides behind junk."""
+    """Shorten a text that is too long, and mark that: nothing hides behind junk."""
     return items if len(items) <= most else [*items[:most], f"and {len(items) - most} more"]
 
 

@@ -28,7 +28,7 @@ class Unpacked:
 
 
 def check(content: bytes) -> Unpacked:
-    """Return what an archive unpacks to; raises `BadArchive` for one that would be too much."""
+    """Return the unpacked size of an archive; raises `BadArchive` for one that is too large."""
     counted = _Counted(content)
     entries = sum(1 for kind, _ in _headers(counted) if kind not in _EXTENSIONS)
     counted.drain()

@@ -7,13 +7,26 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
+LONGEST = timedelta(days=100_000)
+
+
 def parse_duration(value: str) -> timedelta | None:
-    """Read a length of time; None when it is no such length."""
+    """Read a length of time; None when it is no such length, or longer than the longest."""
+    seconds = _seconds(value)
+    return None if seconds is None or is_too_long(value) else timedelta(seconds=seconds)
+
+
+def is_too_long(value: str) -> bool:
+    """Tell whether a text is a length of time that no calendar has room for."""
+    seconds = _seconds(value)
+    return seconds is not None and seconds > LONGEST.total_seconds()
+
+
+def _seconds(value: str) -> float | None:
     text = value.strip()
     if not text or _PART.sub("", text):
         return None
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    return timedelta(seconds=seconds) if seconds < 1e10 else None
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def shown(seconds: float) -> str:

@@ -27,6 +27,14 @@ class Operator(str, Enum):
     NOT_EMPTY = "notEmpty"
 
 
+# How experiments and trials are listed: states that are stored, and what becomes of ACTIVE while it waits and runs.
+WORK_STATES = (
+    "UNSPECIFIED", "ACTIVE", "PAUSED", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_ERROR", "STOPPING_KILLED",
+    "COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETING", "DELETE_FAILED", "QUEUED", "PULLING", "STARTING",
+    "RUNNING",
+)  # fmt: skip
+
+
 class ColumnType(str, Enum):
     TEXT = "TEXT"
     NUMBER = "NUMBER"

@@ -84,7 +84,7 @@ def walk(space: Space, path: str = "hyperparameters") -> Iterator[tuple[str, HPa
 
 
 def grid_problems(space: Space) -> list[Problem]:
-    """Return what keeps the space from being a grid: ranges without a number of points."""
+    """Return the reasons why the space is no grid: ranges without a number of points."""
     return [
         Problem(where, "grid search needs 'count', the number of points to try in this range")
         for where, param in walk(space)

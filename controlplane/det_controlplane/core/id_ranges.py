@@ -45,7 +45,7 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Ranges, ids: Iterable[int]) -> Ranges:
-    """Return what is left of ranges when some ids are taken out."""
+    """Return ranges without some ids."""
     taken = sorted(set(ids))
     left = []
     for low, high in ranges:

@@ -1,3 +1,3 @@
-"""The interface of Determined that is served, and that agents tell of themselves."""
+"""The version of Determined's interface that is served, and that agents report."""
 
 INTERFACE_VERSION = "0.38.1"

@@ -24,7 +24,7 @@ class Page:
         return 0 if limit == -2 else limit
 
     def pagination(self, total: int) -> dict[str, int]:
-        """Return what an answer says of this page of so many rows."""
+        """Return the field `pagination` of an answer with this page of so many rows."""
         first = max(total + self.offset, 0) if self.offset < 0 else min(self.offset, total)
         last = total if self.most is None else min(first + self.most, total)
         return {

@@ -74,7 +74,10 @@ class QueueChange:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
+    """The reason; `is_missing`: all that is wrong is that something named does not exist."""
+
     reason: str
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +94,22 @@ def change_queue(
     updates: Sequence[QueueUpdate],
     now_us: int,
 ) -> QueueAnswer:
-    """Return what the updates change; the reasons of all that are refused are joined."""
+    """Return the changes that updates make; the reasons of all that are refused are joined."""
     queue = _Queue({job.id: job for job in jobs}, pools, Decimal(now_us))
     changes: list[QueueChange] = []
-    reasons: list[str] = []
+    refused: list[Refused] = []
     for update in updates:
         answer = queue.update(update)
         if isinstance(answer, Refused):
-            reasons.append(answer.reason)
+            refused.append(answer)
         elif answer != QueueChange(update.job_id):
             changes.append(answer)
             queue.apply(answer)
-    return QueueAnswer(tuple(changes), Refused("; ".join(reasons)) if reasons else None)
+    return QueueAnswer(tuple(changes), _together(refused) if refused else None)
+
+
+def _together(refused: Sequence[Refused]) -> Refused:
+    return Refused("; ".join(r.reason for r in refused), all(r.is_missing for r in refused))
 
 
 class _Queue:
@@ -121,7 +128,7 @@ class _Queue:
     def update(self, update: QueueUpdate) -> QueueChange | Refused:
         job = self._jobs.get(update.job_id)
         if job is None:
-            return Refused(f"job {update.job_id} not found: `det job list` shows the live ones")
+            return _no_job(update.job_id)
         match update:
             case QueueUpdate(_, int(priority), None, None, None, None):
                 return self._set_priority(job, priority)
@@ -169,7 +176,8 @@ class _Queue:
     def _move_to_pool(self, job: QueuedJob, pool: str) -> QueueChange | Refused:
         if pool not in self._pools:
             known = ", ".join(sorted(self._pools))
-            return Refused(f"job {job.id}: resource pool {pool!r} not found; there are: {known}")
+            reason = f"job {job.id}: resource pool {pool!r} not found; there are: {known}"
+            return Refused(reason, is_missing=True)
         if not job.is_experiment:
             return Refused(
                 f"job {job.id}: only experiments can move to another resource pool; "
@@ -194,7 +202,9 @@ class _Queue:
         if anchor_id in ("", job.id):
             return QueueChange(job.id)
         anchor = self._jobs.get(anchor_id)
-        if anchor is None or not anchor.active or anchor.pool != job.pool or not job.active:
+        if anchor is None:
+            return _no_job(anchor_id)
+        if not anchor.active or anchor.pool != job.pool or not job.active:
             return Refused(
                 f"job {job.id}: it and job {anchor_id} must both be active "
                 f"in one resource pool ({job.pool!r})"
@@ -248,6 +258,11 @@ class _Queue:
         if neighbour is None or _is_beyond(other, beside, ahead=ahead):
             return _plain(beside)
         return None
+
+
+def _no_job(job_id: str) -> Refused:
+    reason = f"job {job_id} not found: `det job list` shows the live ones"
+    return Refused(reason, is_missing=True)
 
 
 def _against_policies(job: QueuedJob, name: str, value: object) -> Refused | None:

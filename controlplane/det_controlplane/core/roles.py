@@ -124,7 +124,7 @@ class Grants:
         return tuple(sorted(id for id, rights in self.by_workspace.items() if right in rights))
 
     def for_task(self) -> "Grants":
-        """Return what the code of a task may do for its owner: nothing that is for administrators."""
+        """Return the rights of a task's code, which acts for its owner: none that are for administrators."""
         reserved = _PRESIDENTS | OF_CLUSTER - _FOR_TASKS
         own = {id: rights - reserved for id, rights in self.by_workspace.items()}
         return replace(self, everywhere=self.everywhere - reserved, by_workspace=own)
@@ -143,7 +143,7 @@ ALL = Grants(frozenset(Right), MappingProxyType({}))
 
 @lru_cache(maxsize=1024)
 def grants_of(assigned: tuple[tuple[str, int], ...], *, admin: bool) -> Grants:
-    """Return what roles give, each for a workspace or the cluster; unknown ones of a later version give nothing."""
+    """Return the rights of roles, each for a workspace or the cluster; unknown roles of a later version give none."""
     if admin or (CLUSTER_ADMIN.name, CLUSTER) in assigned:
         return ALL
     by_workspace: dict[int, frozenset[Right]] = {}

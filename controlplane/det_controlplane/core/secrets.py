@@ -63,7 +63,7 @@ def joined(shown: Any, secrets: Mapping[Path, Secret]) -> Any:
 
 
 def redacted(value: T) -> T:
-    """Return the same with every secret hidden."""
+    """Return a configuration with every secret hidden."""
     shown: T = separated(value).shown
     return shown
 

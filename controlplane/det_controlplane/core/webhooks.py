@@ -144,7 +144,7 @@ def _regex_problems(path: str, regex: str) -> list[Problem]:
 def message(
     kind: WebhookType, payload: Mapping[str, Any], *, base_url: str, signing_key: str, now_s: int
 ) -> Message:
-    """Return what is sent for an event, which is signed where the cluster has a key."""
+    """Return the message about an event, signed where the cluster has a key."""
     said = payload["event"] if kind is WebhookType.DEFAULT else slack(payload, base_url)
     body = json.dumps(said, ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json"}

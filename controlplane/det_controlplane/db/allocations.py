@@ -81,7 +81,7 @@ def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
 
 
 def live_of_restarted_task(tx: Tx, task_id: str) -> AllocationRow | None:
-    """Return what `live_of_task` does for a task whose lost run is followed by the next at once.
+    """Return the live allocation of a task whose lost run is followed by the next at once.
 
     A statement that waited for the loss finds neither run: the first has ended, the second came after it began."""
     found = (live_of_task(tx, task_id) for _ in range(_LOOKS))
@@ -216,7 +216,7 @@ _MOVE = (
 
 
 def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
-    """Ask it to checkpoint and stop, with the kill due when it takes too long."""
+    """Ask an allocation to save a checkpoint and stop; it is killed when that takes too long."""
     return tx.execute(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}).rowcount == 1
 
 
@@ -293,7 +293,7 @@ def end(
     now: datetime,
     token_expires_at: datetime,
 ) -> str | None:
-    """End it, free its slots and let its tokens die. Return why it was told to stop; None: it had ended before."""
+    """End an allocation, free its slots and revoke its tokens. Return why it was told to stop; None if it had ended before."""
     params = {
         "id": allocation_id, "reason": reason, "exit_code": exit.exit_code, "kind": exit.kind.value,
         "pull_failed": exit.pull_failed, "now": now, "token_expires_at": token_expires_at,

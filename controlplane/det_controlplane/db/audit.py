@@ -1,4 +1,4 @@
-"""The audit log: rows written along with what they tell of, and listed."""
+"""The audit log: its rows are written in the transaction of the change that they record, and listed."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -61,7 +61,7 @@ def awaits_first_password(tx: Tx) -> bool:
 
 
 def set_first_password(tx: Tx, password_hash: str) -> int:
-    """Give it to the built-in accounts that have none yet; return how many those were."""
+    """Set the password of the built-in accounts that have none yet; return how many those were."""
     given = update(users).where(_WITHOUT_PASSWORD).values(password_hash=password_hash)
     return tx.execute(given).rowcount
 

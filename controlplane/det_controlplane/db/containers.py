@@ -113,7 +113,7 @@ _DAEMON = (
 
 
 def owner(tx: Tx, container_id: UUID, agent_id: str) -> Owner | None:
-    """Return what a container on this agent is part of."""
+    """Return the allocation and task of a container on this agent."""
     row = tx.execute(_OWNER, {"id": container_id, "agent_id": agent_id}).first()
     return None if row is None else Owner(*row)
 
@@ -130,7 +130,7 @@ def allocations_on(tx: Tx, agent_id: str, slot_id: int | None = None) -> list[st
 
 
 def allocations_to_ask(tx: Tx, agent_id: str, until: datetime | None) -> list[str]:
-    """Return those of them that may checkpoint and were not asked yet, or have longer than `until`."""
+    """Return allocations on the agent that may save a checkpoint and were not asked to, or may take longer than `until`."""
     return list(tx.execute(_ASKABLE, {"agent_id": agent_id, "until": until}).scalars())
 
 
@@ -140,7 +140,7 @@ def report(tx: Tx, values: Mapping[str, Any]) -> bool:
 
 
 def arrive(tx: Tx, container_id: UUID, now: datetime) -> None:
-    """Note when it first asked for its peers' addresses."""
+    """Store when a container first asked for its peers' addresses."""
     tx.execute(_ARRIVE, {"container_id": container_id, "now": now})
 
 
@@ -156,6 +156,6 @@ _TASKS_OF_AGENT = text("""
 
 
 def tasks_of_agent(db: Database, agent_id: str, tasks: Collection[str]) -> set[str]:
-    """Return those of some tasks that have, or had, a container on an agent."""
+    """Return which of some tasks have, or had, a container on an agent."""
     found = db.read(_TASKS_OF_AGENT, {"tasks": list(tasks), "agent_id": agent_id})
     return {row.task_id for row in found}

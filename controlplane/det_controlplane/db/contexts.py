@@ -83,7 +83,7 @@ def uploaded(tx: Tx, context_id: UUID) -> None:
 
 
 def delete_unused(tx: Tx, before: datetime, limit: int) -> list[str]:
-    """Delete what was announced or uploaded and nothing was made of; return the keys of objects, which may not exist."""
+    """Delete model definitions that nothing uses, uploaded or not; return the keys of their objects, which may not exist."""
     found = tx.execute(_DELETE_UNUSED, {"before": before, "limit": limit}).scalars()
     return [key for key in found if key is not None]
 

@@ -95,7 +95,7 @@ _DAYS = """SELECT d AS after, d + interval '1 day' AS before FROM generate_serie
 
 
 def _daily(sql: str) -> str:
-    """Return a report about one period as a part of one about days `d`."""
+    """Return the SQL of a report about one period, as a part of a report about the days `d`."""
     return sql.replace(":after", "d.after").replace(":before", "d.before")
 
 
@@ -149,7 +149,7 @@ class PoolCost:
 
 @dataclass(frozen=True, slots=True)
 class IdleMachine:
-    """Hold the cost of a machine in a period, without that of the work that ran there."""
+    """Hold the cost of a machine's idle time in a period."""
 
     id: str
     slots: int
@@ -219,7 +219,7 @@ def of_runs(tx: Tx, task_id: str, span: Span) -> list[dict[str, Any]]:
 
 
 def by_user(tx: Tx, span: Span, user_id: int | None = None) -> list[NamedCost]:
-    """Return what the work of each user cost, or of one."""
+    """Return the cost of each user's work, or of one user's."""
     rows = tx.execute(_BY_USER, {**span.params(), "user_id": user_id}).all()
     return [NamedCost(*r) for r in rows]
 
@@ -248,6 +248,6 @@ def by_pool(tx: Tx, span: Span) -> list[PoolCost]:
 
 
 def spent(tx: Tx, scope: BudgetScope, scope_id: str, span: Span) -> Decimal:
-    """Return what the work in a budget's scope cost in a period; of a pool, what its machines cost, idle or not."""
+    """Return the cost of the work in a budget's scope in a period; for a pool that of its machines, idle or not."""
     found = tx.execute(_SPENT_IN[scope], {"scope_id": scope_id, **span.params()}).scalar()
     return Decimal(found or 0)

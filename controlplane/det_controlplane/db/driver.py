@@ -48,7 +48,12 @@ class PreparedCursor(Cursor):  # type: ignore[misc]
 
 class PreparedConnection(Connection):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        opened = _opened(options)
+        try:
+            super().__init__(**options, sock=opened)
+        except BaseException:
+            opened.close()  # pg8000 leaves it open when the server is silent from the beginning
+            raise
         self._prepared: dict[str, tuple[Any, ...]] = {}  # the one used last is the last
         self._begin = b""  # the messages that begin a transaction
         self.register_in_adapter(_TIMESTAMPTZ, _time)
@@ -175,6 +180,24 @@ def _time(written: str) -> Any:
         return datetime.fromisoformat(written + ":00" if written[-3] in "+-" else written)
     except ValueError:  # infinity, years beyond 9999, and fractions that Python 3.10 does not read
         return timestamptz_in(written)
+
+
+def _opened(options: dict[str, Any]) -> socket.socket:
+    """Connect to the address in pg8000's options. Raises InterfaceError, as pg8000 does."""
+    path, timeout_s = options.pop("unix_sock", None), options["timeout"]
+    try:
+        if path is None:
+            return socket.create_connection((options["host"], options["port"]), timeout_s)
+        opened = socket.socket(socket.AF_UNIX)
+        try:
+            opened.settimeout(timeout_s)
+            opened.connect(path)
+        except OSError:
+            opened.close()
+            raise
+        return opened
+    except OSError as e:
+        raise InterfaceError(f"cannot connect to the database: {e}") from e
 
 
 def _notice_silence(raw: socket.socket) -> None:

@@ -87,7 +87,7 @@ class Database:
         return self._limit.uses
 
     def when_free(self, act: Callable[[], None]) -> None:
-        """Call it now; or, where this thread holds a connection, once that is given back.
+        """Call `act` now; or, where this thread holds a connection, once that is given back.
 
         With a second connection for what merely accompanies the first, threads could wait for each other."""
         self._limit.when_free(act)

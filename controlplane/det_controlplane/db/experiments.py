@@ -157,9 +157,9 @@ _INSERT_WITH_CONTEXT = _insert_with(f"context AS ({contexts.INSERT}),")
 def insert(
     tx: Tx, new: NewExperiment, context: NewContext | None, state: ExperimentState, now: datetime
 ) -> tuple[ExperimentRow, dict[str, Any]]:
-    """Insert it with its job, its search and, where it comes along, its model definition: nobody else sees them yet.
+    """Insert an experiment with its job, its search and, where one is sent along, its model definition.
 
-    What the search reads of the configuration comes back as it will be read again."""
+    Return its row, and the part of the configuration that the search reads, as the database will return it."""
     params = {name: getattr(new, name) for name in NewExperiment.__slots__}
     params |= {
         "kind": "EXPERIMENT",

@@ -69,7 +69,7 @@ def are_followed(tx: Tx, allocation_ids: Sequence[str], now: datetime) -> bool:
 
 
 def _storable(value: Any) -> Any:
-    """Return what PostgreSQL can store: neither NUL nor half of a surrogate pair, and programs print both."""
+    """Return a text that PostgreSQL can store: without NUL and halves of surrogate pairs, which programs may print."""
     if not isinstance(value, str):
         return value
     whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

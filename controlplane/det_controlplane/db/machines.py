@@ -115,13 +115,13 @@ def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
 
 
 def requests(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
-    """Return what was asked for in some rows."""
+    """Return the launches that some rows ask for."""
     found = _REQUESTS.where(_i.id.in_(ids)).order_by(_i.id)
     return [_requested(row) for row in tx.execute(found).all()] if ids else []
 
 
 def never_joined(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
-    """Return those of some machines whose agent never joined. A cloud may list a machine before it finds room for it."""
+    """Return which of some machines never had an agent that joined. A cloud may list a machine before it finds room for it."""
     rows = _REQUESTS.where(_i.id.in_(ids), _i.registered_at.is_(None), _i.cloud_id.is_not(None))
     return [_requested(row) for row in tx.execute(rows).all()] if ids else []
 
@@ -148,7 +148,7 @@ def refused(tx: Tx, id: UUID, sentence: str, now: datetime) -> None:
 
 
 def ask_again(tx: Tx, id: UUID, at: datetime, sentence: str) -> bool:
-    """Repeat the same attempt, as the cloud's answer was lost. Return whether the reason is new."""
+    """Have the same attempt repeated, as the cloud's answer was lost. Return whether the reason is new."""
     row = update(schema.instances).where(_i.id == id)
     tx.execute(row.values(claimed_until=None, not_before=at))
     is_new = row.where(_i.state == MachineState.REQUESTED, _i.reason.is_distinct_from(sentence))
@@ -234,7 +234,7 @@ def set_console(tx: Tx, id: UUID, lines: str) -> None:
 
 
 def live_rows(tx: Tx, provider: str, region: str, now: datetime) -> list[Row]:
-    """Return what a list of the machines of one region is compared with."""
+    """Return the rows with which a cloud's list of the machines of a region is compared."""
     under_way = func.coalesce(_i.claimed_until > now, False).label("under_way")
     agents = schema.agents.c
     polled_at = select(agents.last_seen_at).where(agents.id == _i.agent_id).scalar_subquery()

@@ -29,7 +29,7 @@ class NewPrice(NamedTuple):
 
 
 def known(tx: Tx) -> MarketKnowledge:
-    """Return what the clouds said last."""
+    """Return the latest answers of the clouds."""
     prices = tx.execute(select(market_prices)).all()
     types = tx.execute(select(market_types)).all()
     reads = tx.execute(select(_r.provider, _r.region, _r.due_at)).all()
@@ -72,7 +72,7 @@ def store(
     now: datetime,
     due_at: datetime,
 ) -> None:
-    """Store an answer. A part that was not told keeps what was told before."""
+    """Store an answer. A part that is missing from it keeps what is stored."""
     place: dict[str, Any] = {"provider": provider, "region": region}
     answered = update(market_reads).where(_r.provider == provider, _r.region == region)
     tx.execute(answered.values(read_at=now, due_at=due_at, problem=problem))

@@ -138,7 +138,7 @@ class Curve:
 
 
 def curves(db: Database, trial_ids: Sequence[int], window: Window) -> list[Curve]:
-    """Return what the trials reported, a curve for each group."""
+    """Return the curves of the trials, one for each group of metrics."""
     long = max(_FEW, window.most)
     span = {"group": window.group, "first": window.first, "last": window.last, "few": long}
     found = db.read(_LENGTHS, {"ids": list(trial_ids), **span})

@@ -43,7 +43,7 @@ def seen(tx: Tx, uuids: Sequence[UUID], now: datetime) -> None:
 
 
 def unseen(tx: Tx, uuids: Sequence[UUID], now: datetime) -> None:
-    """Store that a storage could not be looked through: others have their turn, and no mark changes."""
+    """Store that a storage could not be listed: the next one is tried, and no checkpoint is marked."""
     _store(tx, uuids, files_looked_at=now)
 
 

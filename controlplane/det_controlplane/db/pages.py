@@ -220,7 +220,7 @@ def has_text(
 
 
 def owner_filters(table: FromClause, owners: FromClause = users) -> dict[str, ColumnElement[bool]]:
-    """Return what everything that has a name and an owner is filtered by."""
+    """Return the filters of objects that have a name and an owner."""
     return {
         "name": has_text(table.c.name, bindparam("name", type_=Text())),
         "users": one_of(owners.c.username, "users"),
@@ -229,7 +229,7 @@ def owner_filters(table: FromClause, owners: FromClause = users) -> dict[str, Co
 
 
 def label_filters(table: FromClause) -> dict[str, ColumnElement[bool]]:
-    """Return what everything that can be described, labelled and archived is filtered by."""
+    """Return the filters of objects that can be described, labelled and archived."""
     return {
         "description": has_text(table.c.description, bindparam("description", type_=Text())),
         "labels": table.c.labels.op("@>")(bindparam("labels", type_=ARRAY(Text))),

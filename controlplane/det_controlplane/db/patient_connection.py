@@ -40,7 +40,7 @@ def connect_patiently(connect: Connect, arguments: Mapping[str, Any], wake_s: fl
 
 
 def _passing(e: Exception) -> str:
-    """Say what passes by itself; nothing for other refusals."""
+    """Name a state of the database that ends by itself; empty for other refusals."""
     told = e.args[0] if e.args else None
     return _PASSING.get(str(told.get("C")), "") if isinstance(told, dict) else ""
 

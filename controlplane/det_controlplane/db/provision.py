@@ -49,7 +49,7 @@ def lock(tx: Tx) -> None:
 
 
 def demand(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:
-    """Return what waits for slots in a pool, in the order of its queue."""
+    """Return the allocations that wait for slots in a pool, in the order of its queue."""
     found = tx.execute(_DEMAND, {"pool": pool, "default_priority": default_priority}).all()
     return tuple(
         Demand(

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import ARRAY, Text, cast, literal_column, text
 
-from det_controlplane.core.filters import ColumnType
+from det_controlplane.core.filters import WORK_STATES, ColumnType
+from det_controlplane.db import views
 from det_controlplane.db.conditions import Find, TableColumn, Value
 from det_controlplane.db.engine import Tx
 
@@ -17,6 +18,12 @@ _SUMMARIES = {"training": "avg_metrics", "validation": "validation_metrics"}
 
 def column(type_: ColumnType, *sql: str) -> TableColumn:
     return TableColumn(tuple(literal_column(part) for part in sql), type_)
+
+
+def _state(row: str, listed: str) -> TableColumn:
+    """Return a column that is filtered by the stored state, and by the one that lists show of ACTIVE."""
+    stored: Value = literal_column(f"{row}.state::text")
+    return TableColumn((stored, literal_column(listed)), TEXT, known=WORK_STATES[1:])
 
 
 def _duration(row: str) -> str:
@@ -55,7 +62,7 @@ EXPERIMENT_COLUMNS = {
     "endTime": column(DATE, "e.ended_at"),
     "duration": column(NUMBER, _duration("e")),
     "numTrials": column(NUMBER, "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)"),
-    "state": column(TEXT, "e.state::text"),
+    "state": _state("e", views.SHOWN_EXPERIMENT_STATE),
     "progress": column(NUMBER, "e.progress"),
     "searcherMetricsVal": column(NUMBER, "e.best_metric"),
     "checkpointCount": _count("experiment_id = e.id"),
@@ -77,7 +84,7 @@ RUN_COLUMNS = {
     "startTime": column(DATE, "t.started_at"),
     "endTime": column(DATE, "t.ended_at"),
     "duration": column(NUMBER, _duration("t")),
-    "state": column(TEXT, "t.state::text"),
+    "state": _state("t", views.SHOWN_TRIAL_STATE),
     "searcherMetricsVal": column(NUMBER, "t.searcher_metric"),
     "totalBatchesProcessed": column(NUMBER, "t.total_batches"),
     "restarts": column(NUMBER, "t.restarts"),

@@ -10,7 +10,7 @@ from det_controlplane.core.filters import Filter, SortKey
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.paging import Page
 from det_controlplane.db import pages, views
-from det_controlplane.db.conditions import Find, finder, ordered, where
+from det_controlplane.db.conditions import Columns, ordered, where
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.table_columns import (
     EXPERIMENT_COLUMNS,
@@ -62,21 +62,25 @@ def _of_best_trial(document: str) -> str:
     return f"(SELECT x.{document}::jsonb FROM trials x WHERE x.id = coalesce(e.best_trial_id, {first}))"
 
 
-_RUN_COLUMN = finder(
+_OF_RUNS = Columns(
     RUN_COLUMNS,
-    json_columns("hp.", "t.hparams::jsonb"),
-    json_columns("metadata.", "t.metadata::jsonb"),
-    metric_columns("t.summary_metrics"),
+    {
+        "hp.NAME": json_columns("hp.", "t.hparams::jsonb"),
+        "metadata.KEY": json_columns("metadata.", "t.metadata::jsonb"),
+        "GROUP.METRIC.last": metric_columns("t.summary_metrics"),
+    },
 )
 # The hyperparameters of an experiment are those of its trials; its metrics are those of the best one.
-_EXPERIMENT_COLUMN = finder(
+_OF_EXPERIMENTS = Columns(
     EXPERIMENT_COLUMNS,
-    of_each(
-        json_columns("hp.", "t.hparams::jsonb"),
-        _of_any_trial,
-        json_columns("hp.", _of_best_trial("hparams")),
-    ),
-    metric_columns(_of_best_trial("summary_metrics")),
+    {
+        "hp.NAME": of_each(
+            json_columns("hp.", "t.hparams::jsonb"),
+            _of_any_trial,
+            json_columns("hp.", _of_best_trial("hparams")),
+        ),
+        "GROUP.METRIC.last": metric_columns(_of_best_trial("summary_metrics")),
+    },
 )
 
 
@@ -91,9 +95,9 @@ class TableScope:
 def runs(
     db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    rows = _chosen(_RUN, _RUNS, place, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
+    rows = _chosen(_RUN, _RUNS, place, chosen, _OF_RUNS, "(t.archived OR e.archived)")
     key = literal_column("t.id", Integer)
-    return pages.search(db, "runs", rows, key, [*ordered(sort, _RUN_COLUMN), key], page)
+    return pages.search(db, "runs", rows, key, [*ordered(sort, _OF_RUNS), key], page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ def run(tx: Tx, run_id: int) -> RunRow | None:
 
 
 def run_ids(tx: Tx, place: TableScope, chosen: Filter) -> list[int]:
-    rows = _chosen("t.id", _RUNS, place, chosen, _RUN_COLUMN, "(t.archived OR e.archived)")
+    rows = _chosen("t.id", _RUNS, place, chosen, _OF_RUNS, "(t.archived OR e.archived)")
     return list(tx.execute(rows.order_by(literal_column("t.id"))).scalars())
 
 
@@ -137,16 +141,16 @@ def _experiments(
     sort: tuple[SortKey, ...],
     page: Page,
 ) -> Iterator[str]:
-    rows = _chosen(item, _EXPERIMENTS, place, chosen, _EXPERIMENT_COLUMN, "e.archived")
+    rows = _chosen(item, _EXPERIMENTS, place, chosen, _OF_EXPERIMENTS, "e.archived")
     key = literal_column("e.id", Integer)
-    order = [*ordered(sort, _EXPERIMENT_COLUMN), key]
+    order = [*ordered(sort, _OF_EXPERIMENTS), key]
     return pages.search(db, "experiments", rows, key, order, page)
 
 
 def _chosen(
-    item: str, source: Any, place: TableScope, chosen: Filter, find: Find, archived: str
+    item: str, source: Any, place: TableScope, chosen: Filter, columns: Columns, archived: str
 ) -> Select[Any]:
-    conditions = [where(chosen, find)]
+    conditions = [where(chosen, columns)]
     if place.project_id is not None:
         conditions.append(literal_column("e.project_id") == place.project_id)
     if place.workspaces is not None:

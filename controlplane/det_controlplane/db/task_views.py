@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from det_controlplane.core.config.pools import Scheduler
+from det_controlplane.core.config.pools import DEFAULT_PRIORITY, Scheduler
 from det_controlplane.db.engine import Database
 from det_controlplane.db.views import TASK_NAME, time
 
@@ -42,7 +42,7 @@ _SUMMARIES = text(f"""
         'name', {TASK_NAME}, 'taskType', 'TASK_TYPE_' || k.kind, 'parentId', k.parent_id, 'username', u.username,
         'state', 'STATE_' || CASE WHEN k.state IN ('STOPPING_PAUSED', 'STOPPING_CANCELED') THEN k.state::text
             WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END,
-        'priority', coalesce(j.priority, p.default_priority, 42), 'registeredTime', {time("a.requested_at")},
+        'priority', coalesce(j.priority, p.default_priority, {DEFAULT_PRIORITY}), 'registeredTime', {time("a.requested_at")},
         'resourcePool', a.pool, 'slotsNeeded', a.slots, 'schedulerType', coalesce(p.type, 'priority'),
         'proxyPorts', (SELECT coalesce(json_agg(json_build_object('port', (x.value->>'port')::integer, 'proxyTcp', x.value->'tcp',
             'serviceId', x.value->>'id', 'unauthenticated', x.value->'unauthenticated') ORDER BY x.ordinality), '[]'::json)

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import proxies, schema
 from det_controlplane.db.allocations import NO_DELAY, Delay
-from det_controlplane.db.engine import Database, Tx, as_json, as_ordered_json
+from det_controlplane.db.engine import Database, Tx, as_ordered_json
 
 
 @dataclass(slots=True)
@@ -92,13 +92,11 @@ _INSERT = text("""
             :warm_start_uuid, :now)
     RETURNING id
 """)
+# Its proxied ports are those of its experiment's configuration.
 _INSERT_TASK = text(f"""
-    INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, config, sealed, started_at, proxies)
-    VALUES (:id, cast(:kind AS task_kind), :job_id, :trial_id, :experiment_id, :context_id,
-            cast(:config AS jsonb), :sealed, :now,
-            CASE WHEN cast(:trial_id AS integer) IS NULL THEN cast(:proxies AS jsonb)
-            ELSE (SELECT {proxies.of_config("e.config", "cast(:id AS text)")}
-                  FROM experiments e WHERE e.id = :experiment_id) END)
+    INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, sealed, started_at, proxies)
+    VALUES (:id, 'TRIAL', :job_id, :trial_id, :experiment_id, :context_id, '', :now,
+            (SELECT {proxies.of_config("cast(:id AS text)")} FROM experiments e WHERE e.id = :experiment_id))
 """)
 
 
@@ -106,35 +104,25 @@ def insert(tx: Tx, new: NewTrial, now: datetime) -> int:
     params = {name: getattr(new, name) for name in NewTrial.__slots__}
     params |= {"hparams": as_ordered_json(tx, new.hparams), "state": new.state.value, "now": now}
     trial_id = int(tx.execute(_INSERT, params).scalar_one())
-    insert_task(
-        tx, id=new.task_id, kind="TRIAL", job_id=new.job_id, trial_id=trial_id,
-        experiment_id=new.experiment_id, context_id=new.context_id, config=None, now=now,
-    )  # fmt: skip
+    insert_task(tx, new.task_id, trial_id, new.experiment_id, new.job_id, new.context_id, now)
     return trial_id
 
 
 def insert_task(
     tx: Tx,
-    *,
     id: str,
-    kind: str,
+    trial_id: int,
+    experiment_id: int,
     job_id: UUID,
-    trial_id: int | None,
-    experiment_id: int | None,
     context_id: UUID | None,
-    config: dict[str, Any] | None,
-    sealed: str = "",
-    proxies: Sequence[Mapping[str, Any]] = (),
     now: datetime,
 ) -> None:
-    """Insert a task. A trial's proxied ports come from its experiment, those of others are given."""
+    """Insert the task that runs a trial."""
     tx.execute(
         _INSERT_TASK,
         {
-            "id": id, "kind": kind, "job_id": job_id, "trial_id": trial_id, "now": now,
-            "experiment_id": experiment_id, "context_id": context_id,
-            "config": None if config is None else as_json(config), "sealed": sealed,
-            "proxies": as_json(list(proxies)),
+            "id": id, "trial_id": trial_id, "experiment_id": experiment_id, "job_id": job_id,
+            "context_id": context_id, "now": now,
         },
     )  # fmt: skip
 
@@ -186,7 +174,7 @@ _INSERT_MANY = text(f"""
         FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id, run_id),
     tasked AS (
         INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at, proxies)
-        SELECT r.task_id, 'TRIAL', e.job_id, r.id, e.id, e.context_id, :now, {proxies.of_config("e.config", "r.task_id")}
+        SELECT r.task_id, 'TRIAL', e.job_id, r.id, e.id, e.context_id, :now, {proxies.of_config("r.task_id")}
         FROM ready r, experiment e),
     {_TELL_QUEUED}
     {_ALLOCATE}
@@ -223,7 +211,7 @@ _ANALYZE = text("ANALYZE trials, tasks, allocations")
 
 
 def tell_planner(database: Database) -> None:
-    """Tell the planner of many new rows: plans for small tables would read all of them, until the server notices."""
+    """Update the planner's statistics after many new rows: plans for a small table would read all of them."""
     with database.autocommit() as connection:
         connection.execute(_ANALYZE)
 
@@ -288,7 +276,7 @@ _KNOWN = sa.select(schema.trials.c.id).where(
 
 
 def known(db: Database, ids: Sequence[int]) -> set[int]:
-    """Return those of the ids that are trials'."""
+    """Return which of the ids are ids of trials."""
     return {row.id for row in db.read(_KNOWN, {"ids": list(ids)})}
 
 

@@ -40,12 +40,14 @@ _FURTHEST = """(SELECT CASE max(CASE a.state WHEN 'RUNNING' THEN 4 WHEN 'TERMINA
     WHEN 4 THEN 'RUNNING' WHEN 3 THEN 'STARTING' WHEN 2 THEN 'PULLING' ELSE 'QUEUED' END
     FROM allocations a WHERE a.{key} AND a.state <> 'TERMINATED')"""
 
-EXPERIMENT_STATE = f"""'STATE_' || CASE WHEN e.state = 'ACTIVE' AND NOT e.unmanaged
+SHOWN_EXPERIMENT_STATE = f"""CASE WHEN e.state = 'ACTIVE' AND NOT e.unmanaged
     THEN {_FURTHEST.format(key="job_id = e.job_id")} ELSE e.state::text END"""
+EXPERIMENT_STATE = f"'STATE_' || {SHOWN_EXPERIMENT_STATE}"
 
 # Only unmanaged trials have a heartbeat.
-TRIAL_STATE = f"""'STATE_' || CASE WHEN t.state <> 'ACTIVE' THEN t.state::text
+SHOWN_TRIAL_STATE = f"""CASE WHEN t.state <> 'ACTIVE' THEN t.state::text
     WHEN t.heartbeat_at IS NOT NULL THEN 'RUNNING' ELSE {_FURTHEST.format(key="trial_id = t.id")} END"""
+TRIAL_STATE = f"'STATE_' || {SHOWN_TRIAL_STATE}"
 
 
 # How a task is called in its log and in listings.
@@ -114,7 +116,7 @@ _TRIAL_IDS = "(SELECT coalesce(json_agg(t.id ORDER BY t.id), '[]') FROM trials t
 
 
 def _experiment(trial_ids: str) -> str:
-    """Return it as one expression: PostgreSQL evaluates what is selected for the rows of the page only."""
+    """Return the JSON of an experiment as one expression, which PostgreSQL evaluates for the rows of the page only."""
     return f"""concat('{{"config":', e.config, {_EXPERIMENT_FIELDS}, {_CHECKPOINTS_OF_EXPERIMENT},
         ',"trialIds":', {trial_ids}, '}}')"""
 

@@ -166,7 +166,7 @@ def _add_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
 
 
 def replace_triggers(tx: Tx, webhook_id: int, triggers: Sequence[Trigger]) -> None:
-    """Make these its triggers. Those that stay keep their ids, by which tasks know that they have sent one."""
+    """Replace the triggers of a webhook. Those that stay keep their ids: tasks remember by them what they have sent."""
     locked = select(_webhooks.id).where(_webhooks.id == webhook_id).with_for_update()
     if tx.execute(locked).first() is None:
         return
@@ -235,7 +235,7 @@ def promise(
 def promise_line(
     tx: Tx, trigger: LogTrigger, task_id: str, data: Mapping[str, Any], now: datetime
 ) -> int:
-    """Tell of the first line of a task that a trigger waits for; return how many messages that makes."""
+    """Write the messages about the first line of a task that a trigger waits for; return their number."""
     matched = tx.execute(_MATCHED, {"task_id": task_id, "trigger_id": trigger.trigger_id})
     if matched.rowcount == 0:
         return 0

@@ -78,7 +78,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
 
 
 def _issuers(function: str) -> dict[str, Any]:
-    """Return what asks the issuers of tokens: this process, or a function that has a way to them."""
+    """Return the context's ports to issuers of tokens: this process asks them, or a function that can reach them."""
     if not function:
         asked = CachedIssuers(issuers.describe, issuers.post_form)
         return {"tokens": IssuerTokens(issuers.fetch_keys), "issuers": asked}

@@ -36,5 +36,5 @@ class Market(Protocol):
     provider: str
 
     def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
-        """Return what the cloud says about some types in a region. Raises Unreachable."""
+        """Return the zones and prices of some types in a region. Raises Unreachable."""
         ...

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class BatchRejected(Exception):
-    """Not all of some items can be stored together."""
+    """The items of a batch cannot be stored in one transaction: each is to be stored alone."""
 
 
 _NOT_TOGETHER = (BatchRejected, Unstorable, Violated, TryAgain)
@@ -137,7 +137,7 @@ class Gathering(Generic[T, R]):
 def together_or_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -> None:
     """Store tickets in one transaction or, where one of them stands in its way, each in its own.
 
-    Those that cannot be stored alone either are answered so; any other failure of one is told to it alone."""
+    A ticket that cannot be stored alone either is answered with False; only it gets its own failure."""
     try:
         store(tickets)
     except _NOT_TOGETHER:

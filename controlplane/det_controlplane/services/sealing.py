@@ -59,7 +59,7 @@ def opened(ctx: Context, shown: Any, sealed: str | None) -> Any:
 
 
 def fingerprint(ctx: Context, config: dict[str, Any]) -> str:
-    """Return what tells the secrets of two configurations apart without telling them."""
+    """Return what differs for configurations with different secrets, without revealing them."""
     secrets = separated(config).secrets
     if not secrets or ctx.cipher is None:
         return ""

@@ -58,7 +58,7 @@ class Change:
         self._ended.append(experiment_id)
 
     def when_committed(self, act: Callable[[], None]) -> None:
-        """Call it after the commit, before anything is woken."""
+        """Call `act` after the commit, before anything is woken."""
         self._committed.append(act)
 
     def _write(self) -> None:

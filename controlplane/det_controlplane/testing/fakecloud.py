@@ -1,4 +1,4 @@
-"""A cloud in memory. It keeps state and time, and misbehaves as often as it is told to.
+"""A cloud in memory. It keeps state and time, and fails as often as `faults` says.
 
     cloud = FakeCloud("aws", seed=7, faults=CloudFaults(lost_answer=0.1, stockout=0.3), now=clock)
     cloud.refuse(Scope("aws", machine_type="p5.48xlarge"), RefusalKind.QUOTA)
@@ -161,11 +161,11 @@ class FakeCloud:
         self._existing(cloud_id).console += text
 
     def alive(self) -> list[RentedMachine]:
-        """Return the machines that cost money now."""
+        """Return the machines that run, and cost money, now."""
         return [m for m in self.rented if self.now() < m.ends_at]
 
     def cost_usd(self) -> Decimal:
-        """Return what all machines have cost until now."""
+        """Return the cost of all machines until now."""
         return sum((m.cost_usd(self.now()) for m in self.rented), Decimal(0))
 
     def _call(self, act: Callable[[], Answer], may_lose: bool = False) -> Answer:

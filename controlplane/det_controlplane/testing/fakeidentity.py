@@ -12,7 +12,7 @@ ACCOUNT = "fake-account"
 
 
 def fake_proof(cloud_id: str, nonce: str) -> Mapping[str, str]:
-    """Return what the agent of a machine sends at its join."""
+    """Return the proof that the agent of a machine sends at its join."""
     return {"kind": KIND, "cloud_id": cloud_id, "nonce": nonce}
 
 

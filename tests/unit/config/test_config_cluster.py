@@ -11,7 +11,6 @@ from det_controlplane.core.config import (
     InvalidConfig,
     load_cluster,
     resolve,
-    resources_asked,
     sources_of,
 )
 from det_controlplane.core.config.cluster_check import load_checked
@@ -235,16 +234,6 @@ def test_bad_task_defaults_are_found_before_a_user_meets_them() -> None:
 @pytest.mark.parametrize("text", ["", TWO_POOLS])
 def test_a_good_configuration_has_nothing_to_tell(text: str) -> None:
     assert load_checked(text) == load_cluster(text)
-
-
-def test_pool_and_slots_are_known_before_resolving() -> None:
-    template = {"resources": {"resource_pool": "gpu", "slots_per_trial": 4}}
-    assert resources_asked({"resources": {"slots_per_trial": 0}}, template) == resources_asked(
-        {"resources": {"resource_pool": "gpu", "slots_per_trial": 0}}
-    )
-    junk = resources_asked({"resources": {"resource_pool": 3, "slots_per_trial": "x"}})
-    assert (junk.pool, junk.slots) == ("", 1)
-    assert resources_asked([1], "x").slots == 1
 
 
 def test_reading_it_does_not_import_pydantic() -> None:

@@ -105,6 +105,20 @@ def test_a_wrong_task_is_refused(kind: Any, raw: Any, path: str, said: str) -> N
     assert said in problems(kind, raw)[path]
 
 
+def test_an_unknown_key_is_told_those_of_its_kind_of_task() -> None:
+    everybody = "bind_mounts, debug, description, entrypoint, environment"
+    of_kinds = {
+        "command": ", resources, work_dir",
+        "notebook": ", idle_timeout, notebook_idle_type, resources, work_dir",
+        "shell": ", idle_timeout, resources, work_dir",
+        "tensorboard": ", idle_timeout, resources, tensorboard_args, work_dir",
+        "generic": ", preemption_timeout, resources, work_dir",
+    }
+    for kind, others in of_kinds.items():
+        told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
+        assert told == f"is unknown; allowed here: {everybody}{others}"
+
+
 def test_a_printed_configuration_is_launched_again() -> None:
     first = resolve_task("shell", {}, Sources(), name="fox").config
     assert resolve_task("shell", first.to_json(), Sources(), name="elk").config == first

@@ -159,7 +159,7 @@ def test_starting_machines_are_counted_against_what_is_wanted() -> None:
 def test_a_pool_of_one_offer_never_rents_less_than_the_rules_or_much_more(
     slots: list[int],
 ) -> None:
-    """A machine that whole demands do not fill counts once more."""
+    """A machine that is left partly empty, as no whole demand fits into the rest, is counted in addition."""
     limits = Limits(max_instances=1_000)
     wanted = size((), wants(*slots), limits, 4, NOW).launch
     launched = len(plan(pool([FOUR], wants(*slots), limits=limits)).launch)

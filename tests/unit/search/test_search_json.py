@@ -1,29 +1,19 @@
-"""Events and actions survive JSON columns."""
+"""Events survive JSON columns."""
 
 import json
 
 import pytest
 from det_controlplane.core.search import (
-    Action,
-    Create,
     CustomOperations,
     Event,
     Exited,
     ExitedEarly,
     ExitReason,
-    Fail,
     Inactivated,
     OperationCompleted,
-    Park,
     Progressed,
-    Rest,
-    Shutdown,
     Started,
-    Stop,
-    TrainTo,
     Validated,
-    action_from_json,
-    action_to_json,
     event_from_json,
 )
 
@@ -37,27 +27,11 @@ EVENTS: list[Event] = [
     Inactivated("STATE_PAUSED"),
     Progressed("a", 0.5),
 ]
-ACTIONS: list[Action] = [
-    Create("a", 1, {"lr": 0.1}),
-    Create("b", 1, {"lr": 0.1}, "a"),
-    TrainTo("a", 10),
-    Park("a"),
-    Rest("a"),
-    Stop("a"),
-    Shutdown(cancel=True),
-    Fail("why"),
-    Fail("why", "a"),
-]
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_an_event_comes_back_as_it_was(event: Event) -> None:
     assert event_from_json(json.loads(json.dumps(event.to_json(), allow_nan=False))) == event
-
-
-@pytest.mark.parametrize("action", ACTIONS)
-def test_an_action_comes_back_as_it_was(action: Action) -> None:
-    assert action_from_json(json.loads(json.dumps(action_to_json(action)))) == action
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from det_controlplane.core.search import (
 )
 from det_controlplane.core.search.explore import Explorer
 from det_controlplane.core.search.grid import grid_size
+from det_controlplane.core.search.method import MOST_AT_ONCE
 from det_controlplane.core.search.rng import Rng
 
 SPACE: Space = {"lr": Log(-4.0, -1.0, 10.0)}
@@ -55,6 +56,18 @@ def test_single_replaces_a_trial_with_invalid_hyperparameters() -> None:
 def test_random_starts_as_many_as_may_run_at_once(at_once: int | None, first: int) -> None:
     _, trials = started("random", max_trials=40, max_concurrent_trials=at_once)
     assert len(trials) == first
+
+
+@pytest.mark.parametrize("at_once", [0, 1_000_000])
+@pytest.mark.parametrize("name", ["random", "grid", "async_halving", "adaptive_asha"])
+def test_a_search_begins_with_as_many_trials_as_one_transaction_creates(
+    name: str, at_once: int
+) -> None:
+    space: Space = {"lr": Int(1, 50_000, 50_000)}
+    asha = {"time_metric": "batches", "max_time": 4**20, "num_rungs": 20, "max_rungs": 20}
+    fields = {"max_trials": 50_000, "max_concurrent_trials": at_once, **asha}
+    _, trials = started(name, space, **fields)
+    assert 1000 <= len(trials) <= MOST_AT_ONCE
 
 
 def test_random_starts_one_for_each_that_exits_until_max_trials() -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from det_controlplane.core.config.legacy import shim
     from det_controlplane.core.config.names import petname
     from det_controlplane.core.config.resolution import Resolved, Sources, resolve, sources_of
-    from det_controlplane.core.config.resources_asked import ResourcesAsked, resources_asked
     from det_controlplane.core.config.tasks import (
         ResolvedTask,
         TaskConfig,
@@ -35,8 +34,6 @@ _HOMES = {
     "Sources": "resolution",
     "resolve": "resolution",
     "sources_of": "resolution",
-    "ResourcesAsked": "resources_asked",
-    "resources_asked": "resources_asked",
     "load_yaml": "text",
     "ResolvedTask": "tasks",
     "TaskConfig": "tasks",
@@ -51,7 +48,6 @@ __all__ = [
     "Problem",
     "Resolved",
     "ResolvedTask",
-    "ResourcesAsked",
     "Sources",
     "TaskConfig",
     "load_cluster",
@@ -60,7 +56,6 @@ __all__ = [
     "petname",
     "resolve",
     "resolve_task",
-    "resources_asked",
     "shim",
     "sources_of",
     "task_sources_of",

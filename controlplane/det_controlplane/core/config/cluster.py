@@ -9,6 +9,7 @@ from det_controlplane.core.config.access_tokens import AccessTokens, read_access
 from det_controlplane.core.config.pipelines import PipelineTrust, read_pipelines
 from det_controlplane.core.config.pools import (
     DEFAULT_POOL,
+    DEFAULT_PRIORITY,
     Pool,
     Scheduler,
     read_pool,
@@ -91,6 +92,8 @@ class ClusterConfig:
     log: Log = Log()
     audit_retention_days: int = -1  # forever
     max_uploads_per_day: int = 20 << 30  # bytes of code that a user may send within 24 hours
+    max_streams_per_user: int = 256  # at once, in one process of the API
+    max_connections_per_address: int = 1024  # to one process of the API; 0: any number
     token: AccessTokens = field(default_factory=AccessTokens)
     oidc: SignInProvider | None = None  # where people sign in
     pipelines: tuple[PipelineTrust, ...] = ()  # that sign in by a token of their CI service
@@ -175,6 +178,8 @@ def _cluster(reader: Reader) -> ClusterConfig:
         log=_log(reader.section("log")),
         audit_retention_days=_audit_retention(security),
         max_uploads_per_day=security.size("max_uploads_per_day", 20 << 30),
+        max_streams_per_user=security.whole("max_streams_per_user", 256, 1, 100_000),
+        max_connections_per_address=security.whole("max_connections_per_address", 1024, 0, 100_000),
         token=read_access_tokens(security.section("token")),
         oidc=oidc,
         pipelines=read_pipelines(reader.items("pipelines")),
@@ -206,7 +211,7 @@ def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
     resource_manager.choice("type", ("agent",), "agent")
     short = Scheduler(
         preemption=reader.flag("preemption", False),
-        default_priority=reader.whole("default_priority", 42, 1, 99),
+        default_priority=reader.whole("default_priority", DEFAULT_PRIORITY, 1, 99),
     )
     # Before 0.15.5 the scheduler stood at the top.
     for holder in (resource_manager, reader):

@@ -21,6 +21,8 @@ def document(config: ClusterConfig) -> dict[str, Any]:
             "authz": {"type": config.authz.value},
             "audit_retention_days": config.audit_retention_days,
             "max_uploads_per_day": config.max_uploads_per_day,
+            "max_streams_per_user": config.max_streams_per_user,
+            "max_connections_per_address": config.max_connections_per_address,
             "token": asdict(config.token),
             "oidc": None if oidc is None else _plain(asdict(oidc)),
         },

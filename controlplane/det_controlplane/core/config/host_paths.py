@@ -54,7 +54,7 @@ class SharedHostAccess:
 def problems(
     config: Mapping[str, Any], given: SharedHostAccess, allowed: Sequence[str] | None
 ) -> Iterator[Problem]:
-    """Yield what would give an ordinary user's code the machine."""
+    """Yield the parts of a configuration by which an ordinary user's code would get hold of the machine."""
     trusted = [_path_of(mount) for mount in given.mounts]
     for index, mount in enumerate(config.get("bind_mounts") or ()):
         path = _path_of(mount)
@@ -69,7 +69,7 @@ def problems(
 def of_storage(
     storage: Mapping[str, Any], trusted: Sequence[Any], allowed: Sequence[str] | None, prefix: str
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a storage that tasks have mounted."""
+    """Yield the problems of a storage that is mounted into tasks."""
     path = _path_of(storage)
     known = [_path_of(mount) for mount in trusted]
     if storage.get("type") == "shared_fs" and path not in known and not _is_allowed(path, allowed):

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -46,11 +46,13 @@ _NEEDED = {
 _REMOVED_STORAGE = {"hdfs": "was removed; use shared_fs, directory, s3, gcs or azure"}
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Return all problems, in the order of the fields."""
+def problems_of(
+    error: ValidationError, model: type[BaseModel], without: Container[str] = ()
+) -> list[Problem]:
+    """Return all problems, in the order of the fields; unknown keys are not told of fields that are left out."""
     found: list[Problem] = []
     for details in error.errors(include_url=False):
-        found.extend(_translated(details, model))
+        found.extend(_translated(details, model, without))
     return _as_submitted(found)
 
 
@@ -73,12 +75,15 @@ def path_of(location: Location) -> str:
     return path
 
 
-def _translated(details: Any, model: type[BaseModel]) -> Iterator[Problem]:
+def _translated(details: Any, model: type[BaseModel], without: Container[str]) -> Iterator[Problem]:
     path, kind = path_of(details["loc"]), details["type"]
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, ModelProblems):
         for inner in cause.problems:
             yield Problem(_joined(path, inner.path), inner.message)
+    elif kind == "extra_forbidden" and len(details["loc"]) == 1:
+        allowed = [name for name in model.model_fields if name not in without]
+        yield Problem(path, unknown_key(path, allowed))
     elif kind == "wrong_kind" and isinstance(details["input"], dict):
         yield _wrong_kind(path, details["ctx"]["key"], details["input"])
     else:

@@ -18,13 +18,14 @@ DEFAULT_POOL = "default"
 _SCHEDULERS = ("priority", "fair_share", "round_robin")
 _MOST = 2**31 - 1
 _LIMITS = Limits()
+DEFAULT_PRIORITY = 42  # of jobs whose configuration and pool name none
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
     type: SchedulerType = "priority"
     preemption: bool = False
-    default_priority: int = 42
+    default_priority: int = DEFAULT_PRIORITY
     fitting_policy: FittingPolicy = "best"
     allow_heterogeneous_fits: bool = False
 
@@ -101,7 +102,7 @@ def read_scheduler(reader: Reader, inherited: Scheduler, given: bool) -> Schedul
     scheduler = Scheduler(
         type=kind,
         preemption=reader.flag("preemption", False),
-        default_priority=reader.whole("default_priority", 42, 1, 99),
+        default_priority=reader.whole("default_priority", DEFAULT_PRIORITY, 1, 99),
         fitting_policy=cast(
             FittingPolicy, reader.choice("fitting_policy", ("best", "worst"), "best")
         ),

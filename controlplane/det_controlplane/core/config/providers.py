@@ -65,7 +65,7 @@ class Section:
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
 
     def cap(self, capacity: Capacity) -> Decimal | None:
-        """Return what a machine may cost an hour."""
+        """Return the highest price of a machine for an hour."""
         caps = [self.max_price, self.spot_max_price if capacity is Capacity.SPOT else None]
         return min((cap for cap in caps if cap is not None), default=None)
 
@@ -180,7 +180,7 @@ def _section(reader: Reader) -> Section | None:
         regions=tuple(dict.fromkeys(region for region, _ in places)),
         places=places,
         types=tuple(_types(reader, kind, names, gpus)),
-        capacities=_capacities(reader, kind),
+        capacities=_capacities(reader),
         max_price=reader.dollars("max_price"),
         spot_max_price=reader.dollars("spot_max_price"),
         ignored=tuple(reader.ignore(*_NO_EFFECT, *_NO_EFFECT_IN[kind])),
@@ -280,8 +280,8 @@ def _names(reader: Reader, kind: str) -> tuple[tuple[str, ...], _Gpus | None]:
     return given, _DEFAULT_GPUS if kind == "gcp" and given == default else None
 
 
-def _capacities(reader: Reader, kind: str) -> tuple[Capacity, ...]:
-    """Return what `capacity` lists; the older forms are `spot` of AWS and `preemptible` of GCP."""
+def _capacities(reader: Reader) -> tuple[Capacity, ...]:
+    """Return the capacities that `capacity` lists; its older forms are `spot` of AWS and `preemptible` of GCP."""
     instance_type = reader.raw("instance_type")
     preemptible = isinstance(instance_type, Mapping) and bool(instance_type.get("preemptible"))
     spot = reader.flag("spot", False) or preemptible

@@ -18,7 +18,7 @@ _REMEDIES = {
 
 
 def warnings(config: ClusterConfig) -> Iterator[str]:
-    """Tell of each pool that rents in a cloud whose machines cannot write to the bucket of checkpoints."""
+    """Warn of each pool that rents in a cloud whose machines cannot write to the bucket of checkpoints."""
     storage = config.checkpoint_storage or {}
     kind = str(storage.get("type") or "")
     if kind not in _CLOUDS or storage.get("access_key"):

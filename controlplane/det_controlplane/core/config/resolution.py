@@ -71,7 +71,7 @@ def sources_of(
     workspace_storage: Raw | None = None,
     invariant_policies: tuple[Raw, ...] = (),
 ) -> Sources:
-    """Return what a cluster says about the configurations of the tasks in one of its pools."""
+    """Return the defaults and policies that a cluster lays around configurations of tasks in one of its pools."""
     defaults = pool.task_container_defaults
     scheduler = pool.scheduler
     return Sources(

@@ -45,14 +45,14 @@ class TaskContainerDefaults:
         }
 
     def task_fragment(self) -> dict[str, Any]:
-        """Return the same for a notebook, shell, command or TensorBoard."""
+        """Return the defaults of notebooks, shells, commands and TensorBoards."""
         fragment = self.experiment_fragment()
         del fragment["log_policies"], fragment["preemption_timeout"]
         return fragment | {"work_dir": self.work_dir}
 
 
 def read_task_defaults(reader: Reader) -> TaskContainerDefaults:
-    """Read task defaults; bad values inside the fragments are told when an administrator checks the configuration."""
+    """Read task defaults; bad values inside fragments are reported when an administrator checks the configuration."""
     environment = {key: reader.raw(key) for key in _ENVIRONMENT_KEYS}
     defaults = TaskContainerDefaults(
         shm_size_bytes=reader.size("shm_size_bytes", _FOUR_GIB),

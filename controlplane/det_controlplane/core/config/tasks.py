@@ -115,7 +115,7 @@ class ResolvedTask:
 
 
 def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None = None) -> Sources:
-    """Return what a cluster says about the tasks, other than trials, in one of its pools."""
+    """Return the defaults and policies of a cluster for tasks, other than trials, in one of its pools."""
     sources = sources_of(cluster, pool, template=template)
     defaults = pool.task_container_defaults or cluster.task_container_defaults
     return Sources(
@@ -137,20 +137,24 @@ def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str)
     try:
         config = TaskConfig.model_validate(merged)
     except ValidationError as error:
-        raise InvalidConfig(problems_of(error, TaskConfig) + problems, what=what) from error
+        found = problems_of(error, TaskConfig, without=_keys_of_other_kinds(kind))
+        raise InvalidConfig(found + problems, what=what) from error
     problems += _of_other_kinds(kind, submitted, config)
     if problems:
         raise InvalidConfig(problems, what=what)
     return ResolvedTask(config, tuple(warnings))
 
 
+def _keys_of_other_kinds(kind: TaskKind) -> list[str]:
+    return [key for key, (kinds, _) in _OF_KINDS.items() if kind not in kinds]
+
+
 def _of_other_kinds(kind: TaskKind, submitted: Raw, config: TaskConfig) -> list[Problem]:
     """Return keys that would do nothing; a template may have them, and a printed configuration their defaults."""
     return [
-        Problem(key, f"is for {called} only")
-        for key, (kinds, called) in _OF_KINDS.items()
-        if kind not in kinds
-        and submitted.get(key) is not None
+        Problem(key, f"is for {_OF_KINDS[key][1]} only")
+        for key in _keys_of_other_kinds(kind)
+        if submitted.get(key) is not None
         and getattr(config, key) != TaskConfig.model_fields[key].default
     ]
 

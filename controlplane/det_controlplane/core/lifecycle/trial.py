@@ -64,7 +64,7 @@ def after_patch(state: S, target: S) -> S:
 
 
 class Signal(Enum):
-    """What a trial's live allocation is told."""
+    """Name what the live allocation of a trial is asked to do."""
 
     NONE = "none"
     TERMINATE = "terminate"  # checkpoint and stop; killed when that takes too long
@@ -102,7 +102,7 @@ class AfterExit:
 
 
 def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
-    """Return what follows from an exit; the first match wins."""
+    """Return the state of a trial after an exit, and whether it runs again; the first rule that matches decides."""
     failed = exit.kind is ExitKind.FAILED
     if trial.state.stopping:
         return AfterExit(S.ERROR if failed else end_of(trial.state), False, exit.message)
@@ -145,7 +145,7 @@ def retry_delay(setbacks: int) -> timedelta:
 
 
 def log_line(trial: TrialView, exit: Exit, after: AfterExit, delay: timedelta | None = None) -> str:
-    """Return what the trial's own log says about the end of a run; empty where nothing is to explain."""
+    """Return the line of the trial's own log about the end of a run; empty where nothing is to explain."""
     if after.state is S.ERROR:
         return f"The trial failed: {after.reason}."
     if after.counts_as_restart:

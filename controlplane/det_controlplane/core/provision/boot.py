@@ -80,7 +80,7 @@ def last_step(console: str) -> str:
 
 
 def last_words(console: str) -> str:
-    """Return what a console shows last since that step: the error that it failed with, or why the agent waits."""
+    """Return the last lines of a console since that step: the error that it failed with, or why the agent waits."""
     said = next((line for line in reversed(_split(console)[1]) if line), "")
     words = said.partition(_AGENT_WAITS)[2] or said
     return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"

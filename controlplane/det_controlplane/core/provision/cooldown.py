@@ -86,7 +86,7 @@ Mask = tuple[bool, ...]
 
 
 def masks_of(scopes: Iterable[Scope]) -> frozenset[Mask]:
-    """Return which values these scopes give: a few masks stand for thousands of scopes."""
+    """Return the masks of scopes, which say which of their values are given: few masks serve thousands of scopes."""
     return frozenset(tuple(bool(value) for value in scope) for scope in scopes)
 
 
@@ -118,5 +118,5 @@ def _is_for_operators(cooldown: Cooldown) -> bool:
 
 
 def clock(time: float) -> str:
-    """Return a time as sentences tell it; the same at every decision, so that rows are not written again."""
+    """Format a time for sentences: the same text at every decision, so that rows are not written again."""
     return datetime.fromtimestamp(time, timezone.utc).strftime("%H:%M:%S UTC")

@@ -178,7 +178,7 @@ class Explainer:
 
 
 def _most_hopeful(codes: Iterable[ProvisionCode]) -> ProvisionCode:
-    """Return what ends soonest by itself: a cooldown, then a price."""
+    """Return the obstacle that is likely to go away first: a cooldown, then a price."""
     order = (ProvisionCode.COOLING_DOWN, ProvisionCode.PRICE_CAP, ProvisionCode.NO_OFFER_FITS)
     return min(codes, key=order.index)
 
@@ -200,7 +200,7 @@ def _priced(offer: Offer, count: int) -> str:
 
 
 def _told(excluded: Sequence[Excluded]) -> str:
-    """Return the offers grouped by what keeps them from being rented, so that a cause is told once."""
+    """Return the offers grouped by what keeps them from being rented, so that each cause is named once."""
     offers: dict[str, list[Offer]] = {}
     for one in excluded:
         offers.setdefault(one.sentence, []).append(one.offer)

@@ -76,7 +76,7 @@ class GangBuyer:
         return Gang(best, math.ceil(missing / best.offer.slots)), tuple(whole.items())
 
     def _like(self, best: Ranked) -> Ranked:
-        """Return the best offer of the types that the free machines of its place and size are of, if there is any."""
+        """Return the best offer of the machine types that are free already in a place and size, if there is any."""
         place, size = best.offer.place, best.offer.slots
         types = {offer.machine_type for offer in self._room.offers_of_whole(place, size)}
         alike = [

@@ -90,7 +90,7 @@ class Market:
         return min(with_slots or self.ranked, default=None)
 
     def alternatives(self, best: Ranked, limit: Decimal | None) -> tuple[Offer, ...]:
-        """Return what one call may rent instead of an offer, the offer first.
+        """Return the offers that one call may try for an offer, that offer first.
 
         They are of one provider, region, section and capacity, have as many slots, cost at most `limit`, and are hardly
         dearer than what a second call could get elsewhere.

@@ -143,7 +143,7 @@ class PoolPass:
         return Room(hosts, self._limits.fitting_policy, self._limits.allow_heterogeneous_fits)
 
     def _reserve(self, seating: Seating) -> tuple[Purchase, ...]:
-        """Return what the minimum and the warm machines lack, as far as the limits allow."""
+        """Return purchases for the minimum and the warm machines that are missing, as far as the limits allow."""
         best = self._market.any_machine
         if self._hold is not None or best is None:
             return ()
@@ -234,7 +234,7 @@ def _active(hold: Hold | None, now: float) -> Hold | None:
 
 
 def _work_of_leaving(machines: Iterable[Machine]) -> Iterator[Demand]:
-    """Yield what runs on machines that a cloud takes back: it needs room before it has left."""
+    """Yield the work on machines that a cloud takes back: it needs room before it has left."""
     for machine in machines:
         if machine.leaving_since is not None and machine.used_slots and machine.state in _JOINED:
             yield Demand(

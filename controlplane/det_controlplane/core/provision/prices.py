@@ -52,7 +52,7 @@ class MarketKnowledge:
 
 
 def wanted_of(offer: Offer, sections: Sequence[_Section]) -> WantedType:
-    """Return what to ask the offer's cloud for."""
+    """Return the machine type, with the GPUs attached to it, whose price the offer's cloud is asked for."""
     attached = _settings(offer, sections).get("instance_type")
     if offer.machine_type.startswith("n1-") and isinstance(attached, Mapping):
         count = int(attached.get("gpu_num") or 0)
@@ -62,7 +62,7 @@ def wanted_of(offer: Offer, sections: Sequence[_Section]) -> WantedType:
 
 
 def quote_of(offer: Offer, sections: Sequence[_Section], known: MarketKnowledge) -> Quote | None:
-    """Return what the offer's cloud asks for it; None where it did not say, or the operator names the price.
+    """Return the price that the offer's cloud reported; None where it did not, or the operator names the price.
 
     A cloud that chooses the zone may choose the dearest.
     """

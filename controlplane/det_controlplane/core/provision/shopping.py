@@ -29,7 +29,7 @@ class Purchase(NamedTuple):
 
 
 def cost(purchases: Sequence[Purchase]) -> Decimal:
-    """Return what the purchases cost an hour at most."""
+    """Return the highest cost of the purchases for an hour."""
     return sum(
         (max(o.price_usd_hour for o in p.offers) * p.machines for p in purchases), Decimal(0)
     )
@@ -53,7 +53,7 @@ class Allowance:
         return None
 
     def less(self, purchases: Sequence[Purchase]) -> "Allowance":
-        """Return what is left after the purchases."""
+        """Return the limits that are left after the purchases."""
         machines = self.machines - sum(purchase.machines for purchase in purchases)
         left = None if self.usd_hour is None else self.usd_hour - cost(purchases)
         return Allowance(machines, left)
@@ -65,7 +65,7 @@ CONTAINER: Shape = (0, False)
 
 
 def shape_of(demand: Demand) -> Shape:
-    """Return what decides which machines a demand needs."""
+    """Return the part of a demand that decides which machines it needs."""
     if not demand.slots:
         return CONTAINER
     return demand.slots, demand.single_agent
@@ -97,7 +97,7 @@ class Shopper:
         self._allowance = allowance
 
     def buy(self, unmet: Sequence[Demand], spare: int = 0) -> Basket:
-        """Return what to rent. `spare` is room beyond the demand, where sizes do not divide each other."""
+        """Return purchases for demands. `spare` is room beyond them, where sizes do not divide each other."""
         refusals = _Refusals(self._limits.preemption)
         wishes = self._within_reach(unmet, refusals)
         purchases = self._affordable(wishes, refusals, spare)

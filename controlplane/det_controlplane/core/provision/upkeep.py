@@ -178,7 +178,7 @@ def _unwanted(
     limits: Limits,
     now: float,
 ) -> list[tuple[Machine, TerminateReason]]:
-    """Return what may be given back, first what costs nothing yet, then what is idle for longest."""
+    """Return the machines that may be given back: first those that cost nothing yet, then by how long they are idle."""
     asked = [
         (machine, TerminateReason.NOT_NEEDED)
         for machine in machines

@@ -3,7 +3,6 @@
 from .decide import decide
 from .expected import JobProgress, expected_starts
 from .model import (
-    DEFAULT_PRIORITY,
     Agent,
     FittingPolicy,
     Job,
@@ -23,7 +22,6 @@ from .model import (
 from .queue_order import jobs_ahead
 
 __all__ = [
-    "DEFAULT_PRIORITY",
     "Agent",
     "FittingPolicy",
     "Job",

@@ -12,7 +12,7 @@ from .round_robin import schedule_in_turns
 
 
 def decide(snapshot: PoolSnapshot, now: float) -> SchedulePlan:
-    """Return what starts where, what has to leave, and why the rest waits.
+    """Return the plan of a pool: what starts where, what has to leave, and why the rest waits.
 
     The same snapshot at the same time always gets the same plan; time only tells which requests wait for too long.
     """

@@ -47,7 +47,7 @@ class _ShareRound:
         self._reservations = Reservations(pool.slots, *self._leaving_and_victims(running))
 
     def _leaving_and_victims(self, running: list[Running]) -> tuple[list[Running], list[Running]]:
-        """Return what goes whatever happens, and what may be asked to, the farthest beyond its share first.
+        """Return the allocations that leave anyhow, and those that may be asked to, farthest beyond their share first.
 
         What was asked in an earlier pass comes first, so that this pass makes the same choices.
         """
@@ -95,7 +95,7 @@ class _ShareRound:
 
 
 def _claims(running: list[Running], pending: list[Request]) -> list[Claim]:
-    """Return what each job wants, its newest running allocations first: the oldest leaves first."""
+    """Return the claims of each job, its newest running allocations first: the oldest leaves first."""
     pieces: defaultdict[str, list[Piece]] = defaultdict(list)
     fixed = Counter[str]()
     items: list[Request | Running] = [*pending, *running]

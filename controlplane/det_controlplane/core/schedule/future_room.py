@@ -28,7 +28,7 @@ class FutureRoom:
             self.agents_of.append([agent for agent, _ in parts])
 
     def _parts(self, running: Running) -> Fit:
-        """Return what an allocation gives back where; agents that are closed give nothing to others."""
+        """Return the room that an allocation gives back on each agent; closed agents give none to others."""
         parts = []
         for agent_id, slots in running.placements:
             units = slots if running.slots else 1

@@ -37,7 +37,7 @@ class JobLimits:
             self._reserved[request.job.id] += request.slots
 
     def surplus(self, running: Iterable[Running]) -> list[Running]:
-        """Return what has to leave after a limit was lowered, in the order given."""
+        """Return the allocations that have to leave after a limit was lowered, in the order given."""
         if not self.limit:
             return []
         staying = [r for r in running if not r.releasing and r.job.id in self.limit]

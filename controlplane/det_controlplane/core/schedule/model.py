@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 SchedulerType = Literal["priority", "fair_share", "round_robin"]
 FittingPolicy = Literal["best", "worst"]
 
-DEFAULT_PRIORITY = 42
 NO_BLOCKED_AGENTS: frozenset[str] = frozenset()
 
 
@@ -61,7 +60,7 @@ class Request:
 
     @property
     def shape(self) -> Hashable:
-        """Return what decides where the request fits: requests of one shape fit or fail together."""
+        """Return the shape of the request, which decides where it fits: requests of one shape fit or fail together."""
         if self.single_agent or self.blocked_agents:
             return (self.slots, self.single_agent, self.blocked_agents)
         return self.slots  # nearly always, and found faster

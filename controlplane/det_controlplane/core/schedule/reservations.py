@@ -60,7 +60,7 @@ class Reservations:
         return fit, victims
 
     def protect(self, job: Job) -> None:
-        """Keep what is not less important than a job; those of it that leave anyhow are counted on.
+        """Keep allocations that are at least as important as a job; the room of those that leave anyhow is counted on.
 
         Jobs come in queue order, so fewer and fewer allocations are less important.
         """

@@ -9,8 +9,6 @@ from .actions import (
     Shutdown,
     Stop,
     TrainTo,
-    action_from_json,
-    action_to_json,
 )
 from .custom import RemoteSearch
 from .events import (
@@ -65,8 +63,6 @@ __all__ = [
     "TrainTo",
     "TrialsTo",
     "Validated",
-    "action_from_json",
-    "action_to_json",
     "brackets_of",
     "event_from_json",
     "length_of",

@@ -1,7 +1,7 @@
 """What a search asks for. Every action names its trial by request id."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -62,24 +62,3 @@ class Fail:
 
 
 Action = Create | TrainTo | Park | Rest | Stop | Shutdown | Fail
-
-_TYPES: dict[str, type[Any]] = {
-    "create": Create,
-    "train_to": TrainTo,
-    "park": Park,
-    "rest": Rest,
-    "stop": Stop,
-    "shutdown": Shutdown,
-    "fail": Fail,
-}
-_NAMES = {kind: name for name, kind in _TYPES.items()}
-
-
-def action_to_json(action: Action) -> dict[str, Any]:
-    return {"type": _NAMES[type(action)], **asdict(action)}
-
-
-def action_from_json(value: Mapping[str, Any]) -> Action:
-    fields = dict(value)
-    action: Action = _TYPES[fields.pop("type")](**fields)
-    return action

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .method import MOST_AT_ONCE
+
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
@@ -21,9 +23,10 @@ def rung_units(num_rungs: int, max_time: float, divisor: float) -> list[int]:
 
 
 def initial_trials(num_rungs: int, divisor: float, max_trials: int, max_concurrent: int) -> int:
+    most = min(max_trials, MOST_AT_ONCE)
     if max_concurrent > 0:
-        return min(max_concurrent, max_trials)
-    return min(max(int(divisor ** (num_rungs - 1)), 1), max_trials)
+        return min(max_concurrent, most)
+    return min(max(int(divisor ** (num_rungs - 1)), 1), most)
 
 
 def bracket_rungs(
@@ -48,7 +51,8 @@ def bracket_trials(max_trials: int, divisor: float, rungs: Sequence[int]) -> lis
 
 def bracket_concurrency(max_concurrent: int, divisor: float, trials: Sequence[int]) -> list[int]:
     if max_concurrent == 0:
-        return [max(trials[-1], int(divisor))] * len(trials)
+        most = max(MOST_AT_ONCE // len(trials), 1)
+        return [min(max(trials[-1], int(divisor)), most)] * len(trials)
     each, extra = divmod(max(max_concurrent, len(trials)), len(trials))
     return [each + (1 if i < extra else 0) for i in range(len(trials))]
 

@@ -96,7 +96,7 @@ class CustomOperations:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A trial is this fraction of the way to what it was asked to train: a remote search method is told."""
+    """A trial is this fraction of the way to what it was asked to train: sent to remote search methods."""
 
     request_id: str
     fraction: float
@@ -107,7 +107,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Inactivated:
-    """The experiment was paused or is ending: a remote search method is told the state."""
+    """The experiment was paused or is ending: remote search methods get the state."""
 
     state: str
 

@@ -7,7 +7,7 @@ from typing import Any
 from det_controlplane.core.hparams import Categorical, Const, HParam, Int, Log, Nested, Space
 
 from .actions import Action
-from .method import NOTHING, Method, SearchFailed
+from .method import MOST_AT_ONCE, NOTHING, Method, SearchFailed
 from .random_search import with_length
 from .sampling import Sampler
 
@@ -17,7 +17,7 @@ class GridSearch(Method):
         self._sampler = sampler
         self._axes = axes_of(sampler.space)
         self._remaining = math.prod(len(values) for _, values in self._axes)
-        self._at_once = max_concurrent or self._remaining
+        self._at_once = min(max_concurrent or self._remaining, MOST_AT_ONCE)
         self._length = length
 
     def started(self) -> Sequence[Action]:

@@ -8,6 +8,8 @@ from .actions import Action
 from .history import History
 
 NOTHING: tuple[Action, ...] = ()
+# Trials with which a search begins, whatever its configuration: one transaction creates them.
+MOST_AT_ONCE = 10_000
 
 
 class SearchFailed(Exception):
@@ -63,7 +65,7 @@ class Method(ABC):
         return NOTHING
 
     def remote_events(self) -> Sequence[Mapping[str, Any]]:
-        """Return what a remote search method has not answered yet, in the JSON of the API."""
+        """Return the events that a remote search method has not answered yet, in the JSON of the API."""
         return ()
 
     def watched(self) -> Sequence[History]:

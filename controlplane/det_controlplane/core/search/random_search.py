@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .actions import Action, Create, TrainTo
-from .method import NOTHING, Method
+from .method import MOST_AT_ONCE, NOTHING, Method
 from .sampling import Sampler
 
 
@@ -14,7 +14,7 @@ class RandomSearch(Method):
     ) -> None:
         self._sampler = sampler
         self._max_trials = max_trials
-        self._at_once = min(max_trials, max_concurrent) if max_concurrent > 0 else max_trials
+        self._at_once = min(max_trials, max_concurrent or MOST_AT_ONCE, MOST_AT_ONCE)
         self._length = length
         self._created = 0
 

@@ -14,7 +14,7 @@ from .custom import RemoteSearch
 from .explore import Explorer
 from .grid import GridSearch
 from .local_asha import LOCAL_FRACTION, LocalProposal, RecentRung
-from .method import Method, SearchFailed
+from .method import MOST_AT_ONCE, Method, SearchFailed
 from .pbt import PbtConfig, PopulationTraining
 from .proposal import Proposal
 from .random_search import RandomSearch
@@ -49,7 +49,7 @@ def length_of(max_length: Any) -> int | None:
 
 
 def unit_of(searcher: Searcher) -> str:
-    """Return what the search counts training in: the time metric, or the unit of `max_length`."""
+    """Return the unit in which the search counts training: the time metric, or the unit of `max_length`."""
     if searcher.get("time_metric"):
         return str(searcher["time_metric"])
     length = searcher.get("max_length") or searcher.get("length_per_round")
@@ -215,7 +215,7 @@ def max_time_of(searcher: Searcher) -> float:
 
 def _concurrent(searcher: Searcher) -> int:
     value = searcher.get("max_concurrent_trials")
-    return _CONCURRENT if value is None else int(value)
+    return _CONCURRENT if value is None else min(int(value), MOST_AT_ONCE)
 
 
 _METHODS: dict[str, Callable[[Searcher, Sampler], Method]] = {

@@ -74,7 +74,7 @@ class Search:
         return self._requested
 
     def fold(self, event: Event) -> tuple[Action, ...]:
-        """Return what to do about an event. Repeated events and unknown trials ask for nothing."""
+        """Return the actions that follow from an event; none for repeated events and unknown trials."""
         if self._over and not isinstance(event, Continued):
             return NOTHING
         try:

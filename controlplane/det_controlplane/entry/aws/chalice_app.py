@@ -66,7 +66,7 @@ load_for_snapshot(os.environ)
 
 
 def _identity() -> Response | None:
-    """Return what clients ask first, where the deployment names the cluster."""
+    """Return the answer to `/info`, which clients ask first, where the deployment names the cluster."""
     settings = from_environment(os.environ)
     if not settings.cluster_id:
         return None

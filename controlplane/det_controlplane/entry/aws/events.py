@@ -46,9 +46,9 @@ def respond(
 
 
 def refuse(event: Event, cause: Exception, identity: Response | None = None) -> dict[str, Any]:
-    """Answer one event before there is an application: its database does not answer.
+    """Answer one event when the application could not be built, as its database does not answer.
 
-    Which cluster this is needs no database, where the deployment says it."""
+    Requests for the cluster's identity are answered without a database, where the deployment names it."""
     request = read_request(event)
     asks_identity = (request.method, request.path.rstrip("/")) == ("GET", "/info")
     answer = identity if identity and asks_identity else unavailable(cause)

@@ -114,7 +114,7 @@ def build(
 
 
 def agents_wheel() -> dict[str, bytes]:
-    """Return what rented machines install: the zip holds no agent, so that none could be made of it there."""
+    """Return the wheel that rented machines install: it cannot be built in the function, whose zip has no agent."""
     wheel = own_wheel.found()
     return {wheel.name(): wheel.content()} if wheel else {}
 

@@ -97,7 +97,7 @@ def _relay() -> None:
             yield
 
     try:
-        _serve(settings, beside, alone=True, app_of=build_relay)
+        _serve(settings, beside, alone=True, fronted=True, app_of=build_relay)
     finally:
         # Whatever a signal ended it with: its machine stops after an end for good.
         if renewed.is_set():
@@ -122,11 +122,14 @@ def _serve(
     beside: api_server.Beside,
     *,
     alone: bool,
+    fronted: bool = False,
     app_of: Callable[[Context], App],
 ) -> None:
     api_server.migrate_when_up(settings.database_url)
     listening, notifier = api_server.listening_socket(), RecheckingNotifier(RECHECK_S)
-    api_server.serve(settings, listening, notifier, beside, alone=alone, app_of=app_of)
+    api_server.serve(
+        settings, listening, notifier, beside, alone=alone, fronted=fronted, app_of=app_of
+    )
 
 
 def _tick() -> None:

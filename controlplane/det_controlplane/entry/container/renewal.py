@@ -25,7 +25,7 @@ log = logging.getLogger("det.relay")
 
 
 def deployed(function: str) -> str:
-    """Return what tells the deployed program and settings from others; empty while they are being replaced."""
+    """Return what identifies the deployed program and its settings; empty while they are being replaced."""
     asked = ["aws", "lambda", "get-function", "--function-name", function, "--output", "json"]
     told = subprocess.run(asked, check=True, capture_output=True, timeout=_ASK_S).stdout
     configuration: dict[str, Any] = json.loads(told)["Configuration"]
@@ -41,7 +41,7 @@ def version_of(configuration: Mapping[str, Any]) -> str:
 
 
 class Renewal:
-    """Looks for a newer version now and then, and lets open connections go first, for a while."""
+    """Looks for a newer deployed version now and then, and waits a while for open connections to end."""
 
     def __init__(
         self, ctx: Context, look: Callable[[], str], end: Callable[[], None], own: str = ""

@@ -63,7 +63,7 @@ def _config(path: Path) -> bytes:
 
 
 def _doctor(url: str) -> bytes:
-    """Return what the agent's doctor says of this machine."""
+    """Return the report of the agent's doctor about this machine."""
     command = [sys.executable, "-m", "det_agent.main", "doctor", "--master-url", url]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_DOCTOR_S, check=False)

@@ -85,7 +85,7 @@ def names_of_this_machine(host: str) -> tuple[list[str], list[str]]:
 
 
 def best_name(host: str) -> str:
-    """Return what to call this machine when speaking to other machines."""
+    """Return the name by which other machines reach this one."""
     if host not in ("", "0.0.0.0", "::"):
         return host
     names, addresses = names_of_this_machine(host)

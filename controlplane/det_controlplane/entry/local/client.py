@@ -23,6 +23,7 @@ _UP_S = 100.0
 _JOIN_S = 60.0
 _MANY_STARTS = 2
 _PAUSE_S = 0.03
+_TIMEOUT_S = 5.0
 
 
 class NotUp(Exception):
@@ -40,7 +41,7 @@ def wait_until_up(files: LocalFiles) -> None:
         return len(starts - {0}) > _MANY_STARTS or time.monotonic() > limit
 
     while not hopeless():
-        status = _get(files, "/health", timeout_s=5, give_up=hopeless)
+        status = _get(files, "/health", hopeless)
         if status is not None and status[0] == 200:
             return
         time.sleep(_PAUSE_S)
@@ -52,7 +53,7 @@ def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]
     limit = time.monotonic() + _JOIN_S
     missing = names
     while time.monotonic() < limit:
-        answer = _get(files, STATUS_PATH, timeout_s=5)
+        answer = _get(files, STATUS_PATH)
         agents: list[dict[str, Any]] = answer[1]["agents"] if answer and answer[0] == 200 else []
         missing = names - {a["id"] for a in agents}
         if answer is not None and not missing:
@@ -123,25 +124,25 @@ def _print_from(path: Path, place: int) -> int:
     return (place if size >= place else 0) + len(whole)
 
 
-def _connection(files: LocalFiles, timeout_s: float) -> http.client.HTTPConnection:
+def _connection(files: LocalFiles) -> http.client.HTTPConnection:
     desired = files.desired()
     parts = urlsplit(desired.url)
     host = parts.hostname or "127.0.0.1"
     if not desired.tls_cert:
-        return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+        return http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
     context = certificate.trusting(Path(desired.tls_cert))
-    return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
+    return http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
 
 
 def _get(
-    files: LocalFiles, path: str, timeout_s: float, give_up: Callable[[], bool] = lambda: False
+    files: LocalFiles, path: str, give_up: Callable[[], bool] = lambda: False
 ) -> tuple[int, dict[str, Any]] | None:
     """Send a GET; return status and body, or None without an answer: the socket opens before the API serves."""
-    connection = _connection(files, timeout_s)
+    connection = _connection(files)
     token = files.secrets().bootstrap_token
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-        limit = time.monotonic() + timeout_s
+        limit = time.monotonic() + _TIMEOUT_S
         while not select.select([connection.sock], [], [], _PAUSE_S)[0]:
             if give_up() or time.monotonic() > limit:
                 return None

@@ -54,10 +54,32 @@ def main(action: str, args: Any) -> int:
         return 130
 
 
+_FLAGS_FOR_A_START = {
+    "master_config_path": "--config",
+    "storage_host_path": "--storage-host-path",
+    "initial_user_password": "--initial-user-password",
+    "master_port": "--master-port",
+    "host": "--host",
+    "tls_cert": "--tls-cert",
+    "db": "--db",
+    "agents": "--agents",
+    "slots_per_agent": "--slots-per-agent",
+    "container_runtime": "--container-runtime",
+}
+
+
+def _flags_for_a_start(args: Any) -> list[str]:
+    """Return the flags that were given and that only a cluster which starts looks at."""
+    names = _FLAGS_FOR_A_START.items()
+    return [flag for name, flag in names if getattr(args, name, None) is not None]
+
+
 def cluster_up(args: Any) -> int:
     files = _files(args)
     if files.supervisor_pid() is not None:
         _say(f"the cluster already runs at {files.desired().url}")
+        if unused := _flags_for_a_start(args):
+            _say(f"{', '.join(unused)} changes nothing while it runs: `cluster-down` first")
         return OK
     files.make()
     if getattr(args, "delete_db", False):
@@ -319,7 +341,7 @@ def _say_next(files: LocalFiles, planned: plan.Plan) -> None:
 
 
 def _exports(files: LocalFiles, desired: Desired) -> list[str]:
-    """Return what commands on this machine need to reach the cluster and to trust it."""
+    """Return the environment variables by which commands on this machine reach the cluster and trust it."""
     if _made_here(files, desired):
         return [f"DET_MASTER={desired.url}", f"DET_MASTER_CERT_FILE={desired.tls_cert}"]
     name = certificate.first_name(Path(desired.tls_cert)) if desired.tls_cert else ""

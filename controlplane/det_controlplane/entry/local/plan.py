@@ -76,7 +76,7 @@ def agent_of(args: Any, default_name: str) -> LocalAgent:
 
 
 def with_agent(files: LocalFiles, agent: LocalAgent) -> Desired:
-    """Return what should run from `agent-up` on."""
+    """Return the desired processes after `agent-up`."""
     desired = files.desired().with_agent(agent)
     config = load_cluster(files.cluster_config.read_text("utf-8"))
     _check_pools(desired, [p.pool_name for p in config.resource_pools])
@@ -164,7 +164,7 @@ def _agents(
         return configured
     count = getattr(args, "agents", None)
     if count is None and before is not None:
-        return before.agents
+        return tuple(_with_flags(agent, args) for agent in before.agents)
     count = 1 if count is None else count
     if count < 0:
         raise BadPlan(f"--agents must be 0 or more, not {count}")
@@ -172,8 +172,20 @@ def _agents(
     return tuple(replace(one, name=f"{name}-agent-{n}") for n in range(count))
 
 
+def _with_flags(agent: LocalAgent, args: Any) -> LocalAgent:
+    """Return an agent of the cluster as it was, but for what flags say about it now."""
+    slots, runtime = _slots(args), getattr(args, "container_runtime", None)
+    return replace(
+        agent,
+        slots=agent.slots if slots == "auto" else slots,
+        runtime=runtime or agent.runtime,
+    )
+
+
 def _slots(args: Any) -> str:
     artificial = getattr(args, "slots_per_agent", None)
+    if artificial is not None and artificial < 0:
+        raise BadPlan(f"--slots-per-agent must be 0 or more, not {artificial}")
     if artificial is not None:
         return f"artificial:{artificial}" if artificial else "none"
     no_gpu = getattr(args, "no_gpu", False) or getattr(args, "gpu", True) is False

@@ -104,14 +104,14 @@ class _Watch:
 
 @dataclass
 class Supervisor:
-    """`changed` is told after every start and death."""
+    """`changed` is called after every start and death."""
 
     changed: Callable[[], None] = lambda: None
     _watches: list[_Watch] = field(default_factory=list)
     _stopping: bool = False
 
     def keep(self, kept: Supervised) -> None:
-        """Start it, and again whenever it ends."""
+        """Start a process, and start it again whenever it ends."""
         watch = _Watch(kept)
         self._watches.append(watch)
         self._start(watch)

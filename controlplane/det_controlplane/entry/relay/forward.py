@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from det_controlplane.adapters.relay_streams import StreamReset
 from det_controlplane.api.app import App
-from det_controlplane.api.errors import ApiError
-from det_controlplane.api.http import Request, Response
+from det_controlplane.api.http import Request
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import PATIENCE_S
@@ -18,6 +17,7 @@ from det_controlplane.entry.relay.hangups import until_left
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange
 from det_controlplane.entry.relay.relay import PREFIX, refuse
 from det_controlplane.entry.relay.sockets import SocketBridge
+from det_controlplane.entry.server.open_streams import OpenStreams, of_address
 from det_controlplane.services.errors import Unreachable
 
 _CONNECT_S = 20.0
@@ -29,8 +29,8 @@ log = logging.getLogger("det.relay")
 class Forward:
     """Part of an ASGI application: takes what is for tasks. Who may reach them is the relay's to decide."""
 
-    def __init__(self, app: App, relay_url: str) -> None:
-        self._app = app
+    def __init__(self, app: App, relay_url: str, open_streams: OpenStreams) -> None:
+        self._app, self._open = app, open_streams
         parts = urlsplit(relay_url)
         self._netloc, self._host = parts.netloc, parts.hostname or ""
         secure = parts.scheme == "https"
@@ -42,22 +42,25 @@ class Forward:
 
     async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
         try:
-            stream = await self._connected()
-            try:
-                carrying = self._carry(scope, stream, receive, send)
-                await until_left(scope, lambda: stream.sent, carrying)
-            except ClientGone:
-                stream.drop()
-                raise
-            finally:
-                await stream.reset(Cause.CANCELLED, "the request is over")
+            # Who asks is known to the relay only.
+            with self._open.held(of_address(request.client)):
+                await self._pass_on(scope, receive, send)
         except ClientGone:
             # uvicorn closes the connection: the only way to tell that an answer is not whole.
             log.debug("an answer to %s broke off", scope["path"])
-        except ApiError as e:
-            await refuse(scope, receive, send, Response(e.to_json(), e.status))
         except Exception as e:
             await refuse(scope, receive, send, self._app.failed(request, e))
+
+    async def _pass_on(self, scope: Any, receive: Any, send: Any) -> None:
+        stream = await self._connected()
+        try:
+            carrying = self._carry(scope, stream, receive, send)
+            await until_left(scope, lambda: stream.sent, carrying)
+        except ClientGone:
+            stream.drop()
+            raise
+        finally:
+            await stream.reset(Cause.CANCELLED, "the request is over")
 
     async def _connected(self) -> "_Connection":
         opening = asyncio.open_connection(self._host, self._port, ssl=self._tls)
@@ -115,7 +118,7 @@ class _Connection:
             raise StreamReset(Cause.BROKEN, f"the relay is gone: {e}") from e
 
     async def end(self) -> None:
-        """Send no more. TLS knows no half of a connection, and requests tell their length: nothing is to be done."""
+        """Do nothing: TLS cannot close one half of a connection, and requests carry their length."""
 
     def drop(self) -> None:
         """End the connection at once, whatever is still to be sent: nobody waits for it."""

@@ -74,7 +74,7 @@ class Permits:
             await asyncio.sleep(_BETWEEN_S)
 
     def _end(self, permit: Permit) -> None:
-        """Break connections off here, and tell their agents: an agent that takes nothing holds up no other."""
+        """Break connections off here, and tell their agents: an agent that reads nothing delays no other."""
         for stream in self._open.pop(permit, set()):
             stream.broke_off(Cause.CANCELLED, _WHY)
             task = asyncio.create_task(_tell(stream))

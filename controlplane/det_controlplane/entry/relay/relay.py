@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from det_controlplane.adapters.relay_streams import Stream, StreamReset
 from det_controlplane.api.app import App
-from det_controlplane.api.errors import ApiError, BadRequest, PermissionDenied
+from det_controlplane.api.errors import BadRequest, PermissionDenied
 from det_controlplane.api.http import Request, Response, bearer_token
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
@@ -20,6 +20,7 @@ from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange
 from det_controlplane.entry.relay.permits import Permit, Permits
 from det_controlplane.entry.relay.sockets import TCP_SUBPROTOCOL, SocketBridge, carry_tcp, hang_up
+from det_controlplane.entry.server.open_streams import OpenStreams, of_address
 from det_controlplane.services.context import RELAY_PATH
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.tasks import proxying
@@ -36,10 +37,13 @@ log = logging.getLogger("det.relay")
 class Relay:
     """Part of an ASGI application: takes what is for tasks and from agents, and nothing else."""
 
-    def __init__(self, app: App, in_thread: InThread, agents: Agents | None = None) -> None:
+    def __init__(
+        self, app: App, in_thread: InThread, in_turn: InThread, open_streams: OpenStreams
+    ) -> None:
         self._app = app
-        self._in_thread = in_thread
-        self._agents = agents or Agents()
+        self._in_thread, self._in_turn = in_thread, in_turn
+        self._open = open_streams
+        self._agents = Agents()
         self._permits = Permits(self._is_good)
         app.ctx.open_traffic = self._permits.tasks
         self._touched: set[str] = set()
@@ -55,16 +59,15 @@ class Relay:
     async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
         try:
             if scope["path"] == RELAY_PATH:
-                agent = await self._in_thread(
-                    authentication.agent_of, self._app.ctx, bearer_token(request)
+                agent = await self._in_turn(
+                    request, authentication.agent_of, self._app.ctx, bearer_token(request)
                 )
-                return await self._agents.serve(agent.id, receive, send)
+                with self._open.held(agent.caller):
+                    return await self._agents.serve(agent.id, receive, send)
             await self._proxy(scope, request, receive, send)
         except ClientGone:
             # uvicorn closes the connection: the only way to tell that an answer is not whole.
             log.debug("an answer to %s broke off", scope["path"])
-        except ApiError as e:
-            await refuse(scope, receive, send, Response(e.to_json(), e.status))
         except PortUnreachable as e:
             if (
                 e.tcp
@@ -88,14 +91,16 @@ class Relay:
             return
         given: Headers = list(scope["headers"])
         tokens = h.tokens_of(given, scope["query_string"])
-        target: Target = await self._in_thread(proxying.target, self._app.ctx, service, tokens)
+        asked = (proxying.target, self._app.ctx, service, tokens)
+        target: Target = await self._in_turn(request, *asked)
         if h.is_service_worker(given) and not target.is_the_viewers:
             raise PermissionDenied(
                 "service workers of a task are for its owner, signed in here, only"
             )
         opened: list[Stream] = []
-        serving = self._serve(scope, service, target, opened, receive, send)
-        await until_left(scope, lambda: sum(stream.sent for stream in opened), serving)
+        with self._open.held(target.caller or of_address(request.client)):
+            serving = self._serve(scope, service, target, opened, receive, send)
+            await until_left(scope, lambda: sum(stream.sent for stream in opened), serving)
 
     async def _serve(
         self,
@@ -181,7 +186,7 @@ class _RawTcpPort(BadRequest):
 
 
 def _forwarded(scope: Any, headers: Headers, service: str) -> Headers:
-    """Tell the task how it was asked for, in the words of reverse proxies."""
+    """Add the headers by which reverse proxies say how a task was asked for."""
     known = {name.lower() for name, _ in headers}
     host = next((value for name, value in headers if name.lower() == b"host"), b"")
     secure = scope["scheme"] in ("https", "wss")

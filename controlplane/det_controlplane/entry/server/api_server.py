@@ -27,9 +27,8 @@ from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
 from det_controlplane.entry.server.cloud_run import chunked_when_large
 from det_controlplane.entry.server.protocol import (
-    LimitedHttpProtocol,
-    WebSocketProtocol,
     most_connections,
+    protocols,
 )
 from det_controlplane.entry.server.tick_loop import TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
@@ -99,14 +98,18 @@ def serve(
     beside: Beside,
     *,
     alone: bool = True,
+    fronted: bool = False,
     app_of: Callable[[Context], App] | None = None,
 ) -> None:
     """Serve until SIGTERM, with what runs beside the requests; all of the API, unless told what.
 
-    `alone`: no other process has this address, so that agents and clients meet here for traffic to tasks."""
+    `alone`: no other process has this address, so that agents and clients meet here for traffic to tasks.
+    `fronted`: connections come from the API and from CDNs, whose addresses are everybody's: they are not counted."""
     public = not ip_address(listening.getsockname()[0]).is_loopback
     ctx = build_context(replace(settings, public=public), notifier)
     ctx.carries_traffic = alone and not settings.relay_url
+    if fronted:
+        ctx.config = replace(ctx.config, max_connections_per_address=0)
 
     @contextmanager
     def background() -> Iterator[None]:
@@ -124,7 +127,8 @@ def serve(
         lifespan="on",
         ssl_certfile=settings.tls_cert or None,
         ssl_keyfile=settings.tls_key or None,
-        **uvicorn_settings(),
+        # All connections to Cloud Run's containers are of its front end.
+        **uvicorn_settings(0 if on_cloud_run else ctx.config.max_connections_per_address),
     )
     server = uvicorn.Server(config)
     if DIE_WITH_PARENT in os.environ:
@@ -135,17 +139,18 @@ def serve(
     server.run(sockets=[listening])
 
 
-def uvicorn_settings() -> dict[str, Any]:
-    """Return how connections are handled, whatever the application."""
+def uvicorn_settings(most_of_address: int = 0) -> dict[str, Any]:
+    """Return how connections are handled, whatever the application; an address has that many, 0: any number."""
+    http, websockets = protocols(most_of_address)
     return {
         "log_config": None,
         "access_log": False,
         "proxy_headers": False,  # anybody may send them
         "server_header": False,
-        "ws": WebSocketProtocol,
+        "ws": websockets,
         # What is large is packed already.
         "ws_per_message_deflate": False,
-        "http": LimitedHttpProtocol,
+        "http": http,
         "limit_concurrency": most_connections(),
         "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": _GRACE_S,

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote
 
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
-from det_controlplane.api.errors import NotFound, RequestTimeout, TooLarge, Unavailable
+from det_controlplane.api.errors import NotFound, RequestTimeout, TooLarge, TooMany, Unavailable
 from det_controlplane.api.http import (
     FORM_BODY,
     MAX_BODY,
@@ -21,6 +21,7 @@ from det_controlplane.api.http import (
     Response,
     Stream,
     Wait,
+    bearer_token,
 )
 from det_controlplane.core.numerals import whole
 from det_controlplane.entry.relay.forward import Forward
@@ -40,6 +41,7 @@ from det_controlplane.entry.server.bodies import (
     Disconnected,
     TooSlow,
 )
+from det_controlplane.entry.server.open_streams import OpenStreams, of_address
 from det_controlplane.entry.server.rounds import Rounds
 from det_controlplane.entry.server.socket_stream import SocketStream
 from det_controlplane.entry.server.turns_of_callers import TurnsOfCallers
@@ -56,6 +58,7 @@ _STREAM_PAUSE_S = 1.0
 _RETRY_AFTER_S = 5
 # Large requests that threads work on: what is read of a body takes many times its bytes.
 _LARGE_AT_ONCE = 4
+_BEYOND_ROOM_S = 1.0  # how long a poll waits whose caller has as many as it may
 _MOST_PACKED = 1024  # how many times gzip makes something smaller
 
 
@@ -122,15 +125,16 @@ class AsgiApp:
         self._rounds = Rounds(app, self._in_thread)
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._turns = TurnsOfCallers(_OF_ONE_CALLER)
+        self._open, self._waits = OpenStreams(app.ctx.config), OpenStreams(app.ctx.config)
         self._traffic: Relay | Forward | None = None
         if relays:
-            self._traffic = Relay(app, self._in_thread)
+            self._traffic = Relay(app, self._in_thread, self._in_turn, self._open)
         elif app.ctx.relay_url:
-            self._traffic = Forward(app, app.ctx.relay_url)
+            self._traffic = Forward(app, app.ctx.relay_url, self._open)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if self._traffic is not None and self._traffic.takes(scope):
-            await self._traffic(scope, _request(scope), receive, send)
+            await self._traffic(scope, self._request(scope), receive, send)
         elif scope["type"] == "http":
             with suppress(Disconnected):
                 await self._http(scope, receive, send)
@@ -140,24 +144,27 @@ class AsgiApp:
             await self._websocket(scope, receive, send)
 
     async def _websocket(self, scope: Message, receive: Receive, send: Send) -> None:
-        request = _request({**scope, "method": "GET"})
-        request.client = self._address_of(request.client, request.headers)
+        request = self._request({**scope, "method": "GET"})
         if request.path != socket_stream.PATH:
             why = NotFound("no websocket is served at this path")
             await refuse_websocket(receive, send, Response(why.to_json(), why.status))
             return
-        refusal = await self._in_thread(socket_stream.refusal, self._app, request)
+        refusal = await self._in_turn(request, socket_stream.refusal, self._app, request)
         if refusal is not None:
             await refuse_websocket(receive, send, refusal)
             return
-        await receive()
-        carrying = SocketStream(self._app, self._notifier, self._in_thread, receive, send)
-        with suppress(OSError):
-            await carrying.serve(request)
+        self._turns.know(request, request.sender)
+        try:
+            with self._open.held(request.sender):
+                await receive()
+                carrying = SocketStream(self._app, self._notifier, self._in_turn, receive, send)
+                with suppress(OSError):
+                    await carrying.serve(request)
+        except TooMany as e:
+            await refuse_websocket(receive, send, self._app.failed(request, e))
 
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
-        request = _request(scope)
-        request.client = self._address_of(request.client, request.headers)
+        request = self._request(scope)
         body = Body(receive, self._room, whole(request.headers.get("content-length", "")) or 0)
         try:
             refusal = await self._read(request, body)
@@ -172,10 +179,13 @@ class AsgiApp:
         client = _Client(receive)
         try:
             answer = await self._answer(request, body, client)
-            if isinstance(answer, Stream):
-                await self._stream(request, answer, client, send)
-            else:
+            if not isinstance(answer, Stream):
                 await _send(send, answer)
+                return
+            with self._open.held(_caller(request)):
+                await self._stream(request, answer, client, send)
+        except TooMany as e:
+            await _send(send, wire_answer(request, self._app.failed(request, e)))
         finally:
             client.close()
 
@@ -203,27 +213,52 @@ class AsgiApp:
             common = await self._rounds.answer(route, request)
             if common is not None:
                 return common
-        may_wait_s = self._app.ctx.may_wait_s
-        deadline: float | None = None
-        request.final = may_wait_s <= 0
-        while True:
+        request.final = self._app.ctx.may_wait_s <= 0
+        seen = self._notifier.seen()
+        answer = await self._asked(request)
+        if not isinstance(answer, Wait):
+            return answer
+        # What it waits for may be others that need the room: ranks that exchange data.
+        body.close()
+        caller = _caller(request)
+        if not self._waits.has_room(caller):
+            # Some clients ask again at once: the pause bounds how often, and takes no thread.
+            await client.unless_gone(asyncio.sleep(_BEYOND_ROOM_S))
+            return await self._last_asked(request)
+        with self._waits.held(caller):
+            return await self._waited(request, answer, seen, client)
+
+    async def _waited(
+        self, request: Request, answer: Wait, seen: int, client: "_Client"
+    ) -> WireAnswer | Stream:
+        """Call the handler of a long poll again whenever its topic is woken, and once more when its time is up."""
+        deadline = time.monotonic() + min(answer.seconds, self._app.ctx.may_wait_s)
+        while (left := deadline - time.monotonic()) > 0:
+            pause = self._notifier.wait(answer.topic, left, seen)
+            if not await client.unless_gone(pause):
+                break
             seen = self._notifier.seen()
-            async with (
-                self._turns.of(request),
-                self._large if _is_large(request) else nullcontext(),
-            ):
-                answer = await self._in_thread(self._handle, request)
-            if not isinstance(answer, Wait):
-                return answer
-            if deadline is None:
-                # What it waits for may be others that need the room: ranks that exchange data.
-                body.close()
-                deadline = time.monotonic() + min(answer.seconds, may_wait_s)
-            left = deadline - time.monotonic()
-            woken = left > 0 and await client.unless_gone(
-                self._notifier.wait(answer.topic, left, seen)
-            )
-            request.woken, request.final = woken, not woken
+            found = await self._asked(request)
+            if not isinstance(found, Wait):
+                return found
+            answer = found
+        return await self._last_asked(request)
+
+    async def _last_asked(self, request: Request) -> WireAnswer | Stream:
+        request.final = True
+        answer = await self._asked(request)
+        if isinstance(answer, Wait):
+            raise RuntimeError(f"{request.path} waits although it was told not to")
+        return answer
+
+    async def _asked(self, request: Request) -> WireAnswer | Stream | Wait:
+        async with self._turns.of(request), self._large if _is_large(request) else nullcontext():
+            return await self._in_thread(self._handle, request)
+
+    async def _in_turn(self, request: Request, call: Callable[..., T], *args: object) -> T:
+        """Call in a thread, of which all requests of a caller have some at once."""
+        async with self._turns.of(request):
+            return await self._in_thread(call, *args)
 
     async def _in_thread(self, call: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
@@ -232,9 +267,9 @@ class AsgiApp:
         """Call the handler in a worker thread, with a copy of the request, so that each call starts afresh."""
         asked = replace(request)
         answer: Answer = self._app.handle(asked)
-        self._turns.know(request, asked.principal)
-        if isinstance(answer, Wait) and request.final:
-            raise RuntimeError(f"{request.path} waits although it was told not to")
+        if asked.principal is not None:
+            request.sender = asked.principal.caller
+            self._turns.know(request, request.sender)
         return wire_answer(request, answer) if isinstance(answer, Response) else answer
 
     async def _stream(
@@ -244,8 +279,7 @@ class AsgiApp:
         cursor, ended = stream.cursor, request.method == "HEAD"
         while not ended:
             seen = self._notifier.seen()
-            async with self._turns.of(request):
-                batch = await self._in_thread(next_batch, self._app, request, stream, cursor)
+            batch = await self._in_turn(request, next_batch, self._app, request, stream, cursor)
             cursor, ended = batch.cursor, batch.done
             if batch.lines:
                 await client.unless_gone(_send_part(send, b"".join(batch.lines)))
@@ -255,6 +289,11 @@ class AsgiApp:
                 pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
                 await client.unless_gone(pause)
         await send({"type": "http.response.body", "body": b""})
+
+    def _request(self, scope: Message) -> Request:
+        request = _request(scope)
+        request.client = self._address_of(request.client, request.headers)
+        return request
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         with ExitStack() as stack:
@@ -302,6 +341,15 @@ def _request(scope: Message) -> Request:
     )
 
 
+def _caller(request: Request) -> str:
+    """Return whose share of what is open a request takes. What needs no sign-in is asked by an address."""
+    if request.sender:
+        return request.sender
+    # Some handlers read the token by themselves, and answer by a stream or a long poll only where it is good.
+    token = bearer_token(request)
+    return f"token {hash(token)}" if token else of_address(request.client)
+
+
 def _is_large(request: Request) -> bool:
     """Return whether a request's body is larger than those of forms, or may be once it is unpacked."""
     is_packed = "content-encoding" in request.headers
@@ -311,7 +359,8 @@ def _is_large(request: Request) -> bool:
 async def refuse_websocket(receive: Receive, send: Send, why: Response) -> None:
     """Answer the request for a websocket as any other that is refused."""
     await receive()
-    headers = [(b"content-type", b"application/json")]
+    told = {"content-type": "application/json", **why.headers}
+    headers = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in told.items()]
     start = {"type": "websocket.http.response.start", "status": why.status, "headers": headers}
     await send(start)
     await send({"type": "websocket.http.response.body", "body": why.body})

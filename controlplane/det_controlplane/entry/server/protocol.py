@@ -10,7 +10,9 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from det_controlplane.api.errors import TooMany
 from det_controlplane.entry.relay.hangups import EXTENSION
+from det_controlplane.entry.server.addresses import Addresses
 
 HEADERS_S = 30.0
 LARGEST_HEADERS = 65_536  # with the address, and what frames and follows a body
@@ -52,22 +54,29 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     The parser tells of a header when it is complete; so what it holds until then is counted as it comes."""
 
+    addresses = Addresses(0)
     _ends: asyncio.TimerHandle | None = None
     _held = 0  # bytes since the parser last told of headers or a body that are complete
     _told = 0  # bytes of the request's address and headers that the parser told of
     _refused = False
+    _is_too_many = False  # connections of its address
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._client = HttpClient(transport, self._waits_unread)
-        most = self.limit_concurrency
-        if most is not None and len(self.connections) > most + _REFUSED_AT_ONCE:
+        most, too_many = self.limit_concurrency, self.addresses.take(transport)
+        all_too_many = most is not None and len(self.connections) > most + _REFUSED_AT_ONCE
+        if all_too_many or too_many > _REFUSED_AT_ONCE:
             transport.abort()
             return
+        self._is_too_many = too_many > 0
         self._wait_for_headers()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
+            return
+        if self._is_too_many:
+            self._refuse(_TOO_MANY)
             return
         if self._ends is None and (self.cycle is None or self.cycle.response_complete):
             self._wait_for_headers()
@@ -111,6 +120,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self.addresses.release(self.transport)
         super().connection_lost(exc)
 
     def _waits_unread(self) -> bool:
@@ -123,14 +133,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if self._told > LARGEST_HEADERS:
             raise ValueError("the headers are too large")  # which ends the parser
 
-    def _refuse(self) -> None:
+    def _refuse(self, answer: bytes = b"") -> None:
         """Say so unless an answer is on its way; read on for a moment, or the client would see a reset instead."""
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
         self._stop_waiting()
         if self.cycle is None or self.cycle.response_complete:
-            self.transport.write(_TOO_LARGE)
+            self.transport.write(answer or _TOO_LARGE)
         self._ends = self.loop.call_later(LINGER_S, self.transport.close)
 
     def _wait_for_headers(self) -> None:
@@ -147,10 +157,21 @@ _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
     b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n%s" % (len(_SAYS), _SAYS)
 )
+_WHY = TooMany(
+    "your address has too many connections open here: close some; an administrator may set another limit by"
+    " security.max_connections_per_address, or 0 where all come by one proxy"
+)
+_TOO_MANY = (
+    b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\nretry-after: %d\r\n"
+    b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+    % (_WHY.retry_after_s, len(_WHY.to_json()), _WHY.to_json())
+)
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol, which would log each address with its query, where tokens may be."""
+
+    addresses = Addresses(0)
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)
@@ -163,9 +184,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             scope: Any = self.scope
             scope["extensions"][EXTENSION] = HttpClient(self.transport, lambda: False)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.addresses.release(self.transport)
+        super().connection_lost(exc)
+
 
 _websockets_log = logging.getLogger("det.websockets")
 _websockets_log.setLevel(logging.WARNING)
+
+
+def protocols(most_of_address: int) -> tuple[type[LimitedHttpProtocol], type[WebSocketProtocol]]:
+    """Return the protocols of one server, which count connections together; 0: an address may have any number.
+
+    However many it may have, it leaves half of the server's to others."""
+    addresses = Addresses(min(most_of_address, most_connections() // 2))
+    shared = {"addresses": addresses}
+    return (
+        type("HttpProtocol", (LimitedHttpProtocol,), shared),
+        type("SocketProtocol", (WebSocketProtocol,), shared),
+    )
 
 
 def most_connections() -> int:

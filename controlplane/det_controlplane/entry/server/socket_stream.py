@@ -17,7 +17,7 @@ from det_controlplane.entry.server.answers import next_batch
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-InThread = Callable[..., Awaitable[Any]]
+InTurn = Callable[..., Awaitable[Any]]  # of the request's caller
 
 PATH = "/stream"
 _PAUSE_S = 1.0
@@ -38,9 +38,9 @@ class SocketStream:
     """One connection."""
 
     def __init__(
-        self, app: App, notifier: LocalNotifier, in_thread: InThread, receive: Receive, send: Send
+        self, app: App, notifier: LocalNotifier, in_turn: InTurn, receive: Receive, send: Send
     ) -> None:
-        self._app, self._notifier, self._in_thread = app, notifier, in_thread
+        self._app, self._notifier, self._in_turn = app, notifier, in_turn
         self._receive, self._send = receive, send
 
     async def serve(self, request: Request) -> None:
@@ -62,7 +62,7 @@ class SocketStream:
         if len(request.body) > STRANGERS_BODY:
             await self._close(_TOO_BIG, "the message is too large")
             return False
-        stream = await self._in_thread(self._app.handle, request)
+        stream = await self._in_turn(request, self._app.handle, request)
         if not isinstance(stream, Stream):
             body = stream.body if isinstance(stream, Response) else b""
             await self._send({"type": "websocket.send", "text": body.decode()})
@@ -71,7 +71,7 @@ class SocketStream:
         cursor, ended = stream.cursor, False
         while not ended and not coming.done():
             seen = self._notifier.seen()
-            batch = await self._in_thread(next_batch, self._app, request, stream, cursor)
+            batch = await self._in_turn(request, next_batch, self._app, request, stream, cursor)
             cursor, ended = batch.cursor, batch.done
             for line in batch.lines:
                 await self._send({"type": "websocket.send", "text": line.decode().rstrip("\n")})

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from det_controlplane.api.http import Request, bearer_token
-from det_controlplane.services.identity.principal import Principal, User
 
 _MOST_KNOWN = 50_000
 _UNKNOWN = "a token that was not seen yet"
@@ -28,14 +27,11 @@ class TurnsOfCallers:
         self._turns: dict[str, _Turn] = {}
         self._known: dict[int, str] = {}
 
-    def know(self, request: Request, by: Principal | None) -> None:
+    def know(self, request: Request, caller: str) -> None:
         """Remember whose token a request has."""
-        if by is None:
-            return
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        kind = "user" if isinstance(by, User) else "agent"
-        self._known[hash(bearer_token(request))] = f"{kind} {by.id}"
+        self._known[hash(bearer_token(request))] = caller
 
     @asynccontextmanager
     async def of(self, request: Request) -> AsyncIterator[None]:

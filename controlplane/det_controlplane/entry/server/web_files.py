@@ -10,6 +10,7 @@ import mimetypes
 import posixpath
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from det_controlplane.api.errors import NotFound
@@ -44,6 +45,9 @@ _PAGE_HEADERS = {
     "vary": "Accept-Encoding",
 }
 _IMPORT = re.compile(r'(?:^|;)(?:import|export)\b[^;"]*?"(\.{1,2}/[^"]+)"', re.M)
+# What app.js says of pages, and a page of its parts: ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")].
+_LATER = re.compile(r'^ *\["([^"]+)", "[^"]+",.*?\bimport\("(\./[^"]+)"\)', re.M)
+_SHEET = re.compile(r'@import "\./([^"]+)";\n')
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +69,52 @@ class _Version:
         for name, file in self.files.items():
             hashed.update(f"{name}\n{len(file.content)}\n".encode() + file.content)
         self.digest = hashed.hexdigest()[:16]
-        root = f"{_FILES}{self.digest}"
-        preloads = [f'<link rel="modulepreload" href="{root}/{f}">' for f in self.first_files()]
-        text = self.files["index.html"].content.decode()
-        text = text.replace("{{preloads}}", "\n    ".join(preloads)).replace("{{files}}", root)
-        self.page = _file("index.html", text.encode())
+        for name in (n for n in self.files if n.endswith(".css")):
+            self.files[name] = _file(name, self._whole_sheet(name).encode())
+        self._pages: dict[tuple[str, ...], _File] = {}
+        self._parts = {
+            n: dict(_LATER.findall(self._text(n))) for n in self.files if n.endswith(".js")
+        }
 
-    def first_files(self) -> list[str]:
-        """Return the scripts that a browser needs before it shows anything, so that it fetches them at once."""
-        found, left = [_FIRST], [_FIRST]
-        while left:
-            name = left.pop()
-            for target in _IMPORT.findall(self.files[name].content.decode()):
-                path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-                if path not in found:
-                    found.append(path)
-                    left.append(path)
+    def page(self, path: str) -> _File:
+        """Return the page that shows an address below /det, with the names of all scripts that it needs first."""
+        shown = tuple(self._shown_at(path))
+        if shown not in self._pages:
+            root = f"{_FILES}{self.digest}"
+            links = [
+                f'<link rel="modulepreload" href="{root}/{f}">' for f in self._with_imports(shown)
+            ]
+            text = self._text("index.html").replace("{{preloads}}", "\n    ".join(links))
+            self._pages[shown] = _file("index.html", text.replace("{{files}}", root).encode())
+        return self._pages[shown]
+
+    def _with_imports(self, shown: tuple[str, ...]) -> list[str]:
+        """Return the scripts that a browser needs before it shows a page, so that it fetches them at once."""
+        found = [_FIRST, *shown]
+        for name in found:  # which grows meanwhile
+            for target in _IMPORT.findall(self._text(name)):
+                imported = _beside(name, target)
+                if imported not in found:
+                    found.append(imported)
         return found
+
+    def _shown_at(self, path: str) -> list[str]:
+        """Return the script of a page, and that of the part of it which an address names or which comes first."""
+        for pattern, target in self._parts.get(_FIRST, {}).items():
+            params = _matched(pattern, path)
+            if params is not None:
+                page = _beside(_FIRST, target)
+                parts = self._parts[page]
+                part = parts.get(params.get("tab", ""), next(iter(parts.values()), ""))
+                return [page, _beside(page, part)] if part else [page]
+        return []
+
+    def _text(self, name: str) -> str:
+        return self.files[name].content.decode()
+
+    def _whole_sheet(self, name: str) -> str:
+        """Return a style sheet with those that it imports in their places, which are one request less each."""
+        return _SHEET.sub(lambda m: self._whole_sheet(_beside(name, m[1])), self._text(name))
 
 
 class WebFiles:
@@ -103,11 +136,12 @@ class WebFiles:
 
     def page(self, ctx: Context, request: Request) -> Response:
         version = self._read()
+        page = version.page(request.path.removeprefix("/det"))
         etag = f'"{version.digest}"'
         headers = {**_PAGE_HEADERS, "etag": etag}
         if request.headers.get("if-none-match", "").removeprefix("W/") == etag:
-            return Response(b"", 304, version.page.media_type, headers)
-        return _answer(request, version.page, headers)
+            return Response(b"", 304, page.media_type, headers)
+        return _answer(request, page, headers)
 
     def file(self, ctx: Context, request: Request) -> Response:
         digest, _, name = request.param("file").partition("/")
@@ -129,6 +163,26 @@ def web_routes() -> tuple[Route, ...]:
         Route("GET", "/det/{page...}", files.page, Access.PUBLIC, summary),
         Route("GET", f"{_FILES}{{file...}}", files.file, Access.PUBLIC, "A file of the WebUI"),
     )
+
+
+def _beside(name: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+
+
+def _matched(pattern: str, path: str) -> dict[str, str] | None:
+    """Match an address to a pattern as `/trials/:id/:tab?`, as lib/router.js does."""
+    wanted, given = pattern.split("/"), (path.rstrip("/") or "/").split("/")
+    found = {}
+    if len(given) > len(wanted):
+        return None
+    for part, value in zip_longest(wanted, given):
+        if not part.startswith(":") and part != value:
+            return None
+        if value is None and not part.endswith("?"):
+            return None
+        if value is not None:
+            found[part.strip(":?")] = value
+    return found
 
 
 def _found(folder: Path) -> list[Path]:

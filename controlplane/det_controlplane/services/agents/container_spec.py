@@ -74,9 +74,9 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
 
 
 def _token(ctx: Context, row: StartedContainer) -> str:
-    """Return the same token for every poll that asks for this container: its session is made once.
+    """Return the token of a container, which is the same at every poll: its session is made once.
 
-    Known to nobody without the cluster's secret, though the database has the rest."""
+    It is derived from the cluster's secret, so nobody can make it from what the database holds."""
     what = f"session of container {row.id}, epoch {row.epoch}".encode()
     # A cluster in a cloud has a key for secrets, and no token that is common to its agents.
     secret = ctx.cipher.fingerprint(what) if ctx.cipher else ""
@@ -92,7 +92,7 @@ def _name(row: StartedContainer) -> str:
 
 
 def _file(file: dict[str, Any]) -> ContainerFile:
-    """Return a file of a task: bytes in base64, or an object, whose secrets are told from the rest."""
+    """Return a file of a task: bytes in base64, or an object, whose secrets are kept apart."""
     if "content" not in file:
         return ContainerFile.from_json(file)
     content = base64.b64encode(json.dumps(file["content"]).encode()).decode()

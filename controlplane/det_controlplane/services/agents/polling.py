@@ -238,7 +238,7 @@ def _lose_missing(
 
 
 def _version(listed: Sequence[Directive]) -> str:
-    """Return what changes with the orders of an answer, and with nothing else."""
+    """Return a version that changes with the orders of an answer, and with nothing else."""
     ordered = [(d.id, d.epoch, d.desired, d.preempt) for d in listed]
     return hashlib.sha256(repr(sorted(ordered)).encode()).hexdigest()[:16]
 

@@ -28,7 +28,7 @@ def of_machines(pool: Pool) -> dict[str, Any]:
 
 
 def details(pool: Pool) -> dict[str, Any]:
-    """Return what each cloud's part of a pool's details says: of the cloud's first section."""
+    """Return the parts of a pool's details about each cloud, from the cloud's first section."""
     found: dict[str, Any] = {"aws": None, "gcp": None}
     tell = {"aws": _aws, "gcp": _gcp}
     for section in reversed(pool.sections):

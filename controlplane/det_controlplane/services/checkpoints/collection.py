@@ -8,15 +8,17 @@ from uuid import UUID
 
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.metrics import number
-from det_controlplane.db import checkpoints, deletions, experiments, outbox
+from det_controlplane.db import checkpoints, deletions, experiments, outbox, tasks
 from det_controlplane.db.checkpoints import Owner
 from det_controlplane.db.engine import Tx, as_json
+from det_controlplane.db.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Unready, WrongState
 from det_controlplane.services.tasks import lifecycle
-from det_controlplane.services.use_case import change
+from det_controlplane.services.use_case import Change, change
 
 EVERYTHING = ("**/*",)
 # An upload whose allocation ended longer ago than this was cut off, also where an agent was out of reach.
@@ -150,11 +152,26 @@ def _launch(
                 "checkpoint_storage": place.storage,
                 "environment": own.get("environment"),
             }
-            lifecycle.launch(
-                ctx, changed, kind="CHECKPOINT_GC", name=f"Checkpoint GC (Experiment {experiment.id})",
-                config=config, pool=ctx.config.default_aux_resource_pool, slots=0,
-                user_id=experiment.user_id, workspace_id=experiment.workspace_id, experiment_id=experiment.id,
-            )  # fmt: skip
+            _queue(ctx, changed, experiment, config)
+
+
+def _queue(ctx: Context, changed: Change, experiment: Owner, config: dict[str, Any]) -> None:
+    """Queue a task without slots that deletes files."""
+    tx, now, kind = changed.tx, changed.now, TaskKind.CHECKPOINT_GC
+    task_id, job_id, pool = (
+        str(ctx.new_uuid()),
+        ctx.new_uuid(),
+        ctx.config.default_aux_resource_pool,
+    )
+    experiments.insert_job(
+        tx, id=job_id, kind=kind.value, name=f"Checkpoint GC (Experiment {experiment.id})", pool=pool,
+        priority=None, weight=1.0, max_slots=None,
+        user_id=experiment.user_id, workspace_id=experiment.workspace_id, now=now,
+    )  # fmt: skip
+    parts = sealing.seal(ctx, config)
+    new = NewTask(task_id, kind, job_id, parts.shown, parts.secrets, experiment.id)
+    tasks.insert_task(tx, new, now)
+    lifecycle.request(changed, task_id, job_id, 1, pool, slots=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +211,15 @@ def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
             return
         doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
         doomed += checkpoints.unfinished(tx, experiment_id)
-        tasks = checkpoints.collections(tx, experiment_id, key)
-    if experiment.has_trials and not tasks:
+        queued = checkpoints.collections(tx, experiment_id, key)
+    if experiment.has_trials and not queued:
         _launch(ctx, experiment, doomed, key=key, tensorboards=True)
-    if experiment.has_trials and not (tasks and all(task.ended_at for task in tasks)):
+    if experiment.has_trials and not (queued and all(task.ended_at for task in queued)):
         raise Unready(f"experiment {experiment_id}: its files are being deleted")
     with change(ctx) as changed:
         tx = changed.tx
-        if doomed and tasks:
-            logs = " and ".join(f"'det task logs {task.task_id}'" for task in tasks)
+        if doomed and queued:
+            logs = " and ".join(f"'det task logs {task.task_id}'" for task in queued)
             error = f"its checkpoints could not be deleted: see {logs}"
             experiments.deletion_failed(tx, experiment_id, error)
             return

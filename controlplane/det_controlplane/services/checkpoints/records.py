@@ -70,7 +70,7 @@ def _state(report: CheckpointReport) -> CheckpointState:
 
 
 def patch(ctx: Context, changes: list[tuple[str, dict[str, str] | None]]) -> None:
-    """Store what is left of each after files were deleted: nothing, some, or all."""
+    """Store which files of each checkpoint are left after a deletion."""
     with ctx.db.begin() as tx:
         for uuid, resources in changes:
             if resources is not None:

@@ -34,7 +34,7 @@ def exposition(ctx: Context) -> str:
 
 
 def process_exposition() -> str:
-    """Return what this process has used, by the names that Prometheus' own clients have."""
+    """Return the resources that this process has used, by the names that Prometheus' own clients have."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     cpu_s = round(used.ru_utime + used.ru_stime, 3)

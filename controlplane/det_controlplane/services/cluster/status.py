@@ -36,7 +36,7 @@ def database_answers(ctx: Context) -> bool:
 
 
 def message(ctx: Context) -> Any:
-    """Return what is to be shown now."""
+    """Return the cluster message that is to be shown now."""
     with ctx.db.begin() as tx:
         return cluster.message(tx, ctx.now(), planned=False)
 
@@ -81,7 +81,7 @@ def clear_message(ctx: Context, caller: User) -> None:
 
 
 def configuration(ctx: Context, caller: User) -> dict[str, Any]:
-    """Return what the cluster runs with, without its secrets."""
+    """Return the cluster's configuration without its secrets."""
     require_admin(caller, "see the cluster's configuration")
     shown: dict[str, Any] = redacted(document(ctx.config))
     return {**shown, "log": log_settings(ctx)}

@@ -42,7 +42,7 @@ class Change:
 def look(
     ctx: Context, user: User, wishes: Mapping[str, Subscription], seen: Seen | None
 ) -> tuple[list[Change], Seen]:
-    """Return what has changed since the last look, and what is known then; the first look tells everything."""
+    """Return the changes since the last look, and the state to compare with next time; at first everything is new."""
     changes: list[Change] = []
     now: dict[str, Mapping[int, int]] = {}
     with ctx.db.autocommit() as tx:

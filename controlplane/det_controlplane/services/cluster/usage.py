@@ -1,11 +1,10 @@
 """Report the use of slots and its cost: each allocation, or sums of a day or month."""
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
+from det_controlplane.core.csv_text import csv_text
 from det_controlplane.db import costs, usage
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
@@ -36,11 +35,13 @@ _GROUPS = (
 
 def allocations_csv(ctx: Context, after: datetime, before: datetime) -> str:
     rows = _rows(ctx, usage.allocations, after, before)
-    return _csv(_ALLOCATION_COLUMNS, ([getattr(r, c) for c in _ALLOCATION_COLUMNS] for r in rows))
+    return csv_text(
+        _ALLOCATION_COLUMNS, ([getattr(r, c) for c in _ALLOCATION_COLUMNS] for r in rows)
+    )
 
 
 def raw_csv(ctx: Context, after: datetime, before: datetime) -> str:
-    """Return what ran, and the machines that it ran on, with what the cluster spent on both."""
+    """Return a CSV of allocations and the machines that they ran on, each with its cost."""
     lines = (
         (
             e["experimentId"] or "", e["kind"], e["username"], ",".join(e["labels"]), e["slots"], e["startTime"],
@@ -48,7 +49,7 @@ def raw_csv(ctx: Context, after: datetime, before: datetime) -> str:
         )
         for e in raw(ctx, after, before)
     )  # fmt: skip
-    return _csv(_RAW_COLUMNS, lines)
+    return csv_text(_RAW_COLUMNS, lines)
 
 
 def raw(ctx: Context, after: datetime, before: datetime) -> list[dict[str, Any]]:
@@ -147,7 +148,7 @@ def aggregated_csv(ctx: Context, first: date, last: date, period: str) -> str:
                 (name, k, *_amounts(entry, entry[key].get(k, 0.0), spent[key].get(k, 0.0)))
                 for k in sorted({*entry[key], *spent[key]})
             ]
-    return _csv(_AGGREGATED_COLUMNS, lines)
+    return csv_text(_AGGREGATED_COLUMNS, lines)
 
 
 def _amounts(entry: dict[str, Any], seconds: float, usd: float) -> tuple[Any, ...]:
@@ -186,11 +187,3 @@ def _count(counts: dict[str, float], key: str, seconds: float) -> None:
 
 def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return out.getvalue()

@@ -22,11 +22,11 @@ from det_controlplane.services.search.journal import parse_space
 def command(ctx: Context, experiment_id: int, command: Command) -> None:
     """Activate, pause, cancel or kill."""
     with live.opened(ctx, experiment_id) as experiment:
-        obey(experiment, command)
+        carry_out(experiment, command)
 
 
-def obey(experiment: LiveExperiment, command: Command) -> None:
-    """Carry out a command on an experiment that is under its lock."""
+def carry_out(experiment: LiveExperiment, command: Command) -> None:
+    """Carry out a command on an experiment whose lock is held."""
     row = experiment.row
     if row.unmanaged and command is Command.ACTIVATE:
         raise WrongState(f"experiment {row.id} is unmanaged: its own process runs it")

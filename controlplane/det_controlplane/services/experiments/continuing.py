@@ -66,7 +66,7 @@ def _read(override: str) -> dict[str, Any]:
 def _checked(
     experiment: LiveExperiment, user: User, changes: dict[str, Any]
 ) -> tuple[EndedExperiment, dict[str, Any], list[EndedTrial]]:
-    """Return what goes on: the experiment, its configuration, and the trials that run again."""
+    """Return the continued experiment, its configuration, and the trials that run again."""
     row = continuing.experiment(experiment.tx, experiment.row.id)
     assert row is not None
     _check(experiment, row)
@@ -179,14 +179,13 @@ def _reopen_trial(experiment: LiveExperiment, trial: EndedTrial) -> None:
     task_id = trial.next_task(experiment.row.id)
     continuing.reopen_trial(experiment.tx, trial.id, task_id)
     trials.insert_task(
-        experiment.tx, id=task_id, kind="TRIAL", job_id=experiment.row.job_id, trial_id=trial.id,
-        experiment_id=experiment.row.id, context_id=experiment.row.context_id, config=None,
-        now=experiment.now,
+        experiment.tx, task_id, trial.id, experiment.row.id, experiment.row.job_id,
+        experiment.row.context_id, experiment.now,
     )  # fmt: skip
 
 
 def _plan_anew(experiment: LiveExperiment, config: dict[str, Any], trial_id: int) -> None:
-    """Return what the searcher would have asked for, had it been configured like this."""
+    """Store the hyperparameters and the length that the searcher would have chosen with a changed configuration."""
     fresh = search.new(config["searcher"], parse_space(config), experiment.row.seed)
     actions = fresh.fold(search.Started())
     created = next(a for a in actions if isinstance(a, search.Create))

@@ -22,13 +22,13 @@ def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
 
 
 def revision(ctx: Context, experiment_id: int) -> str:
-    """Return what changes whenever something of the experiment does: the cheap question of open pages."""
+    """Return a version that changes whenever something of the experiment does: open pages ask for it, as it is cheap."""
     with ctx.db.autocommit() as tx:
         return found(experiment_pages.revision(tx, experiment_id), f"experiment {experiment_id}")
 
 
 def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what validation answers: no experiment was made."""
+    """Return the experiment in the answer to a validation, which makes none."""
     return {
         "id": 0, "name": config.get("name") or "", "state": "STATE_UNSPECIFIED", "archived": False,
         "config": config, "jobId": "", "numTrials": 0, "originalConfig": "", "projectId": 0,

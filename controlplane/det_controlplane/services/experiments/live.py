@@ -13,14 +13,17 @@ from det_controlplane.core.lifecycle.trial import Signal, TrialState
 from det_controlplane.core.search import ExitReason
 from det_controlplane.db import allocations, experiments, logs, trials
 from det_controlplane.db.allocations import Delay
+from det_controlplane.db.engine import as_json
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.trials import PlannedTrial, TrialRow
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing
+from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.scheduling import capacity, stopping
 from det_controlplane.services.search.journal import Journal
 from det_controlplane.services.use_case import Change, change
+
+MOST_HPARAMS = 64 << 20  # characters of the trials that are created at once
 
 
 class LiveExperiment:
@@ -92,6 +95,7 @@ class LiveExperiment:
         """Create trials all at once: searches begin with thousands."""
         if not planned:
             return
+        _refuse_too_large(list(planned.values()))
         state = TrialState(self.row.state.value)
         self.change.trials_created(len(planned))
         trials.insert_many(self.tx, self.row.id, list(planned.values()), state, self.now)
@@ -114,7 +118,7 @@ class LiveExperiment:
             self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
 
     def _told_to_users(self, fail: search.Fail) -> str:
-        """Return a sentence with trials by their number, as users know them."""
+        """Return a sentence that names trials by their numbers instead of request ids."""
         trial = self._by_request(fail.request_id) if fail.request_id else None
         if trial is None:
             return fail.reason
@@ -184,7 +188,7 @@ class LiveExperiment:
             self._events.append(search.Inactivated(f"STATE_{self.row.state.value}"))
 
     def patch_trial(self, trial: TrialRow, target: TrialState) -> None:
-        """Move one trial; tell its allocation, or end it when there is none."""
+        """Change a trial's state; signal its allocation, or end the trial when it has none."""
         state = trial_states.after_patch(trial.state, target)
         if state is not trial.state:
             trials.set_state(self.tx, trial, state, self.now)
@@ -315,6 +319,16 @@ def _planned(action: search.Create) -> PlannedTrial:
     return PlannedTrial(action.request_id, action.seed, action.hparams, *start)
 
 
+def _refuse_too_large(planned: Sequence[PlannedTrial]) -> None:
+    """Refuse a search whose first trials together fill the memory: constants are a part of each trial's sample."""
+    size = len(planned) * len(as_json(planned[0].hparams))
+    if len(planned) > 1 and size > MOST_HPARAMS:
+        raise Invalid(
+            f"the search begins with {len(planned)} trials, whose hyperparameters have {size >> 20} MiB together and may have"
+            f" {MOST_HPARAMS >> 20}: lower searcher.max_concurrent_trials, or give constants by files or `data`"
+        )
+
+
 def _why(state: TrialState) -> str:
     return {
         TrialState.PAUSED: "the experiment was paused",
@@ -338,7 +352,7 @@ def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
 
 
 def close(live: LiveExperiment) -> None:
-    """Write what comes last before the commit."""
+    """Write the rows that come last before the commit."""
     live.feed()
     if live.journal.has_remote_events:
         live.change.wake(searcher_topic(live.row.id))

@@ -154,7 +154,7 @@ class ExperimentMemory:
                 self._entries.popitem(last=False)
 
     def experiment_of(self, trial_id: int) -> int | None:
-        """Return what was remembered: a trial never changes its experiment."""
+        """Return the experiment that was remembered for a trial, which never changes."""
         return self._experiments.get(trial_id)
 
     def remember_trials(self, trial_ids: Sequence[int], experiment_id: int) -> None:

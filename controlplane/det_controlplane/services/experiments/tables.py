@@ -58,7 +58,7 @@ def brief_experiments(
 
 
 def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]]:
-    """Return those that every row has, then what the project's runs have reported; project 0 stands for all."""
+    """Return the columns that every row has, then those of what the project's runs reported; 0 stands for all projects."""
     _check(ctx, project_id)
     where = Location.RUN if of_runs else Location.EXPERIMENT
     fixed = RUN_COLUMNS if of_runs else EXPERIMENT_COLUMNS
@@ -107,7 +107,7 @@ def ranges(ctx: Context, project_id: int) -> list[dict[str, Any]]:
 
 
 def metadata_values(ctx: Context, project_id: int, key: str) -> list[str]:
-    """Return what the runs of a project have under a key, whose parts are separated by dots."""
+    """Return the values that runs of a project have under a key of their metadata, whose parts are separated by dots."""
     _check(ctx, project_id)
     with ctx.db.autocommit() as tx:
         return table_columns.metadata_values(tx, project_id, key.split("."))

@@ -15,7 +15,7 @@ def running(ctx: Context, user_id: int) -> list[int]:
 
 
 def pause(ctx: Context, caller: User, user_id: int) -> list[int]:
-    """Pause them: they save checkpoints and give their slots back. Return those that were paused."""
+    """Pause a user's experiments, which save checkpoints and give their slots back. Return those that were paused."""
     require_admin(caller, "pause all the work of a user")
     paused = []
     for experiment_id in running(ctx, user_id):

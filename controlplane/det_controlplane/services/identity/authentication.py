@@ -135,7 +135,7 @@ def login(
         if not row.active:
             raise Forbidden("user is not active")
         sessions.signed_in(tx, row.user_id, now)
-        token = new_session(ctx, tx, SessionKind.USER, row.user_id, now + SESSION_LIFE)
+        token = new_session(ctx, tx, row.user_id, now + SESSION_LIFE)
     return token, row.user_id
 
 
@@ -176,15 +176,16 @@ def forget_attempts(ctx: Context, username: str, address: str) -> None:
 def new_session(
     ctx: Context,
     tx: Tx,
-    kind: SessionKind,
     user_id: int,
     expires_at: datetime | None,
 ) -> str:
-    """Return a new bearer token; only its hash stays here."""
+    """Return a new bearer token of a user; only its hash stays here."""
     token = ctx.new_token()
     recording.signed_in(user_id)
     now, origin = ctx.now(), recording.origin()
-    sessions.create(tx, kind, user_id, token_hash(token), now, expires_at, origin=origin)
+    sessions.create(
+        tx, SessionKind.USER, user_id, token_hash(token), now, expires_at, origin=origin
+    )
     return token
 
 
@@ -194,7 +195,7 @@ def logout(ctx: Context, user: User) -> None:
 
 
 def client_hash(password: str) -> str:
-    """Return what a stock client would send. An empty password is sent empty."""
+    """Return the hash that a client of Determined sends for a password. An empty one is sent empty."""
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
 
 

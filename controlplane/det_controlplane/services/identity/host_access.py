@@ -20,7 +20,7 @@ def require(
     storages: Sequence[Mapping[str, Any] | None] = (),
     demanded: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Refuse it, unless an administrator gave it to everybody: by defaults, policies or a workspace's storage."""
+    """Refuse what a configuration takes of the machine, unless defaults, policies or a workspace's storage give it to all."""
     if user.admin:
         return
     of_pool = ctx.config.pool(pool) if pool else None

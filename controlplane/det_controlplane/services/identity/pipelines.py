@@ -7,7 +7,6 @@ from typing import Any
 
 from det_controlplane.core.config.pipelines import PipelineTrust
 from det_controlplane.db import sessions
-from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import NotProven
 from det_controlplane.ports.issuer_tokens import IssuersBusy
@@ -34,7 +33,7 @@ def sign_in(ctx: Context, token: str) -> tuple[str, int, datetime]:
         if user is None or not user.active:
             raise Forbidden(f"user {trust.user!r} does not exist or is not active: create it")
         sessions.signed_in(tx, user.user_id, now)
-        made = new_session(ctx, tx, SessionKind.USER, user.user_id, expires_at)
+        made = new_session(ctx, tx, user.user_id, expires_at)
     log.info("the pipeline %s signed in as %s", claims.get("sub"), trust.user)
     return made, user.user_id, expires_at
 

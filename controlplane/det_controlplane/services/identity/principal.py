@@ -33,12 +33,21 @@ class User:
     place: NamedPlace | None = None
     presides: bool = False  # administrates the workspaces of all that the request names
 
+    @property
+    def caller(self) -> str:
+        """Return whose share of a process its requests take: those of all sessions and tasks of a user are one."""
+        return f"user {self.id}"
+
 
 @dataclass(frozen=True, slots=True)
 class AgentPrincipal:
     id: str
     incarnation: str
     pool: str
+
+    @property
+    def caller(self) -> str:
+        return f"agent {self.id}"
 
 
 Principal = User | AgentPrincipal

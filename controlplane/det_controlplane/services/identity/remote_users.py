@@ -9,7 +9,6 @@ from det_controlplane.core.config.sign_in import SignInProvider
 from det_controlplane.db import groups, sessions, users
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import Violated
-from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.users import RemoteAccount
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Taken
@@ -54,7 +53,7 @@ def sign_in(
                 groups.set_memberships(tx, user.id, person.groups)
             now = ctx.now()
             sessions.signed_in(tx, user.id, now)
-            return new_session(ctx, tx, SessionKind.USER, user.id, expires_at), user.id
+            return new_session(ctx, tx, user.id, expires_at), user.id
     except Violated as e:
         raise Taken(f"user {person.username} was just made by another sign-in: try again") from e
 

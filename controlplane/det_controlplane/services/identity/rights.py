@@ -6,10 +6,11 @@ from det_controlplane.services.errors import Forbidden
 from det_controlplane.services.identity.principal import User
 
 
-def require_admin(user: User, what: str) -> None:
+def require_admin(user: User, what: str, remedy: str = "") -> None:
     """Require an administrator in person: a task's token is its owner's for training, not for administration."""
     if not user.admin or user.allocation_id is not None:
-        raise Forbidden(f"only an administrator may {what}; you are signed in as {user.username}")
+        told = f"only an administrator may {what}; you are signed in as {user.username}"
+        raise Forbidden(f"{told}: {remedy}" if remedy else told)
 
 
 def refuse_tasks(user: User, what: str) -> None:
@@ -31,8 +32,8 @@ def require_sign_in(user: User, what: str) -> None:
     """Require a sign-in to manage people, as what an access token made would outlive it, unless the cluster lets tokens."""
     if not user.administers:
         raise Forbidden(
-            f"an access token may not {what}: sign in, by 'det user login' or 'det auth login',"
-            " or set security.token.administers in the cluster's configuration"
+            f"an access token may not {what}: sign in, by 'det user login' or 'det auth login';"
+            " an administrator may allow it by security.token.administers in the cluster's configuration"
         )
 
 

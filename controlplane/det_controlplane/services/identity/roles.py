@@ -87,7 +87,7 @@ def unassign(ctx: Context, caller: User, taken: Sequence[Assignment]) -> None:
 
 
 def administrate(tx: Tx, user_id: int, workspace_id: int) -> None:
-    """Give whoever made a workspace the role of its administrator."""
+    """Give the creator of a workspace the role of its administrator."""
     roles.add(tx, Assignment("WorkspaceAdmin", user_id, None, workspace_id))
 
 
@@ -106,7 +106,7 @@ def _check(caller: User, given: Sequence[Assignment]) -> None:
 
 
 def _seen(caller: User, assigned: Iterable[Assignment]) -> list[Assignment]:
-    """Return what a caller may know: roles in the cluster, and in workspaces that the caller sees."""
+    """Return the assignments that a caller may see: in the cluster, and in workspaces that the caller sees."""
     sees = caller.grants
     return [
         a

@@ -132,7 +132,7 @@ def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | No
 def _others(
     ctx: Context, user: User, rule: Rule, right: Right, kind: str, names: Sequence[object]
 ) -> list[object]:
-    """Return what a request names, for a task without itself: no role of its owner takes that away."""
+    """Return the objects that a request names; for a task without itself, which no role of its owner takes away."""
     if kind in ("project", "workspace"):
         return [name for name in names if str(name) not in _ALL]
     if rule.own and user.allocation_id is not None:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core.config.access_tokens import AccessTokens
-from det_controlplane.core.durations import parse_duration
+from det_controlplane.core.durations import LONGEST, is_too_long, parse_duration
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import sessions
 from det_controlplane.db.engine import Tx
@@ -24,6 +24,7 @@ from det_controlplane.services.identity.rights import (
 )
 
 FOREVER = "-1"
+_MORE = "an administrator may let tokens last longer by security.token.max_lifespan_days"
 
 
 def listed(
@@ -42,7 +43,7 @@ def create(
     require_session(caller, "create tokens")
     lives = ctx.config.token
     if lifespan == FOREVER and lives.longest is not None:
-        require_admin(caller, "create a token that never expires")
+        _require_admin_for_endless(caller, lives.longest)
     token, now = ctx.new_token(), ctx.now()
     with ctx.db.begin() as tx:
         active = sessions.is_active_user(tx, user_id)
@@ -77,6 +78,13 @@ def edit(
         return _find(tx, token_id).shown
 
 
+def _require_admin_for_endless(caller: User, longest: timedelta) -> None:
+    hours = longest // timedelta(hours=1)
+    require_admin(
+        caller, "create a token that never expires", f"name a lifespan up to '{hours}h'; {_MORE}"
+    )
+
+
 def _find(tx: Tx, token_id: int) -> AccessToken:
     row = sessions.access_token(tx, token_id)
     if row is None:
@@ -89,9 +97,11 @@ def _expiry(now: datetime, lifespan: str, lives: AccessTokens) -> datetime | Non
         return None if lives.default is None else now + lives.default
     if lifespan == FOREVER:
         return None
-    life = parse_duration(lifespan)
+    life, longest = parse_duration(lifespan), lives.longest or LONGEST
+    if is_too_long(lifespan) or (life is not None and life > longest):
+        raise Invalid(
+            f"lifespan {lifespan!r} is more than the limit of {longest.days} days: ask for less; {_MORE}"
+        )
     if life is None or life <= timedelta(0):
         raise Invalid(f"lifespan {lifespan!r} must be a length of time such as '240h', or '-1'")
-    if lives.longest is not None and life > lives.longest:
-        raise Invalid(f"lifespan {lifespan!r} is more than the limit of {lives.longest.days} days")
     return now + life

@@ -58,7 +58,7 @@ class StoredLog(logging.Handler):
             self._db.when_free(partial(self._keep, record))
 
     def _writer(self) -> "_Writer":
-        """Return what stores lines of event loops: the first of them starts it."""
+        """Return the thread that stores lines of event loops; the first line starts it."""
         with self._starting:
             if self._beside is None:
                 self._beside = _Writer(self._keep)

@@ -71,7 +71,7 @@ def act(tx: Tx, match: Match, now: datetime) -> None:
 
 
 def _consequence(tx: Tx, match: Match) -> str | None:
-    """Return what follows, in the words that scripts look for; None where it was so before."""
+    """Return the consequence of a match, in the words that scripts look for; None where it holds already."""
     agent_id = match.agent_id
     if match.action == "cancel_retries":
         is_new = log_policies.cancel_retries(tx, match.trial_id, match.name)

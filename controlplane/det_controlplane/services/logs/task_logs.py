@@ -98,7 +98,7 @@ def store(
 
 
 def ship(ctx: Context, lines: Sequence[dict[str, Any]], batch_id: UUID, agent_id: str) -> None:
-    """Store what an agent sends of tasks whose containers it has had; it speaks for no others, nor for other agents."""
+    """Store an agent's lines of tasks whose containers it has had; lines of other tasks are left out."""
     named = {str(line.get("task_id") or "") for line in lines}
     own = containers.tasks_of_agent(ctx.db, agent_id, named)
     foreign = named - own

@@ -192,7 +192,7 @@ def _end_ordered(ctx: Context, clouds: Clouds) -> None:
 
 
 def _store_console(ctx: Context, cloud: Compute, id: UUID, machine: CloudMachine) -> None:
-    """Keep what a machine that never joined printed last: its cloud forgets it with the machine."""
+    """Keep the last output of a machine that never joined: its cloud forgets it with the machine."""
     try:
         printed = cloud.console(machine, place_of(ctx, machine.provider, machine.region))
     except Unreachable as e:

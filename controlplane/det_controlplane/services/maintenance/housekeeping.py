@@ -14,7 +14,7 @@ INTERVAL = timedelta(days=1)
 
 
 def run_if_due(ctx: Context) -> bool:
-    """Delete what has expired, if that is due. It is asked at the end of an experiment, as logs only grow with work."""
+    """Delete expired rows, if that is due. It is called at the end of an experiment, as logs only grow with work."""
     now = ctx.now()
     with ctx.db.begin() as tx:
         if not cluster.claim_clean_up(tx, now, now - INTERVAL):

@@ -238,7 +238,7 @@ def _stop_work(ctx: Context, budget: Budget) -> None:
             live.opened(ctx, experiment_id) as experiment,
         ):
             if budgets.is_current(experiment.tx, budget):
-                actions.obey(experiment, Command.PAUSE)
+                actions.carry_out(experiment, Command.PAUSE)
                 log.warning("experiment %d was paused: %s is spent", experiment_id, budget.name)
     for allocation_id in lingering:
         with change(ctx) as changed:

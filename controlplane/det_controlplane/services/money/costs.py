@@ -33,7 +33,7 @@ def of_tasks(ctx: Context, ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def of_runs(ctx: Context, task_id: str) -> list[dict[str, Any]]:
-    """Return what each allocation of a task cost, and the machines that it had."""
+    """Return the cost and the machines of each allocation of a task."""
     with ctx.db.autocommit() as tx:
         return costs.of_runs(tx, task_id, span(ctx))
 
@@ -59,7 +59,7 @@ def _usd(amount: Decimal) -> float:
 def by_user(
     ctx: Context, after: datetime | None, before: datetime | None, user_id: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return what the work of each user cost, or of one."""
+    """Return the cost of each user's work, or of one user's."""
     with ctx.db.autocommit() as tx:
         found = costs.by_user(tx, span(ctx, after, before), user_id)
     return [
@@ -69,7 +69,7 @@ def by_user(
 
 
 def by_pool(ctx: Context, after: datetime | None, before: datetime | None) -> list[dict[str, Any]]:
-    """Return what the machines of each pool cost: at work, and idle."""
+    """Return the cost of each pool's machines: at work, and idle."""
     with ctx.db.autocommit() as tx:
         found = costs.by_pool(tx, span(ctx, after, before))
     return [

@@ -21,7 +21,7 @@ _WORKLOADS = {WorkloadType.EXPERIMENT: "experiment", WorkloadType.NTSC: "tasks"}
 
 
 def get(ctx: Context, scope: int, workload: str) -> dict[str, Any]:
-    """Return what is demanded in a workspace, or in the cluster; {} is nothing."""
+    """Return the policies of a workspace, or of the cluster; {} without any."""
     kind = _workload(workload)
     with ctx.db.begin() as tx:
         _owner(tx, scope)
@@ -29,7 +29,7 @@ def get(ctx: Context, scope: int, workload: str) -> dict[str, Any]:
 
 
 def check(workload: str, source: str) -> dict[str, Any]:
-    """Return what would be demanded; nothing is stored."""
+    """Return the policies that would be stored; nothing is."""
     policy = load_yaml(source, what="config policies")
     read_policies(policy, _WORKLOADS[_workload(workload)])
     return policy

@@ -13,6 +13,7 @@ from det_controlplane.services.identity.rights import require_right
 
 def workspaces_of(ctx: Context, pool: str) -> list[int]:
     """Return the workspaces that a pool is reserved for; none: the pool is for everybody."""
+    require_known(ctx, pool)
     return _bound(ctx).get(pool, [])
 
 
@@ -22,7 +23,7 @@ def open_to(ctx: Context, workspace_id: int) -> list[str]:
 
 
 def usable(ctx: Context, bound: Mapping[str, Sequence[int]], workspace_id: int) -> list[str]:
-    """Return the same, where it is known already which pools are bound to which workspaces."""
+    """Return the pools that a workspace may use, given which pools are bound to which workspaces."""
     names = [p.pool_name for p in ctx.config.resource_pools]
     return [n for n in names if workspace_id in bound.get(n, [workspace_id])]
 
@@ -67,6 +68,10 @@ def _check_known(ctx: Context, caller: User, pool: str) -> None:
     require_right(
         caller, Right.MODIFY_RP_WORKSPACE_BINDINGS, "change which workspaces a resource pool is for"
     )
+    require_known(ctx, pool)
+
+
+def require_known(ctx: Context, pool: str) -> None:
     if ctx.config.pool(pool) is None:
         known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
         raise Missing(f"resource pool '{pool}' not found; this cluster has: {known}")

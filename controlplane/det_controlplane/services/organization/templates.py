@@ -59,7 +59,7 @@ def create(
 
 
 def check(name: str, config: Any) -> dict[str, Any]:
-    """Return what would be stored; nothing is."""
+    """Return the template that would be stored; nothing is."""
     return {"name": _checked_name(name), "config": _checked_config(config)}
 
 

@@ -28,13 +28,13 @@ _AGENT_USER = ("agentUid", "agentUser", "agentGid", "agentGroup")
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """As it was sent: clients of Determined hash it first."""
+    """A password as it was sent: clients of Determined hash it first."""
 
     value: str
     is_hashed: bool
 
     def stored(self, *, public: bool) -> str | None:
-        """Return what is stored; on a cluster that others reach, a password must not be found by trying a few."""
+        """Return the stored form; on a cluster that others reach, a password must not be found by trying a few."""
         hashed = self.value if self.is_hashed else client_hash(self.value)
         if not public:
             return stored_hash(hashed)
@@ -51,7 +51,7 @@ class Password:
 
 @cache
 def _of_one_letter() -> frozenset[str]:
-    """Return what clients send for passwords of one letter: they hash before anybody can count."""
+    """Return the hashes that clients send for passwords of one letter: the length of a hashed one cannot be seen."""
     return frozenset(client_hash(chr(code)) for code in range(32, 127))
 
 

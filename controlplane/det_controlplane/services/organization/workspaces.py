@@ -16,6 +16,7 @@ from det_controlplane.services.errors import Invalid, Taken, WrongState, found, 
 from det_controlplane.services.identity import host_access, roles
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
+from det_controlplane.services.organization import pools
 
 R = TypeVar("R", bound=OwnedRow)
 
@@ -140,14 +141,14 @@ def _check_storage_access(
 
 
 def _columns(ctx: Context, changes: WorkspaceChanges, stored: dict[str, Any]) -> dict[str, Any]:
-    """Return what changes; empty pools, users and storages are unset."""
+    """Return the columns that change; empty pools, users and storages are unset."""
     columns: dict[str, Any] = {}
     if changes.name is not None:
         columns["name"] = _checked_name(changes.name)
     for column in ("default_compute_pool", "default_aux_pool"):
         pool = getattr(changes, column)
-        if pool and ctx.config.pool(pool) is None:
-            raise Invalid(f"{column}: resource pool '{pool}' does not exist")
+        if pool:
+            pools.require_known(ctx, pool)
         if pool is not None:
             columns[column] = pool.strip() or None
     if changes.agent_user is not None:

@@ -46,7 +46,7 @@ def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
 def _expected_starts(
     snapshot: schedule.PoolSnapshot, rows: Sequence[ListedJob], now: datetime
 ) -> dict[str, dict[str, str]]:
-    """Return what the API tells of the starts that are known, by job."""
+    """Return the expected starts that are known, by job, as the API shows them."""
     advances = {
         r.id: schedule.JobProgress(r.progress, (now - r.began_at).total_seconds())
         for r in rows

@@ -19,7 +19,7 @@ from det_controlplane.db import allocations, experiments, jobs, pool_bindings, t
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid
+from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.organization import config_policies
@@ -46,7 +46,7 @@ def update(ctx: Context, updates: Sequence[QueueUpdate]) -> None:
     for wanted in answer.changes:
         _apply(ctx, wanted)
     if answer.refused is not None:
-        raise Invalid(answer.refused.reason)
+        raise (Missing if answer.refused.is_missing else Invalid)(answer.refused.reason)
 
 
 def _with_policies(tx: Tx, known: list[QueuedJob], changing: set[str]) -> list[QueuedJob]:

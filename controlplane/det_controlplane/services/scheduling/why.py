@@ -31,7 +31,7 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     if kind in ("experiment", "trial") and (whole(id) is None or len(id) > 9):
         raise Invalid(f"{kind} id must be a number, not {id!r}")
     if kind == "job" and not _is_uuid(id):
-        raise Invalid(f"job id must be a UUID, not {id!r}; `det job list` shows them")
+        raise Missing(f"job '{id}' not found: ids of jobs are UUIDs, `det job list` shows them")
     with ctx.db.begin() as tx:
         found = waiting.subject(tx, kind, id)
         if found is None:
@@ -45,7 +45,7 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
 
 
 def _decided(ctx: Context, kind: str, id: str, found: Subject) -> str:
-    """Return what the search decided of a trial that has ended well, or waits at a rung."""
+    """Return the search's decision about a trial that has ended well, or waits at a rung."""
     if kind != "trial" or found.experiment_id is None:
         return ""
     if found.state != "COMPLETED" and not (found.state == "ACTIVE" and found.parked):
@@ -88,7 +88,7 @@ def in_queue(waits: dict[str, Any]) -> str:
 
 
 def joined(scheduler: str, machines: str, code: str) -> str:
-    """Tell the need once. Where the pool has no agent, only machines matter."""
+    """Join reasons so that the need is named once. Where the pool has no agent, only machines matter."""
     need = scheduler.partition("; ")[0]
     rest = _NEED.sub("", machines) if need.startswith("needs ") else machines
     return f"{need}; {rest}" if code == WaitCode.NO_AGENTS.value else f"{scheduler}; {rest}"

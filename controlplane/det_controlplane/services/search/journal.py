@@ -48,7 +48,7 @@ class Journal:
         return actions
 
     def remote(self) -> search.RemoteSearch | None:
-        """Return the method's own state, where a program outside decides."""
+        """Return the search method if a program outside decides, else None."""
         method = self._folded().method
         return method if isinstance(method, search.RemoteSearch) else None
 
@@ -87,7 +87,7 @@ class Journal:
         return replayed >= max(SNAPSHOT_EVERY, self._folded().requested // 2)
 
     def write_with_snapshot(self) -> None:
-        """Write a snapshot, too, so that no process goes on from what it remembers of the search before."""
+        """Write a snapshot, too, so that every process reads the search anew instead of using what it remembers."""
         self.write()
         self._snapshot(self._folded())
 

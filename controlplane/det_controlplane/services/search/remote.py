@@ -14,7 +14,7 @@ Operation = Mapping[str, Any]  # one, in the JSON of the API
 
 
 def events(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
-    """Return what nobody has answered yet, oldest first; how the experiment ended is the last of all."""
+    """Return the events that the search method has not answered yet, oldest first; the experiment's end is the last."""
     with live.opened(ctx, experiment_id) as experiment:
         remote = _remote(experiment)
         unread = [dict(event) for event in remote.remote_events()]

@@ -1,4 +1,4 @@
-"""The token that opens what a task serves: it is in the address that the task's owner is told."""
+"""The token that opens what a task serves: it is part of the address that the task's owner gets."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ _HASH = (
 
 
 def key_of(token: str) -> str:
-    """Return what is stored in the clear: it tells whether a token is the right one, and nobody the token."""
+    """Return the hash of a token, which is stored in the clear: a token can be compared with it, and not read from it."""
     return _HASH + hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState
-from det_controlplane.db import allocations, containers, gathers, interactive, logs
+from det_controlplane.db import allocations, containers, gathers, logs, tasks
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow
 from det_controlplane.db.engine import Tx, as_json
@@ -99,10 +99,10 @@ def ready(ctx: Context, user: User, allocation_id: str, login: str = "") -> None
     with change(ctx) as changed:
         tx, now = changed.tx, changed.now
         if allocations.set_ready(tx, allocation_id) and allocation.trial_id is None:
-            interactive.resume(tx, allocation_id)
-            interactive.note_activity(tx, allocation.task_id, now)
+            tasks.resume(tx, allocation_id)
+            tasks.note_activity(tx, allocation.task_id, now)
             if _LOGIN.fullmatch(login):
-                interactive.set_login(tx, allocation.task_id, login)
+                tasks.set_login(tx, allocation.task_id, login)
             line = NamedLine(allocation.task_id, " is available", before="Service of ")
             logs.add_named_lines(tx, [line], now)
             changed.wake(f"logs:{allocation.task_id}")

@@ -12,7 +12,7 @@ from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.roles import Right
-from det_controlplane.db import allocations, creation, generic_tasks, interactive
+from det_controlplane.db import allocations, creation, generic_tasks, tasks
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.generic_tasks import GenericTask
@@ -233,7 +233,7 @@ def _move(ctx: Context, task_id: str, after: After, reason: str) -> None:
         if target is GenericTaskState.ACTIVE:
             _run_again(ctx, changed, task)
         elif target is GenericTaskState.CANCELED:
-            interactive.end(tx, task_id, f"canceled while it was paused: {reason}", changed.now)
+            tasks.end(tx, task_id, f"canceled while it was paused: {reason}", changed.now)
             changed.trial_ended(task_id)
         else:
             # A run that began before the task was locked was not there to be locked.

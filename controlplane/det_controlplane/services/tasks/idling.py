@@ -4,7 +4,7 @@ from datetime import datetime
 
 from det_controlplane.core.durations import shown
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, interactive
+from det_controlplane.db import allocations, tasks
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import stopping
@@ -13,15 +13,15 @@ from det_controlplane.services.use_case import change
 
 def end_idle(ctx: Context) -> None:
     with ctx.db.autocommit() as tx:
-        found = interactive.idle(tx, ctx.now())
+        found = tasks.idle(tx, ctx.now())
     for task in found:
         with change(ctx) as changed:
             allocation = allocations.lock(changed.tx, task.allocation_id)
             # Somebody may have come back meanwhile.
-            if allocation is not None and task in interactive.idle(changed.tx, changed.now):
+            if allocation is not None and task in tasks.idle(changed.tx, changed.now):
                 reason = f"nobody used it for {shown(task.timeout_s)}"
                 stopping.stop(changed, allocation, Signal.KILL, reason)
 
 
 def next_due(tx: Tx) -> datetime | None:
-    return interactive.next_idle(tx)
+    return tasks.next_idle(tx)

@@ -10,8 +10,8 @@ from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.queue_changes import QueueUpdate
 from det_controlplane.core.secrets import redacted
-from det_controlplane.db import allocations, interactive, proxies
-from det_controlplane.db.interactive import InteractiveTask
+from det_controlplane.db import allocations, proxies, tasks
+from det_controlplane.db.tasks import InteractiveTask
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
@@ -81,7 +81,7 @@ def _launched(ctx: Context, user: User, submission: Submission, build: Build) ->
 
 
 def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
-    """Return what a launch would resolve a configuration to; nothing is made."""
+    """Return the configuration that a launch would resolve; nothing is made."""
     resolved = launching.resolve(ctx, user, submission)
     blank = {
         "id": "", "description": resolved.config.description, "state": "STATE_UNSPECIFIED", "startTime": ctx.now().isoformat().replace("+00:00", "Z"),
@@ -97,7 +97,7 @@ def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
 def preview_tensorboard(
     ctx: Context, user: User, submission: Submission, wanted: tensorboards.TensorBoardRequest
 ) -> TaskAnswer:
-    """Return what a launch would resolve to; raises where what it is to show is not there, or is not for this user."""
+    """Return the configuration that a launch would resolve; raises where something to show is missing or not visible."""
     drawing = tensorboards.find(ctx, user, wanted)
     tensorboards.building(ctx, user, drawing)
     return preview(ctx, user, _drawn(submission, drawing))
@@ -159,7 +159,7 @@ def listed(
 ) -> Iterator[str]:
     """List what has not ended, or not long ago."""
     recent = {"shown_since": ctx.now() - SHOWN_AFTER_END}
-    return interactive.listed(ctx.db, kind, page, sort, {**recent, **filters})
+    return tasks.listed(ctx.db, kind, page, sort, {**recent, **filters})
 
 
 def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
@@ -183,7 +183,7 @@ def set_priority(
         raise WrongState(f"{NAMES[kind]} '{task_id}' has ended: it has no priority to change")
     queue_changes.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
     with change(ctx) as changed:
-        interactive.set_resource(changed.tx, task_id, "priority", priority)
+        tasks.set_resource(changed.tx, task_id, "priority", priority)
     return _steered(ctx, kind, task_id)
 
 
@@ -199,12 +199,12 @@ def report_idle(ctx: Context, user: User, task_id: str, *, idle: bool) -> None:
     _find(ctx, TaskKind.NOTEBOOK, task_id)
     if not idle:
         with ctx.db.autocommit() as tx:
-            interactive.note_activity(tx, task_id, ctx.now())
+            tasks.note_activity(tx, task_id, ctx.now())
 
 
 def _find(ctx: Context, kind: TaskKind, task_id: str) -> InteractiveTask:
     with ctx.db.autocommit() as tx:
-        task = interactive.one(tx, kind, task_id)
+        task = tasks.one(tx, kind, task_id)
     if task is None:
         raise Missing(f"{NAMES[kind]} '{task_id}' not found")
     return task

@@ -16,13 +16,13 @@ from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.roles import Right
 from det_controlplane.db import contexts as context_rows
-from det_controlplane.db import creation, experiments, interactive
+from det_controlplane.db import creation, experiments, tasks
 from det_controlplane.db import slots as slot_rows
 from det_controlplane.db.creation import TargetWorkspace
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import TryAgain, Violated
-from det_controlplane.db.interactive import NewTask
 from det_controlplane.db.schema.enums import WorkloadType
+from det_controlplane.db.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
@@ -81,11 +81,11 @@ Build = Callable[[TaskConfig, ProgramContext], Program]
 def repeated(ctx: Context, submission: Submission) -> str | None:
     """Return the task that an earlier try of the same request launched."""
     key = submission.idempotency_key
-    return interactive.by_idempotency_key(ctx.db, key) if key else None
+    return tasks.by_idempotency_key(ctx.db, key) if key else None
 
 
 def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
-    """Return what would be launched; raises when it may not be, with every problem of the configuration."""
+    """Resolve the configuration of a task; raises InvalidConfig with every problem of it."""
     with _problems_of(submission.kind):
         return _resolved(ctx, user, submission)
 
@@ -110,7 +110,7 @@ def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
 
 @contextmanager
 def _problems_of(kind: TaskKind) -> Iterator[None]:
-    """Call the configuration that problems are told of by the kind of its task."""
+    """Name the kind of the task in the message about a refused configuration."""
     try:
         yield
     except InvalidConfig as e:
@@ -179,7 +179,7 @@ def _require_traffic(ctx: Context, kind: TaskKind) -> None:
 
 def _insert(tx: Tx, new: NewTask, now: datetime) -> None:
     try:
-        interactive.insert_task(tx, new, now)
+        tasks.insert_task(tx, new, now)
     except Violated as e:
         if e.constraint == _ONCE:
             raise TryAgain(f"another request launched this task just now: {e}") from e
@@ -234,7 +234,7 @@ def _port(ctx: Context, tx: Tx, kind: TaskKind) -> int:
     base = PORT_BASES.get(kind)
     if base is None:
         return 0
-    taken = interactive.ports_in_use(tx) | ctx.config.reserved_ports
+    taken = tasks.ports_in_use(tx) | ctx.config.reserved_ports
     start = ctx.new_seed()
     every = [base + (start + n) % PORTS_OF_A_KIND for n in range(PORTS_OF_A_KIND)]
     return next((port for port in every if port not in taken), every[0])

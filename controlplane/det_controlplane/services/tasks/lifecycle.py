@@ -1,33 +1,20 @@
-"""Start tasks that are not trials, and act on the ends of their allocations (core/lifecycle/task.py, generic.py)."""
+"""Act on the ends of allocations of tasks that are not trials (core/lifecycle/task.py, generic.py)."""
 
-from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import Exit, end_sentence
 from det_controlplane.core.lifecycle.generic import after_exit
 from det_controlplane.core.lifecycle.task import TaskKind, runs_again
-from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import (
-    allocations,
-    experiments,
-    generic_tasks,
-    interactive,
-    logs,
-    outbox,
-    trials,
-)
+from det_controlplane.db import allocations, generic_tasks, logs, outbox, tasks
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.logs import NamedLine
-from det_controlplane.services import sealing
-from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.use_case import Change
 
 
 def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> None:
     """Start the task again where that is due; anything else ends it, or leaves it paused."""
     tx = change.tx
-    ending = interactive.ending(tx, allocation.id)
+    ending = tasks.ending(tx, allocation.id)
     failures = allocations.infrastructure_failures(tx, allocation.task_id)
     was_asked = allocation.preempt_at is not None
     if ending.kind is TaskKind.GENERIC:
@@ -45,44 +32,10 @@ def allocation_ended(change: Change, allocation: AllocationRow, exit: Exit) -> N
             preempt_timeout_s=allocation.preempt_timeout_s if allocation.preemptible else None,
         )  # fmt: skip
     if ends:
-        interactive.end(tx, allocation.task_id, end_sentence(exit, ending.told), change.now)
+        tasks.end(tx, allocation.task_id, end_sentence(exit, ending.told), change.now)
         change.trial_ended(allocation.task_id)
         if outbox.hasten_deletions(tx, change.now):
             change.wake("schedule")
-
-
-def launch(
-    ctx: Context,
-    change: Change,
-    *,
-    kind: str,
-    name: str,
-    config: dict[str, Any],
-    pool: str,
-    slots: int,
-    user_id: int,
-    workspace_id: int,
-    experiment_id: int | None = None,
-    context_id: UUID | None = None,
-) -> str:
-    """Queue a task of its own job; returns the task id. One that no agent of the pool can hold is refused."""
-    where = ctx.config.pool(pool)
-    too_large = capacity.too_large_task(ctx, where, slots) if where and slots else None
-    if too_large is not None:
-        raise InvalidConfig([too_large], what="task")
-    task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
-    tx, now = change.tx, change.now
-    parts = sealing.seal(ctx, config)
-    experiments.insert_job(
-        tx, id=job_id, kind=kind, name=name, pool=pool, priority=None, weight=1.0,
-        max_slots=None, user_id=user_id, workspace_id=workspace_id, now=now,
-    )  # fmt: skip
-    trials.insert_task(
-        tx, id=task_id, kind=kind, job_id=job_id, trial_id=None, experiment_id=experiment_id,
-        context_id=context_id, config=parts.shown, sealed=parts.secrets, now=now,
-    )  # fmt: skip
-    request(change, task_id, job_id, 1, pool, slots)
-    return task_id
 
 
 def request(

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core.lifecycle.task import TaskKind
-from det_controlplane.db import interactive, task_views
+from det_controlplane.db import task_views, tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
@@ -38,4 +38,4 @@ def live_allocations(ctx: Context, within: Sequence[int] | None) -> str:
 
 def running(ctx: Context, within: Sequence[int] | None) -> dict[TaskKind, int]:
     """Return how many tasks of each kind that is no trial have not ended."""
-    return interactive.running(ctx.db, within)
+    return tasks.running(ctx.db, within)

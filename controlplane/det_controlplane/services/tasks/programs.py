@@ -75,7 +75,7 @@ def of_notebook(config: TaskConfig, place: ProgramContext) -> Program:
 
 
 def of_shell(config: TaskConfig, place: ProgramContext) -> Program:
-    """Let in whoever has the private key or the token of its terminals, which only the shell's owner is told."""
+    """Let in whoever has the private key or the token of its terminals, which only the shell's owner gets."""
     ssh = _ports(config, place, tcp=True, unauthenticated=True)
     environment, terminals = {"SHELL_PORT": str(place.port)}, []
     if not config.entrypoint:
@@ -120,7 +120,7 @@ def terminal_port(proxies: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def terminal_token(config: Mapping[str, Any]) -> str | None:
-    """Return what opens the terminals of a shell, by its configuration with secrets; None where it cannot be read."""
+    """Return the token of a shell's terminals from its configuration with secrets; None where it cannot be read."""
     token = (config.get("_environment") or {}).get("DET_TERMINAL_TOKEN")
     return None if token in (None, HIDDEN) else str(token)
 

@@ -50,6 +50,7 @@ class Target:
     to_keep: str  # a token that later requests of this browser will lack
     is_the_viewers: bool  # its owner is signed in with what the request carries
     session_id: int | None  # of whoever is signed in with it
+    caller: str | None  # whose share of a process the traffic takes; None: that of its address
     opened_by: RequestTokens  # the part of what the request carries that decided
 
 
@@ -61,11 +62,10 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
     by_bearer = _found(ctx, task_id, (tokens.bearer,))
     others = (tokens.allocation, *tokens.cookies)
     signed_in, decisive = by_bearer or _found(ctx, task_id, others) or (None, "")
-    to_keep = ""
+    to_keep, user = "", signed_in
     if task is not None and not (proxied and proxied["tcp"]):
         _refuse_page_of_another(ctx, task, tokens)
     if proxied is None or not _is_open(task, proxied):
-        user = signed_in
         if user is None:
             of_task = (tokens.in_address, tokens.kept)
             opener = _opener(ctx, task, of_task)
@@ -90,7 +90,8 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
         task_id, task.container_id, task.agent_id, int(proxied["port"]), tcp,
         by_bearer is not None or tokens.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
         signed_in is not None and signed_in.id == task.owner_id,
-        None if signed_in is None else signed_in.session_id, _only(tokens, decisive),
+        None if signed_in is None else signed_in.session_id, None if user is None else user.caller,
+        _only(tokens, decisive),
     )  # fmt: skip
 
 
@@ -181,7 +182,7 @@ def _opener(ctx: Context, task: ProxiedTask | None, tokens: Iterable[str]) -> st
 
 
 def _is_opened(ctx: Context, task: ProxiedTask | None, token: str) -> bool:
-    """Return whether a token is that of the address which the task's owner was told."""
+    """Return whether a token is that of the address which the task's owner got."""
     if task is None or not task.owner_is_active or not token:
         return False
     return access.opens(ctx, task.task_id, task.access_key, token)

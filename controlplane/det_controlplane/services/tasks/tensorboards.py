@@ -52,7 +52,7 @@ class TensorBoardSources:
 
 
 def find(ctx: Context, user: User, wanted: TensorBoardRequest) -> TensorBoardSources:
-    """Return what is to be shown; raises where something is not there, or is not for this user."""
+    """Return the trials to show; raises where one is missing, or not visible to this user."""
     experiment_ids = list(dict.fromkeys(wanted.experiment_ids))
     trial_ids = list(dict.fromkeys(wanted.trial_ids))
     if wanted.filters:
@@ -84,7 +84,7 @@ def _refuse_missing(
 
 
 def building(ctx: Context, user: User, drawing: TensorBoardSources) -> Build:
-    """Return what makes the program: sources by storage, and the mounts that show them."""
+    """Return a function that builds the program: from sources by storage, and the mounts that show them."""
     places: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
     sources = []
     for experiment in drawing.experiments:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
-from det_controlplane.db import interactive
-from det_controlplane.db.interactive import LiveTask
+from det_controlplane.db import tasks
+from det_controlplane.db.tasks import LiveTask
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
@@ -16,16 +16,16 @@ from det_controlplane.services.tasks.interactive import kill
 
 def running(ctx: Context, user_id: int) -> list[dict[str, Any]]:
     """Return the tasks that run or wait to, oldest first: their id, kind and name."""
-    return _told(interactive.live_of(ctx.db, user_id))
+    return _told(tasks.live_of(ctx.db, user_id))
 
 
 def stop(
     ctx: Context, caller: User, user_id: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Pause those that can be paused and end the others; return both."""
+    """Pause a user's tasks that can be paused and end the others; return both."""
     require_admin(caller, "stop all the work of a user")
     paused, ended = [], []
-    for task in interactive.live_of(ctx.db, user_id):
+    for task in tasks.live_of(ctx.db, user_id):
         if task.kind is not TaskKind.GENERIC:
             ended += _done(task, lambda t: kill(ctx, caller, t.kind, t.id))
         elif task.no_pause:
@@ -36,7 +36,7 @@ def stop(
 
 
 def _done(task: LiveTask, deed: Callable[[LiveTask], object]) -> list[LiveTask]:
-    """Do it; return the task, or nothing where it ended in between."""
+    """Pause or end a task; return it, or nothing if it ended in between."""
     try:
         deed(task)
     except (Missing, WrongState):
@@ -44,8 +44,8 @@ def _done(task: LiveTask, deed: Callable[[LiveTask], object]) -> list[LiveTask]:
     return [task]
 
 
-def _told(tasks: Iterable[LiveTask]) -> list[dict[str, Any]]:
+def _told(found: Iterable[LiveTask]) -> list[dict[str, Any]]:
     return [
         {"taskId": t.id, "kind": NAMES.get(t.kind, t.kind.value.lower()), "name": t.name}
-        for t in tasks
+        for t in found
     ]

@@ -5,16 +5,16 @@ from typing import Any
 from det_controlplane.core import workloads
 from det_controlplane.core.search import length_of
 from det_controlplane.core.workloads import Progress, Workload
-from det_controlplane.db import runs
-from det_controlplane.db.runs import WorkloadBasis
+from det_controlplane.db import trial_reports
+from det_controlplane.db.trial_reports import WorkloadBasis
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 
 
 def next_of(ctx: Context, trial_id: int, steps: int) -> Workload:
-    """Return what to do after `steps` batches. Missing: the configuration does not say, the training code decides."""
+    """Return the workload after `steps` batches. Missing: the configuration does not say, the training code decides."""
     with ctx.db.autocommit() as tx:
-        row = runs.work(tx, trial_id)
+        row = trial_reports.work(tx, trial_id)
     if row is None:
         raise Missing(f"trial {trial_id} not found")
     plan = workloads.plan_of(row.config, row.hparams, _length(row))

@@ -63,7 +63,7 @@ def tell_line(tx: Tx, line: TriggeredLine, now: datetime) -> int:
 def alert(
     ctx: Context, caller: User, experiment_id: int, trial_id: int | None, custom: dict[str, str]
 ) -> None:
-    """Tell the webhooks that the experiment names, and that listen to alerts."""
+    """Queue an alert for the webhooks that the experiment names and that listen to alerts."""
     if caller.experiment_id is not None and caller.experiment_id != experiment_id:
         raise Forbidden("a task's token may only send alerts of its own experiment")
     with ctx.db.begin() as tx:

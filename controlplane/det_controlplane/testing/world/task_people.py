@@ -124,7 +124,7 @@ class TaskUser:
         return None
 
     def _config(self) -> dict[str, Any]:
-        """Return what all tasks have; the description names the launch."""
+        """Return a configuration with what all tasks need; the description names the launch."""
         slots = self._rng.choice((0, 0, 1, self._world.agents[0].slots))
         resources: dict[str, Any] = {"slots": slots}
         if self._rng.random() < 0.4:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from det_controlplane.core import search
-from det_controlplane.db import runs, trials
+from det_controlplane.db import trial_reports, trials
 from det_controlplane.db.errors import Violated
-from det_controlplane.db.runs import TrialOrders
+from det_controlplane.db.trial_reports import TrialOrders
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
@@ -20,9 +20,9 @@ def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
     if not 0 <= progress <= 1:
         raise Invalid(f"trial {trial_id}: progress must be between 0 and 1, not {progress}")
     with ctx.db.begin() as tx:
-        told = runs.set_progress(tx, trial_id, progress)
+        told = trial_reports.set_progress(tx, trial_id, progress)
         if told is None:
-            _existing(runs.metadata(tx, trial_id), trial_id)
+            _existing(trial_reports.metadata(tx, trial_id), trial_id)
             return
     if told.moved and told.searcher == "custom":
         _tell_progress(ctx, trial_id, progress)
@@ -42,7 +42,7 @@ def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
 
 def metadata(ctx: Context, trial_id: int) -> dict[str, Any] | None:
     with ctx.db.autocommit() as tx:
-        return _existing(runs.metadata(tx, trial_id), trial_id).values
+        return _existing(trial_reports.metadata(tx, trial_id), trial_id).values
 
 
 def set_metadata(ctx: Context, trial_id: int, values: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def report_source(
     uuid = parse_uuid(checkpoint_uuid)
     try:
         with ctx.db.begin() as tx:
-            runs.add_source(tx, trial_id, uuid, model_id, model_version, kind)
+            trial_reports.add_source(tx, trial_id, uuid, model_id, model_version, kind)
     except Violated as e:
         raise Missing(f"trial {trial_id} not found, or the checkpoint is not") from e
 
@@ -79,13 +79,13 @@ class Operation:
 
 
 def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operation:
-    """Return what harnesses up to 0.37 ask: how far to train. In the stopping form that is the whole length."""
+    """Return the length to train to, which harnesses up to 0.37 ask for. In the stopping form that is the whole length."""
     with ctx.db.begin() as tx:
-        asked = _existing(runs.asked(tx, trial_id), trial_id)
+        asked = _existing(trial_reports.asked(tx, trial_id), trial_id)
         undecided = _is_undecided(asked) and may_wait
         if asked.parked and not undecided and not trials.let_rest(tx, trial_id):
             # It was asked to go on at this very moment.
-            asked = _existing(runs.asked(tx, trial_id), trial_id)
+            asked = _existing(trial_reports.asked(tx, trial_id), trial_id)
     length = asked.train_to
     if length is None:
         length = search.length_of(asked.searcher.get("max_length"))
@@ -103,7 +103,7 @@ def _is_undecided(asked: TrialOrders) -> bool:
 
 def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:
     with opened_trial(ctx, trial_id) as (experiment, trial):
-        train_to = runs.train_to(experiment.tx, trial.id)
+        train_to = trial_reports.train_to(experiment.tx, trial.id)
         if trial.state.terminal or train_to not in (None, length):
             return  # A repetition: the trial has another operation by now.
         trials.update(experiment.tx, trial.id, op_completed=True)

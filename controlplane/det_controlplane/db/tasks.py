@@ -91,7 +91,7 @@ _LISTED = {kind: _collection(kind) for kind in NAMES}
 
 @dataclass(frozen=True, slots=True)
 class InteractiveTask:
-    """A task as the API shows it, and what only some callers are told."""
+    """A task as the API shows it, and fields that only some callers may see."""
 
     shown: dict[str, Any]
     config: dict[str, Any]
@@ -109,13 +109,14 @@ class NewTask:
     id: str
     kind: TaskKind
     job_id: UUID
-    context_id: UUID | None
     config: Mapping[str, Any]
     sealed: str
-    proxies: Sequence[Mapping[str, Any]]
-    access_key: str | None
-    idle_timeout_s: float | None
-    idempotency_key: str | None
+    experiment_id: int | None = None
+    context_id: UUID | None = None
+    proxies: Sequence[Mapping[str, Any]] = ()
+    access_key: str | None = None
+    idle_timeout_s: float | None = None
+    idempotency_key: str | None = None
 
 
 def insert_task(tx: Tx, new: NewTask, now: datetime) -> None:
@@ -183,7 +184,7 @@ _LIVE_OF = text("""
 
 
 def live_of(db: Database, user_id: int) -> list[LiveTask]:
-    """Return what a user has running or waiting to run, besides trials and deletions."""
+    """Return the tasks of a user that run or wait to run, besides trials and deletions."""
     rows = db.read(_LIVE_OF, {"user_id": user_id})
     return [LiveTask(row.id, TaskKind(row.kind), row.name, row.no_pause) for row in rows]
 

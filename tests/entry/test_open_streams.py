@@ -1,0 +1,229 @@
+"""One caller keeps so many streams, long polls and connections to tasks open, and leaves room for others."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+import uvicorn
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.api.app import App
+from det_controlplane.api.http import Answer, Batch, Stream, Wait, bearer_token, json_response
+from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.server import api_server
+from det_controlplane.entry.server.asgi import AsgiApp
+from det_controlplane.entry.settings import from_environment
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity.principal import User
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from tests.entry.test_relay import kernel
+from tests.support.api import Api, Caller, api_over
+from tests.support.apps import small_app
+from tests.support.asgi import Call, in_flight, requested
+from tests.support.relayed import behind_an_api, proxied
+from tests.support.socket_server import behind_socket
+
+USERS = {"ann": 1, "a task of ann": 1, "bob": 2}
+_UNUSED = {"DET_DB_URL": "postgresql://unused@127.0.0.1/unused"}
+FEW = {"security": {"max_streams_per_user": 2, "max_connections_per_address": 3}}
+
+
+@pytest.fixture
+def api(database: Database, tmp_path: Path) -> Iterator[Api]:
+    with api_over(database, tmp_path) as made:
+        made.ctx.config = few(made.ctx.config)
+        yield made
+
+
+def few(config: ClusterConfig) -> ClusterConfig:
+    asked = load_cluster(FEW)
+    return replace(
+        config,
+        max_streams_per_user=asked.max_streams_per_user,
+        max_connections_per_address=asked.max_connections_per_address,
+    )
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> App:
+    """Return an app of which the tokens are names of users."""
+
+    def follow(_: Context, r: object) -> Answer:
+        return Stream(lambda cursor: Batch([] if cursor else [b"line"], True, False), topic="log")
+
+    def poll(_: Context, r: object) -> Answer:
+        final = getattr(r, "final", False)
+        return json_response({"final": final}) if final else Wait("news", 600)
+
+    app = small_app(("/follow", follow), ("/poll", poll), may_wait_s=600)
+    app.ctx.config = few(ClusterConfig())
+    handle = app.handle
+
+    def known(r: object) -> Answer:
+        answer, name = handle(r), bearer_token(r)  # type: ignore[arg-type]
+        r.principal = User(USERS[name], name, False, 1) if name else None  # type: ignore[attr-defined]
+        return answer
+
+    monkeypatch.setattr(app, "handle", known)
+    return app
+
+
+def signed(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {name}"}
+
+
+async def begun(call: Call) -> Call:
+    assert await asyncio.wait_for(call.parts.get(), 60) == b"line"
+    return call
+
+
+def test_a_user_follows_so_many_logs_at_once_and_another_still_does(app: App) -> None:
+    host = AsgiApp(app, LocalNotifier())
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            calls = []
+            for name in ("ann", "a task of ann", "bob"):
+                following = in_flight(host, "/follow", headers=signed(name))
+                calls.append(await begun(await stack.enter_async_context(following)))
+            refused = await requested(host, "GET", "/follow", headers=signed("ann"))
+            assert (refused.status, refused.headers["retry-after"]) == (429, "5")
+            assert "security.max_streams_per_user" in refused.json()["error"]["error"]
+            calls[1].hang_up()
+            again = Call(b"")
+            while again.got.status != 200:  # until the server has noticed
+                async with in_flight(host, "/follow", headers=signed("ann")) as again:
+                    await asyncio.wait_for(again.parts.get(), 60)
+                    again.hang_up()
+            for call in calls:
+                call.hang_up()
+
+    asyncio.run(scenario())
+
+
+def test_streams_without_a_sign_in_are_counted_by_address(app: App) -> None:
+    host = AsgiApp(app, LocalNotifier())
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            calls = [
+                await begun(await stack.enter_async_context(in_flight(host, "/follow")))
+                for _ in range(3)
+            ]
+            refused = await requested(host, "GET", "/follow")
+            assert refused.status == 429
+            assert "max_connections_per_address" in refused.json()["error"]["error"]
+            async with in_flight(host, "/follow", client="10.0.0.2") as other:
+                (await begun(other)).hang_up()
+            for call in calls:
+                call.hang_up()
+
+    asyncio.run(scenario())
+
+
+def test_a_long_poll_beyond_those_that_a_user_has_is_answered_soon(app: App) -> None:
+    notifier = LocalNotifier()
+    host = AsgiApp(app, notifier)
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            calls = [
+                await stack.enter_async_context(in_flight(host, "/poll", headers=signed("ann")))
+                for _ in range(2)
+            ]
+            while notifier.waiting("news") < 2:
+                await asyncio.sleep(0)
+            got = await asyncio.wait_for(
+                requested(host, "GET", "/poll", headers=signed("a task of ann")), 60
+            )
+            assert got.json() == {"final": True}
+            async with in_flight(host, "/poll", headers=signed("bob")) as other:
+                while notifier.waiting("news") < 3:
+                    await asyncio.sleep(0)
+                other.hang_up()
+            for call in calls:
+                call.hang_up()
+
+    asyncio.run(scenario())
+
+
+def test_a_user_has_so_many_websockets_for_updates(api: Api) -> None:
+    user, admin = api.signed_in("determined"), api.signed_in("admin")
+    with behind_socket(AsgiApp(api.app, LocalNotifier())) as address, ExitStack() as stack:
+        url = f"ws{address[4:]}/stream"
+        for _ in range(2):
+            stack.enter_context(connect(url, additional_headers=signed(user.token)))
+        with pytest.raises(InvalidStatus) as refused:
+            connect(url, additional_headers=signed(user.token))
+        answer = refused.value.response
+        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
+        assert "max_streams_per_user" in json.loads(answer.body or b"")["error"]["error"]
+        stack.enter_context(connect(url, additional_headers=signed(admin.token)))
+
+
+def at_kernel(url: str, caller: Caller) -> ClientConnection:
+    headers, protocols = signed(caller.token), [Subprotocol("v1.kernel")]
+    return connect(url, additional_headers=headers, subprotocols=protocols)
+
+
+def test_a_user_has_so_many_connections_to_tasks(api: Api) -> None:
+    with kernel() as port, proxied(api, [{"proxy_port": port}]) as task, ExitStack() as stack:
+        url = f"ws://{task.netloc}{task.path(port, '/ws')}"
+        for _ in range(2):
+            stack.enter_context(at_kernel(url, task.owner))
+        with pytest.raises(InvalidStatus) as refused:
+            at_kernel(url, task.owner)
+        assert refused.value.response.status_code == 429
+        assert task.ask("GET", task.path(port))[0].status == 429
+        admin = api.signed_in("admin")
+        stack.enter_context(at_kernel(url, admin))
+
+
+def test_what_is_passed_on_to_the_relay_is_counted_by_address(api: Api) -> None:
+    """An API does not know who asks: the relay does, which refuses by itself."""
+    with kernel() as port, behind_an_api(api, [{"proxy_port": port}]) as task, ExitStack() as stack:
+        url = f"ws://{task.netloc}{task.path(port, '/ws')}"
+        admin = api.signed_in("admin")
+        for _ in range(2):
+            stack.enter_context(at_kernel(url, task.owner))
+        assert task.ask("GET", task.path(port))[0].status == 429
+        stack.enter_context(at_kernel(url, admin))
+        answer, body = task.ask("GET", task.path(port), signed(admin.token))
+        assert answer.status == 429
+        assert b"max_connections_per_address" in body
+
+
+@pytest.mark.parametrize(("fronted", "most"), [(True, 0), (False, 3)])
+def test_a_relay_of_its_own_counts_no_addresses(
+    api: Api, monkeypatch: pytest.MonkeyPatch, fronted: bool, most: int
+) -> None:
+    """The API and CDNs bring everybody's connections to it."""
+    limits: list[int] = []
+    monkeypatch.setattr(api_server, "build_context", lambda *_: api.ctx)
+
+    def settings_for(most_of_address: int) -> dict[str, object]:
+        limits.append(most_of_address)
+        return {}
+
+    monkeypatch.setattr(api_server, "uvicorn_settings", settings_for)
+    monkeypatch.setattr(api_server, "gc", MagicMock())
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+    settings = from_environment(_UNUSED)
+    with api_server.listen("127.0.0.1", 0) as listening:
+        api_server.serve(
+            settings,
+            listening,
+            LocalNotifier(),
+            MagicMock(),
+            fronted=fronted,
+            app_of=lambda _: api.app,
+        )
+    assert (limits, api.ctx.config.max_connections_per_address) == ([most], most)
