@@ -34,7 +34,7 @@ test: $(VENV)/.installed-dev
 	$(PYTEST)
 
 test-all: $(VENV)/.installed-dev
-	DET_TEST_FRAMEWORKS=1 HOSTILE_REQUESTS=100000 DECLARED_REQUESTS=60 $(PYTEST)
+	DET_TEST_FRAMEWORKS=1 HOSTILE_REQUESTS=100000 DECLARED_SECONDS=240 $(PYTEST)
 
 fresh: $(VENV)/.installed-dev
 	$(RUN)/python -m pytest -n $(WORKERS) tests/fresh
