@@ -144,6 +144,7 @@ def test_a_failed_init_names_the_cause(
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 1
     assert "Failed to query available provider packages" in ran.err
+    assert "let this machine reach registry.terraform.io" in ran.err
     assert "run the same command again" in ran.err
 
 

@@ -72,6 +72,24 @@ def test_a_sign_in_that_expires_in_the_middle_is_told_as_that(
     assert "sign in again and run the same command: it goes on" in ran.err
 
 
+def test_each_resource_is_told_as_it_is_made_and_each_minute_that_it_takes(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    events = [
+        ("apply_start", "module.database.aws_db_instance.this[0]: Creating...", 0),
+        *(("apply_progress", f"Still creating... [{s}s elapsed]", s) for s in (10, 60, 110, 120)),
+        ("apply_errored", "module.database.aws_db_instance.this[0]: Creation errored after 2m2s", 122),
+    ]  # fmt: skip
+    told = [
+        json.dumps({"type": kind, "@message": message, "hook": {"elapsed_seconds": elapsed_s}})
+        for kind, message, elapsed_s in events
+    ]
+    terraform.answers(apply={"out": "\n".join(told), "code": 1})
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    made = [line for line in ran.err.splitlines() if "reating" in line or "errored" in line]
+    assert made == [events[0][1], events[2][1], events[4][1], events[5][1]], ran.err
+
+
 def test_a_dry_run_finds_what_would_fail(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:

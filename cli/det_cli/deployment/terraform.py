@@ -19,8 +19,14 @@ _HERE = Path(__file__).resolve()
 # In a checkout the stacks stand beside the packages, in an installed distribution within this one.
 _PLACES = (_HERE.parent / "terraform", _HERE.parents[3] / "infra/terraform")
 
+# Events of Terraform that are passed on as they are.
+_TOLD = ("apply_start", "apply_complete", "apply_errored", "planned_change", "change_summary")
+
 # Of Terraform, when a state was written by a newer one than reads it.
 _NEWER_STATE = re.compile(r"state snapshot was created by Terraform v(\d[\w.]*\w)")
+
+# Of Terraform, when it cannot fetch the provider of a cloud.
+_NO_PROVIDER = re.compile(r"Failed to (?:query available provider packages|install provider)")
 
 # Of AWS, and of Google.
 _EXPIRED = re.compile(
@@ -167,6 +173,12 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
             f"the sign-in at the cloud expired in the middle of terraform {verb}",
             "sign in again and run the same command: it goes on",
         )
+    if _NO_PROVIDER.search(plain):
+        return CommandError(
+            f"terraform {verb} failed: {cause}",
+            "let this machine reach registry.terraform.io (HTTPS_PROXY names a proxy), or name a mirror of providers"
+            " by TF_CLI_CONFIG_FILE, and run the same command again",
+        )
     return CommandError(
         f"terraform {verb} failed: {cause}",
         "mend the cause and run the same command again: it goes on",
@@ -193,11 +205,16 @@ def _said(line: str, say: Say) -> Iterator[str]:
     except ValueError:
         return
     kind, message = event.get("type"), str(event.get("@message", ""))
-    if kind in ("apply_start", "apply_complete", "planned_change", "change_summary"):
+    if kind in _TOLD or (kind == "apply_progress" and _is_a_full_minute(event)):
         say(message)
     elif kind == "diagnostic" and event["diagnostic"]["severity"] == "error":
         diagnostic = event["diagnostic"]
         yield " ".join(f"{diagnostic['summary']}: {diagnostic.get('detail', '')}".split())
+
+
+def _is_a_full_minute(event: Mapping[str, Any]) -> bool:
+    """Tell whether a resource has been in the making for some full minutes: Terraform says so every ten seconds."""
+    return int(event["hook"]["elapsed_seconds"]) % 60 == 0
 
 
 def _first_error(text: str) -> str:

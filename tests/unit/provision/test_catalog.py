@@ -47,3 +47,20 @@ def test_zones_tell_their_region() -> None:
 def test_a_region_of_the_other_cloud_is_unknown() -> None:
     with pytest.raises(Unknown, match="must be a region of gcp"):
         check_region("gcp", "us-east-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("g5.xxlarge", "'g5.xxlarge' is unknown; did you mean g5.xlarge or"),
+        (
+            "p3",
+            "'p3' is unknown; did you mean p3.16xlarge or p3.2xlarge or p3.8xlarge? For a newer",
+        ),
+        ("quantum", "'quantum' is unknown. For a newer type give instance_slots"),
+    ],
+)
+def test_an_unknown_type_is_told_with_those_that_were_probably_meant(name: str, told: str) -> None:
+    with pytest.raises(Unknown) as e:
+        machine_type("aws", name)
+    assert str(e.value).startswith(told)

@@ -87,7 +87,7 @@ def adjusted(priced: Priced, slots: int, usd_hour: Decimal | None) -> Priced:
 def check_region(provider: str, region: str) -> None:
     """Raise Unknown for a region that the cloud does not have."""
     if region not in _REGIONS[provider]:
-        raise _unknown(region, _REGIONS[provider], f"it must be a region of {provider}")
+        raise _unknown(region, _REGIONS[provider], f"It must be a region of {provider}")
 
 
 def region_of(provider: str, zone: str) -> str:
@@ -103,9 +103,12 @@ def region_of(provider: str, zone: str) -> str:
 def _unknown(name: str, known: Iterable[str], remedy: str) -> Unknown:
     import difflib
 
-    close = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-    guess = f"did you mean {' or '.join(close)}? " if close else ""
-    return Unknown(f"{name!r} is unknown; {guess}{remedy}")
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    # A family, such as p3.
+    close = close or [found for found in names if found.startswith((f"{name}.", f"{name}-"))][:3]
+    guess = f"; did you mean {' or '.join(close)}?" if close else "."
+    return Unknown(f"{name!r} is unknown{guess} {remedy}")
 
 
 @lru_cache
