@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine import Database
 from det_controlplane.services.machines import prices
@@ -67,6 +68,18 @@ def test_a_pool_shows_where_each_price_is_from_and_how_old_it_is(
     assert (first["priceUsdHour"], first["priceFrom"]) == (0.37, "cloud")
     assert first["priceReadAt"] == cluster.time.isoformat()
     assert (second["priceFrom"], second["priceReadAt"]) == ("list", None)
+
+
+def test_a_pool_shows_the_hardware_of_the_types_that_the_catalog_has(
+    cluster: Rented, user: Caller
+) -> None:
+    types = {"instance_types": ["g5.12xlarge", "g99.huge"], "instance_slots": 4}
+    provider = {"type": "aws", "region": "us-east-1", **types}
+    pools = load_cluster({"resource_pools": [{"pool_name": "default", "provider": provider}]})
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools.resource_pools)
+    keys = ("gpu", "gpuMemoryGib", "vcpus", "memoryGib")
+    hardware = [tuple(offer[key] for key in keys) for offer in shown(user)["offers"]]
+    assert hardware == [("NVIDIA A10G", 24, 48, 192), (None, None, None, None)]
 
 
 def test_a_cloud_that_tells_no_prices_is_asked_again_and_the_pool_says_why(

@@ -12,8 +12,9 @@ from typing import Any
 from det_controlplane.core.agent_protocol import join_nonce
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.providers import Section
+from det_controlplane.core.provision.catalog import Priced
 from det_controlplane.core.provision.model import Limits
-from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.core.provision.offers import Capacity, MachineType, Offer
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 from det_controlplane.services.machines import calling
@@ -39,6 +40,9 @@ OFFERS = (
     offer("1.00", Capacity.ON_DEMAND),
     offer("2.50", slots=4),
 )
+
+
+SMALLEST = Priced(MachineType("aws", "g5.1", 1, "NVIDIA A10G", 24, 4, 16), Decimal("1.00"))
 
 
 @dataclass
@@ -211,7 +215,7 @@ def rented_cluster(
     """Start a cluster whose default pool rents; nothing else has slots."""
     with api_over(database, folder) as api:
         pool = Pool(
-            sections=(Section("aws", {}, ("us-east-1",)),),
+            sections=(Section("aws", {}, ("us-east-1",), types=(SMALLEST,)),),
             offers=offers,
             limits=limits or Limits(max_idle_s=600),
         )

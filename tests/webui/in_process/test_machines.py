@@ -121,7 +121,9 @@ def test_a_pool_is_held_and_resumed(tab: Tab, rented: Rented) -> None:
     assert len(rented.cloud.rented) == 1
 
 
-def test_offers_say_what_clouds_refused_and_until_when(tab: Tab, rented: Rented) -> None:
+def test_offers_say_their_hardware_and_what_clouds_refused_until_when(
+    tab: Tab, rented: Rented
+) -> None:
     rented.cloud.refuse(Scope.of(OFFERS[0]), RefusalKind.NO_CAPACITY, "1a has no <b>g5</b>")
     create(rented.api.signed_in("determined"), activate=True)
     rented.settle()
@@ -129,6 +131,7 @@ def test_offers_say_what_clouds_refused_and_until_when(tab: Tab, rented: Rented)
     offers = tab.page.get_by_role("region", name="Offers")
     refused = offers.get_by_role("row").filter(has_text="us-east-1a").first
     refused.get_by_text("1a has no <b>g5</b>. Asked again in").wait_for()
+    refused.get_by_text("NVIDIA A10G 24 GiB, 4 vCPU, 16 GiB", exact=True).wait_for()
     others = offers.get_by_role("row").filter(has_text="us-east-1b")
     assert "Asked again" not in (others.text_content() or "")
     assert tab.faults() == []

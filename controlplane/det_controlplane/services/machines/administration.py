@@ -128,10 +128,22 @@ def _offer(listed: Offer, pool: Pool, known: MarketKnowledge) -> dict[str, Any]:
         source = "instance_price"
     return {
         "provider": offer.provider, "region": offer.region, "zone": offer.zone, "machineType": offer.machine_type,
-        "capacity": offer.capacity.value, "slots": offer.slots, "priceUsdHour": float(offer.price_usd_hour),
+        "capacity": offer.capacity.value, "slots": offer.slots, **_hardware(offer, pool),
+        "priceUsdHour": float(offer.price_usd_hour),
         "priceFrom": source, "priceReadAt": _moment(quote.read_at if quote else None),
         "priceSince": _moment(quote.since if quote else None), "isOffered": not offer.is_absent,
         "maxPriceUsdHour": None if offer.max_price_usd_hour is None else float(offer.max_price_usd_hour),
+    }  # fmt: skip
+
+
+def _hardware(offer: Offer, pool: Pool) -> dict[str, Any]:
+    """Return the GPU, memory and processors of an offer's type; nothing of a type that the catalog does not have."""
+    known = (priced.type for priced in pool.sections[offer.section].types if priced.type.vcpus)
+    found = next((type for type in known if type.name == offer.machine_type), None)
+    return {
+        "gpu": found.accelerator if found else None,
+        "gpuMemoryGib": found.accelerator_memory_gib if found else None,
+        "vcpus": found.vcpus if found else None, "memoryGib": found.memory_gib if found else None,
     }  # fmt: skip
 
 

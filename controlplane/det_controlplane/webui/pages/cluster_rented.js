@@ -158,12 +158,17 @@ function Offers({ rented }) {
     { name: "Offer", main: true, cell: (/** @type {any} */ o) => `${o.machineType} ${capacity(o)}` },
     { name: "Where", cell: (/** @type {any} */ o) => `${o.provider} ${o.zone || o.region}` },
     { name: "Slots", right: true, cell: (/** @type {any} */ o) => o.slots },
+    { name: "Hardware", cell: hardware },
     { name: "Price", right: true, cell: (/** @type {any} */ o) => html`<span title=${priceFrom(o, rented)}>${money(o.priceUsdHour)} / h</span>` },
     { name: "Refused", wrap: true, cell: (/** @type {any} */ o) => html`<span class="soft">${refusal(o, rented.cooldowns)}</span>` },
   ];
   const rows = rented.offers.map((/** @type {any} */ o, /** @type {number} */ i) => ({ ...o, id: i }));
   return html`<${Table} label="Offers" columns=${columns} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} />`;
 }
+
+/** @param {any} offer */
+const hardware = (offer) =>
+  offer.vcpus ? [offer.gpu && `${offer.gpu} ${offer.gpuMemoryGib} GiB`, `${offer.vcpus} vCPU`, `${offer.memoryGib} GiB`].filter(Boolean).join(", ") : "";
 
 /** @param {any} offer @param {any} rented */
 function priceFrom(offer, rented) {

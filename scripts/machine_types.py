@@ -1,0 +1,37 @@
+"""Keep the table of machine types with GPUs in docs/reference/pools.md that of the catalog.
+
+`python -m scripts.machine_types --write` brings the page up to date.
+"""
+
+import re
+from pathlib import Path
+
+from det_controlplane.core.provision import catalog_aws, catalog_gcp
+
+from scripts.pages import update
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "pools.md"
+_BLOCK = re.compile(r"<!-- types -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def table() -> str:
+    """Return every type with GPUs of its own, in the order of the catalog."""
+    lines = [
+        "| type | cloud | GPUs | each with | vCPUs | memory | $ an hour |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for type, price in (*catalog_aws.types().values(), *catalog_gcp.types().values()):
+        if type.slots:
+            gpus = f"{type.slots} {type.accelerator} | {type.accelerator_memory_gib} GiB"
+            size = f"{type.vcpus} | {type.memory_gib} GiB"
+            lines.append(f"| `{type.name}` | {type.provider} | {gpus} | {size} | {price:.2f} |")
+    return "\n".join(lines)
+
+
+def drawn(page: str) -> str:
+    """Return the page with the table made anew."""
+    return _BLOCK.sub(f"<!-- types -->\n{table()}\n<!-- end -->", page)
+
+
+if __name__ == "__main__":
+    update(PAGE, drawn)
