@@ -4,9 +4,16 @@ import json
 import os
 import signal
 import sys
+import threading
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
+from det_agent.loop import ControlPlaneSilent, Loop
+from det_controlplane.core.agent_protocol import JoinRequest
+from determined.common.http import MasterUnreachableError
 
 from tests.agent.conftest import StartAgent
 from tests.support.agents import make_spec
@@ -279,6 +286,22 @@ def test_silence_runs_the_hook_and_ends_the_agent(
     plane.change(lambda: setattr(plane, "outage", True))
     assert agent.process.wait(60) == 1
     assert hook.exists()
+
+
+def test_an_agent_with_work_outlasts_the_silence() -> None:
+    works = iter([True, True, False])
+
+    def silent(_: object) -> None:
+        raise MasterUnreachableError("nobody answers")
+
+    parts: Any = SimpleNamespace(
+        control_plane=SimpleNamespace(join=silent), containers=SimpleNamespace(live=lambda: next(works)),
+        health=SimpleNamespace(out_of_service=""), proof=dict, join_request=JoinRequest("a", "k", "p"),
+        silence_limit_s=1e-9,
+    )  # fmt: skip
+    with pytest.raises(ControlPlaneSilent):
+        Loop(parts, threading.Event()).run()
+    assert list(works) == [], "it ended when its work had"
 
 
 def test_the_environment_is_complete_and_the_agents_own_secrets_are_not_in_it(

@@ -68,5 +68,7 @@ def test_the_agent_understands_what_rented_machines_are_told(tmp_path: Path, pro
     assert (told.identity, told.cluster_id, told.resource_pool) == (provider, "ours", "gpus")
     assert told.aws_role_arn == "arn:aws:iam::1:role/x"
     assert told.google_credentials == elsewhere
+    off = ("systemctl", "poweroff")
+    assert (told.shutdown_after_silence, told.on_connection_lost) == (boot.silence_limit_s, off)
     assert len(_notices(told)) == 1
     assert _notices(settings()) == ()
