@@ -15,23 +15,22 @@ class Addresses:
         self._open: Counter[str] = Counter()
         self._held: dict[Any, str] = {}
 
-    def take(self, transport: Any) -> int:
-        """Count a connection; return how many too many its address has with it."""
-        address = _address_of(transport)
+    def take(self, connection: Any, peer: Any) -> int:
+        """Count a connection with its other end; return how many too many its address has with it."""
+        address = _address_of(peer)
         if not self._most or not address or ip_address(address).is_loopback:
             return 0
         self._open[address] += 1
-        self._held[transport] = address
+        self._held[connection] = address
         return max(0, self._open[address] - self._most)
 
-    def release(self, transport: Any) -> None:
+    def release(self, connection: Any) -> None:
         """Forget a connection that has ended, if it was counted."""
-        address = self._held.pop(transport, None)
+        address = self._held.pop(connection, None)
         if address is not None:
             self._open -= Counter({address: 1})
 
 
-def _address_of(transport: Any) -> str:
+def _address_of(peer: Any) -> str:
     """Return the address of the other end; empty for a connection that has none."""
-    peer = transport.get_extra_info("peername")
     return str(peer[0]).partition("%")[0] if isinstance(peer, tuple) else ""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import resource
 import select
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -60,17 +61,29 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     _told = 0  # bytes of the request's address and headers that the parser told of
     _refused = False
     _is_too_many = False  # connections of its address
+    _before_tls: socket.socket | None = None
+
+    def has_room(self, connection: socket.socket, peer: Any, shaking: int) -> bool:
+        """Count a connection whose TLS handshake begins, beside so many others; False: it is to be closed."""
+        self._before_tls = connection
+        return self._take(connection, peer, len(self.connections) + shaking + 1)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._client = HttpClient(transport, self._waits_unread)
-        most, too_many = self.limit_concurrency, self.addresses.take(transport)
-        all_too_many = most is not None and len(self.connections) > most + _REFUSED_AT_ONCE
-        if all_too_many or too_many > _REFUSED_AT_ONCE:
+        self.addresses.release(self._before_tls)
+        peer = transport.get_extra_info("peername")
+        if not self._take(transport, peer, len(self.connections)):
             transport.abort()
             return
-        self._is_too_many = too_many > 0
         self._wait_for_headers()
+
+    def _take(self, connection: Any, peer: Any, count: int) -> bool:
+        """Count a connection for its address; tell whether it is answered at all, even if only by a refusal."""
+        most, too_many = self.limit_concurrency, self.addresses.take(connection, peer)
+        self._is_too_many = too_many > 0
+        all_too_many = most is not None and count > most + _REFUSED_AT_ONCE
+        return not all_too_many and too_many <= _REFUSED_AT_ONCE
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
