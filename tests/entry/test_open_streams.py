@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +17,13 @@ from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Batch, Stream, Wait, bearer_token, json_response
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.db.engine import Database
-from det_controlplane.entry.server import api_server
+from det_controlplane.entry.server import api_server, asgi
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.entry.settings import from_environment
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.tasks import proxying
+from det_controlplane.services.tasks.proxying import RequestTokens, Target
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
@@ -31,6 +35,7 @@ from tests.support.asgi import Call, in_flight, requested
 from tests.support.relayed import behind_an_api, proxied
 from tests.support.socket_server import behind_socket
 
+REACHED = 426  # a kernel answers websockets only
 USERS = {"ann": 1, "a task of ann": 1, "bob": 2}
 _UNUSED = {"DET_DB_URL": "postgresql://unused@127.0.0.1/unused"}
 FEW = {"security": {"max_streams_per_user": 2, "max_connections_per_address": 3}}
@@ -187,18 +192,52 @@ def test_a_user_has_so_many_connections_to_tasks(api: Api) -> None:
         stack.enter_context(at_kernel(url, admin))
 
 
-def test_what_is_passed_on_to_the_relay_is_counted_by_address(api: Api) -> None:
-    """An API does not know who asks: the relay does, which refuses by itself."""
-    with kernel() as port, behind_an_api(api, [{"proxy_port": port}]) as task, ExitStack() as stack:
+def test_what_is_passed_on_to_the_relay_is_counted_by_token_or_address(api: Api) -> None:
+    """An API does not know whose token it is: the relay does, which refuses by itself."""
+    with kernel() as port, ExitStack() as stack:
+        ports = [{"proxy_port": port, "unauthenticated": True}]
+        task = stack.enter_context(behind_an_api(api, ports))
         url = f"ws://{task.netloc}{task.path(port, '/ws')}"
         admin = api.signed_in("admin")
-        for _ in range(2):
-            stack.enter_context(at_kernel(url, task.owner))
-        assert task.ask("GET", task.path(port))[0].status == 429
-        stack.enter_context(at_kernel(url, admin))
+        for caller in (task.owner, admin, task.owner, admin):
+            stack.enter_context(at_kernel(url, caller))
         answer, body = task.ask("GET", task.path(port), signed(admin.token))
         assert answer.status == 429
+        assert b"tasks of this token are open" in body
+        for _ in range(3):
+            stack.enter_context(connect(url, subprotocols=[Subprotocol("v1.kernel")]))
+        answer, body = task.ask("GET", task.path(port), {})
+        assert answer.status == 429
         assert b"max_connections_per_address" in body
+
+
+def test_slow_requests_of_one_user_to_tasks_leave_threads_for_others(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relay learns whose token it is by its own answers."""
+    go_on, begun = threading.Event(), threading.Semaphore(0)
+    target = proxying.target
+
+    def slow(ctx: Context, service: str, tokens: RequestTokens) -> Target:
+        if tokens.bearer != admin.token:
+            begun.release()
+            go_on.wait(60)
+        return target(ctx, service, tokens)
+
+    api.ctx.config = replace(api.ctx.config, max_streams_per_user=0)
+    with kernel() as port, proxied(api, [{"proxy_port": port}]) as task, ExitStack() as stack:
+        admin = api.signed_in("admin")
+        for caller in (task.owner, admin):
+            assert task.ask("GET", task.path(port), signed(caller.token))[0].status == REACHED
+        monkeypatch.setattr(proxying, "target", slow)
+        threads = stack.enter_context(ThreadPoolExecutor(20))
+        stack.callback(go_on.set)
+        slow_ones = [threads.submit(task.ask, "GET", task.path(port)) for _ in range(20)]
+        for _ in range(asgi._OF_ONE_CALLER):
+            assert begun.acquire(timeout=60)
+        assert task.ask("GET", task.path(port), signed(admin.token))[0].status == REACHED
+        go_on.set()
+        assert {asked.result()[0].status for asked in slow_ones} == {REACHED}
 
 
 @pytest.mark.parametrize(("fronted", "most"), [(True, 0), (False, 3)])

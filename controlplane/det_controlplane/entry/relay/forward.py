@@ -17,7 +17,7 @@ from det_controlplane.entry.relay.hangups import until_left
 from det_controlplane.entry.relay.http import ClientGone, HttpExchange
 from det_controlplane.entry.relay.relay import PREFIX, refuse
 from det_controlplane.entry.relay.sockets import SocketBridge
-from det_controlplane.entry.server.open_streams import OpenStreams, of_address
+from det_controlplane.entry.server.open_streams import OpenStreams, of_token_or_address
 from det_controlplane.services.errors import Unreachable
 
 _CONNECT_S = 20.0
@@ -42,8 +42,8 @@ class Forward:
 
     async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
         try:
-            # Who asks is known to the relay only.
-            with self._open.held(of_address(request.client)):
+            # Whose token it is, and whether it is good, is known to the relay only.
+            with self._open.held(of_token_or_address(request)):
                 await self._pass_on(scope, receive, send)
         except ClientGone:
             # uvicorn closes the connection: the only way to tell that an answer is not whole.

@@ -38,10 +38,15 @@ class Relay:
     """Part of an ASGI application: takes what is for tasks and from agents, and nothing else."""
 
     def __init__(
-        self, app: App, in_thread: InThread, in_turn: InThread, open_streams: OpenStreams
+        self,
+        app: App,
+        in_thread: InThread,
+        in_turn: InThread,
+        know: Callable[[Request, str], None],
+        open_streams: OpenStreams,
     ) -> None:
         self._app = app
-        self._in_thread, self._in_turn = in_thread, in_turn
+        self._in_thread, self._in_turn, self._know = in_thread, in_turn, know
         self._open = open_streams
         self._agents = Agents()
         self._permits = Permits(self._is_good)
@@ -62,6 +67,7 @@ class Relay:
                 agent = await self._in_turn(
                     request, authentication.agent_of, self._app.ctx, bearer_token(request)
                 )
+                self._know(request, agent.caller)
                 with self._open.held(agent.caller):
                     return await self._agents.serve(agent.id, receive, send)
             await self._proxy(scope, request, receive, send)
@@ -93,6 +99,8 @@ class Relay:
         tokens = h.tokens_of(given, scope["query_string"])
         asked = (proxying.target, self._app.ctx, service, tokens)
         target: Target = await self._in_turn(request, *asked)
+        if target.caller is not None:
+            self._know(request, target.caller)
         if h.is_service_worker(given) and not target.is_the_viewers:
             raise PermissionDenied(
                 "service workers of a task are for its owner, signed in here, only"

@@ -21,7 +21,6 @@ from det_controlplane.api.http import (
     Response,
     Stream,
     Wait,
-    bearer_token,
 )
 from det_controlplane.core.numerals import whole
 from det_controlplane.entry.relay.forward import Forward
@@ -41,7 +40,7 @@ from det_controlplane.entry.server.bodies import (
     Disconnected,
     TooSlow,
 )
-from det_controlplane.entry.server.open_streams import OpenStreams, of_address
+from det_controlplane.entry.server.open_streams import OpenStreams, of_token_or_address
 from det_controlplane.entry.server.rounds import Rounds
 from det_controlplane.entry.server.socket_stream import SocketStream
 from det_controlplane.entry.server.turns_of_callers import TurnsOfCallers
@@ -128,7 +127,7 @@ class AsgiApp:
         self._open, self._waits = OpenStreams(app.ctx.config), OpenStreams(app.ctx.config)
         self._traffic: Relay | Forward | None = None
         if relays:
-            self._traffic = Relay(app, self._in_thread, self._in_turn, self._open)
+            self._traffic = Relay(app, self._in_thread, self._in_turn, self._turns.know, self._open)
         elif app.ctx.relay_url:
             self._traffic = Forward(app, app.ctx.relay_url, self._open)
 
@@ -346,8 +345,7 @@ def _caller(request: Request) -> str:
     if request.sender:
         return request.sender
     # Some handlers read the token by themselves, and answer by a stream or a long poll only where it is good.
-    token = bearer_token(request)
-    return f"token {hash(token)}" if token else of_address(request.client)
+    return of_token_or_address(request)
 
 
 def _is_large(request: Request) -> bool:

@@ -5,14 +5,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from det_controlplane.api.errors import TooMany
+from det_controlplane.api.http import Request, bearer_token
 from det_controlplane.core.config.cluster import ClusterConfig
 
-_ADDRESS = "address "
+_ADDRESS, _TOKEN = "address ", "token "
 
 
 def of_address(address: str) -> str:
     """Return the caller that strangers of an address are, together."""
     return f"{_ADDRESS}{address}"
+
+
+def of_token_or_address(request: Request) -> str:
+    """Return the caller of a request whose token was not looked at here; without one, that of its address."""
+    token = bearer_token(request)
+    return f"{_TOKEN}{hash(token)}" if token else of_address(request.client)
 
 
 class OpenStreams:
@@ -45,6 +52,7 @@ def _told(caller: str, count: int) -> str:
             f"{count} streams and connections to tasks, of users that are not known here, are open from {caller}:"
             " close some; an administrator may set another limit by security.max_connections_per_address"
         )
+    caller = "this token" if caller.startswith(_TOKEN) else caller
     return (
         f"{count} streams and connections to tasks of {caller} are open: close some, such as followed logs; an"
         " administrator may set another limit by security.max_streams_per_user"
