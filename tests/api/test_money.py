@@ -153,9 +153,15 @@ def test_a_budget_warns_then_pauses_with_a_checkpoint_and_lets_nothing_start(
     user.post(f"/api/v1/experiments/{experiment_id}/activate")
 
 
-def test_work_that_does_not_leave_is_killed(cluster: Rented, user: Caller, admin: Caller) -> None:
+SCOPES = {"user": "determined", "workspace": "Uncategorized", "pool": "default"}
+
+
+@pytest.mark.parametrize(("scope", "of"), SCOPES.items())
+def test_work_that_does_not_leave_is_killed(
+    cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
+) -> None:
     _, agent = at_work(cluster, user)
-    budget(admin, "user", "determined", "0.10")
+    budget(admin, scope, of, "0.10")
     pass_hours(cluster, agent, 20)
     assert state(admin) == "STOPPED"
     (order,) = agent.poll()
@@ -249,23 +255,51 @@ def test_a_pool_whose_budget_is_spent_rents_nothing_more(
     assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
 
 
-def test_a_budget_of_a_month_starts_anew_with_the_next(
-    cluster: Rented, user: Caller, admin: Caller
+def leave(cluster: Rented, user: Caller, agent: MachineAgent, experiment_id: int) -> None:
+    """Checkpoint and exit as a trial that is paused does, and wait until its machine is gone."""
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    user.post(f"/api/v1/allocations/{reason['allocationId']}/signals/ack_preemption", {})
+    agent.finish()
+    for _ in range(4):
+        cluster.pass_time(minutes=15)
+        cluster.settle()
+    assert not cluster.instances()
+
+
+@pytest.mark.parametrize("scope", ["experiment", "pool"])
+def test_a_budget_that_is_raised_when_no_machine_is_left_lets_work_start_at_once(
+    cluster: Rented, user: Caller, admin: Caller, scope: str
 ) -> None:
     experiment_id, agent = at_work(cluster, user)
-    budget(admin, "experiment", experiment_id, "0.10", "month")
+    of = {"experiment": experiment_id, "pool": "default"}[scope]
+    budget(admin, scope, of, "0.10")
     pass_hours(cluster, agent, 16)
-    agent.finish()
+    leave(cluster, user, agent, experiment_id)
+    assert budget(admin, scope, of, "5")["state"] == "WITHIN"
+    user.post(f"/api/v1/experiments/{experiment_id}/activate")
     cluster.settle()
+    assert len(cluster.instances()) == 1
+
+
+@pytest.mark.parametrize("scope", ["experiment", "pool"])
+def test_a_budget_of_a_month_starts_anew_with_the_next(
+    cluster: Rented, user: Caller, admin: Caller, scope: str
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    of = {"experiment": experiment_id, "pool": "default"}[scope]
+    budget(admin, scope, of, "0.10", "month")
+    pass_hours(cluster, agent, 16)
+    leave(cluster, user, agent, experiment_id)
     assert state(admin) in ("DRAINING", "STOPPED")
     cluster.pass_time(days=31)
-    budgets.keep(cluster.api.ctx)
+    user = cluster.api.signed_in("determined")
+    user.post(f"/api/v1/experiments/{experiment_id}/activate")
+    cluster.settle()
+    assert len(cluster.instances()) == 1
     assert state(cluster.api.signed_in("admin")) == "WITHIN"
 
 
-@pytest.mark.parametrize(
-    ("scope", "of"), [("user", "determined"), ("workspace", "Uncategorized"), ("pool", "default")]
-)
+@pytest.mark.parametrize(("scope", "of"), SCOPES.items())
 def test_a_budget_counts_the_work_of_deleted_experiments(
     cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
 ) -> None:

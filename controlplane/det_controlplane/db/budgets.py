@@ -3,7 +3,7 @@
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import ColumnElement, and_, delete, func, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.budget import Budget, BudgetPeriod, BudgetScope, BudgetState
@@ -40,20 +40,27 @@ _RUNNING = text(f"""
 _RUNNING_TASKS = text(
     _RUNNING.text.replace("SELECT a.id", "SELECT DISTINCT a.task_id").replace("a.id\n", "1\n")
 )
-_COVERING_TASK = text("""
+# What an earlier month spent, nobody looked at since: it counts no more.
+_OUTLIVED = (
+    "(b.period = 'month' AND b.checked_at < date_trunc('month', cast(:now AS timestamptz), 'UTC'))"
+)
+_COVERING_TASK = text(f"""
     SELECT b.id FROM budgets b JOIN tasks k ON k.id = :task JOIN jobs j ON j.id = k.job_id
-    WHERE b.state IN ('DRAINING', 'STOPPED') AND b.scope_id = CASE b.scope WHEN 'user' THEN j.user_id::text
+    WHERE b.state IN ('DRAINING', 'STOPPED') AND NOT {_OUTLIVED} AND b.scope_id = CASE b.scope WHEN 'user' THEN j.user_id::text
         WHEN 'workspace' THEN j.workspace_id::text WHEN 'pool' THEN j.pool END
     ORDER BY b.id LIMIT 1
 """)
-_COVERING = text("""
+_COVERING = text(f"""
     SELECT b.id FROM budgets b JOIN experiments e ON e.id = :experiment JOIN jobs j ON j.id = e.job_id
     JOIN projects p ON p.id = e.project_id
-    WHERE b.state IN ('DRAINING', 'STOPPED') AND b.scope_id = CASE b.scope WHEN 'experiment' THEN e.id::text
+    WHERE b.state IN ('DRAINING', 'STOPPED') AND NOT {_OUTLIVED} AND b.scope_id = CASE b.scope WHEN 'experiment' THEN e.id::text
         WHEN 'user' THEN e.user_id::text WHEN 'workspace' THEN p.workspace_id::text ELSE j.pool END
     ORDER BY b.id LIMIT 1
 """)
 _WARNING = text(_COVERING.text.replace("IN ('DRAINING', 'STOPPED')", "= 'WARNED'"))
+_LOOKED_AT = text(
+    f"SELECT min(b.checked_at), coalesce(bool_or(b.state <> 'WITHIN' AND {_OUTLIVED}), false) FROM budgets b"
+)
 
 
 def every(tx: Tx) -> list[Budget]:
@@ -82,9 +89,10 @@ def put(
     return made
 
 
-def checked_at(tx: Tx) -> datetime | None:
-    """Return when the budget that was looked at longest ago was; None without budgets."""
-    return tx.execute(select(func.min(_b.checked_at))).scalar()
+def looked_at(tx: Tx, now: datetime) -> tuple[datetime | None, bool]:
+    """Return when the budget that was looked at longest ago was, and whether a month ended since that bound one."""
+    since, outlived = tx.execute(_LOOKED_AT, {"now": now}).one()
+    return since, outlived
 
 
 def set_checked(tx: Tx, now: datetime) -> None:
@@ -129,9 +137,9 @@ def running_tasks(tx: Tx, budget: Budget) -> list[str]:
     return list(tx.execute(_RUNNING_TASKS, _scope(budget)).scalars())
 
 
-def spent_for_task(tx: Tx, task_id: str) -> Budget | None:
+def spent_for_task(tx: Tx, task_id: str, now: datetime) -> Budget | None:
     """Return a spent budget that covers a task of its own, if there is one."""
-    found = tx.execute(_COVERING_TASK, {"task": task_id}).scalar()
+    found = tx.execute(_COVERING_TASK, {"task": task_id, "now": now}).scalar()
     return None if found is None else one(tx, found)
 
 
@@ -139,13 +147,13 @@ def _scope(budget: Budget) -> dict[str, str]:
     return {"scope": budget.scope.value, "scope_id": budget.scope_id}
 
 
-def spent_for(tx: Tx, experiment_id: int) -> Budget | None:
+def spent_for(tx: Tx, experiment_id: int, now: datetime) -> Budget | None:
     """Return a spent budget that covers an experiment, if there is one."""
-    found = tx.execute(_COVERING, {"experiment": experiment_id}).scalar()
+    found = tx.execute(_COVERING, {"experiment": experiment_id, "now": now}).scalar()
     return None if found is None else one(tx, found)
 
 
-def nearly_spent_for(tx: Tx, experiment_id: int) -> Budget | None:
+def nearly_spent_for(tx: Tx, experiment_id: int, now: datetime) -> Budget | None:
     """Return a budget that covers an experiment and is nearly spent, if there is one."""
-    found = tx.execute(_WARNING, {"experiment": experiment_id}).scalar()
+    found = tx.execute(_WARNING, {"experiment": experiment_id, "now": now}).scalar()
     return None if found is None else one(tx, found)

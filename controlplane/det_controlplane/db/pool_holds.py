@@ -22,6 +22,7 @@ _SET_HOLD = _HOLD.on_conflict_do_update(
         _h.until < func.coalesce(_HOLD.excluded.until, text("'infinity'")),
     ),
 )
+_OF_BUDGET = and_(~_h.by_operator, _h.until.is_(None))
 _RESUMED = insert(schema.pools)
 _SET_RESUMED = _RESUMED.on_conflict_do_update(
     index_elements=[schema.pools.c.name], set_={"resumed_at": _RESUMED.excluded.resumed_at}
@@ -31,9 +32,10 @@ _SET_RESUMED = _RESUMED.on_conflict_do_update(
 def every(tx: Tx, now: datetime) -> dict[str, Hold]:
     """Return the pools that launch nothing now, with the reason."""
     live = or_(_h.until.is_(None), _h.until > now)
-    found = tx.execute(select(_h.pool, _h.sentence, _h.until).where(live)).all()
+    found = select(_h.pool, _h.sentence, _h.until, _OF_BUDGET.label("of_budget")).where(live)
     return {
-        r.pool: Hold(r.sentence, None if r.until is None else r.until.timestamp()) for r in found
+        r.pool: Hold(r.sentence, None if r.until is None else r.until.timestamp(), r.of_budget)
+        for r in tx.execute(found).all()
     }
 
 
@@ -67,8 +69,7 @@ def hold(
 
 def release(tx: Tx, pool: str, *, by_operator: bool = True) -> bool:
     """Let a pool launch again. An operator releases every hold, a budget its own, which has no end."""
-    of_budget = and_(~_h.by_operator, _h.until.is_(None))
-    held = delete(schema.pool_holds).where(_h.pool == pool, or_(literal(by_operator), of_budget))
+    held = delete(schema.pool_holds).where(_h.pool == pool, or_(literal(by_operator), _OF_BUDGET))
     return tx.execute(held).rowcount > 0
 
 

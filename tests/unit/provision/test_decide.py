@@ -341,6 +341,15 @@ def test_idle_machines_leave_after_their_time_the_longest_idle_first() -> None:
     assert ended(plan(keep_warm)) == {"oldest": "IDLE"}
 
 
+def test_a_pool_whose_budget_is_spent_keeps_no_idle_machine() -> None:
+    limits = Limits(min_instances=2, warm_instances=1)
+    machines = [machine("idle", ONE, idle_since=NOW - 1300), machine("busy", ONE, used_slots=1)]
+    kept = pool([ONE], machines=machines, limits=limits, hold=Hold("held by admin"))
+    assert ended(plan(kept)) == {}
+    spent = replace(kept, hold=Hold("spent", of_budget=True))
+    assert ended(plan(spent)) == {"idle": "IDLE"}
+
+
 def test_the_next_decision_is_due_when_a_machine_has_been_idle_for_long_enough() -> None:
     decided = plan(pool([ONE], machines=[machine("m1", ONE, idle_since=NOW - 1000)]))
     assert decided.next_at == NOW + 200

@@ -99,6 +99,7 @@ class Hold:
 
     sentence: str
     until: float | None = None
+    of_budget: bool = False  # then nothing idle is kept either
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Decide on the machines of one pool."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from det_controlplane.core.lifecycle.machine import MachineState
 
@@ -42,9 +43,11 @@ class PoolPass:
         now: float,
     ) -> None:
         self._pool = pool
-        self._limits = pool.limits
         self._now = now
         self._hold = _active(pool.hold, now) or hold_for(pool.offers, cooldowns)
+        self._limits = pool.limits
+        if self._hold is not None and self._hold.of_budget:
+            self._limits = replace(pool.limits, min_instances=0, warm_instances=0)
         self._market = Market(
             pool.offers, cooldowns, cluster.interruptions, now, cluster.prices_due
         )

@@ -94,9 +94,13 @@ def put(ctx: Context, caller: User, scope: str, of: str, limit: str, period: str
     with change(ctx) as changed:
         scope_id = _scope_id(ctx, changed.tx, caller, kind, of)
         made = budgets.put(changed.tx, kind, scope_id, amount, each, changed.now)
+        spent = spent_of(ctx, changed.tx, made)
         changed.wake("schedule")
+    state = state_of(made, spent)
+    if state is not made.state:  # without machines no tick looks at budgets
+        _change_state(ctx, made, state, spent)
     with ctx.db.autocommit() as tx:
-        return _shown(ctx, tx, made)
+        return _shown(ctx, tx, budgets.one(tx, made.id) or made)
 
 
 def _amount(limit: str) -> Decimal:
@@ -166,11 +170,13 @@ def _release(change: Change, budget: Budget) -> None:
 
 
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
-    """Return when budgets are to be looked at again: never while no machine costs anything."""
-    if not ctx.config.rents or not machines.any_live(tx):
+    """Return when budgets are to be looked at again: while no machine costs anything, only for a new month."""
+    if not ctx.config.rents:
         return None
-    checked = budgets.checked_at(tx)
-    return None if checked is None else checked + INTERVAL
+    since, outlived = budgets.looked_at(tx, ctx.now())
+    if since is None or not (outlived or machines.any_live(tx)):
+        return None
+    return since + INTERVAL
 
 
 def keep_if_due(ctx: Context) -> None:

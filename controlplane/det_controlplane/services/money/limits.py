@@ -10,13 +10,13 @@ from det_controlplane.services.errors import WrongState
 def require(ctx: Context, tx: Tx, experiment_id: int) -> None:
     """Refuse to start an experiment that a spent budget covers."""
     if ctx.config.rents:
-        _refuse(budgets.spent_for(tx, experiment_id))
+        _refuse(budgets.spent_for(tx, experiment_id, ctx.now()))
 
 
 def require_task(ctx: Context, tx: Tx, task_id: str) -> None:
     """Refuse to start a task that is no trial and that a spent budget covers."""
     if ctx.config.rents:
-        _refuse(budgets.spent_for_task(tx, task_id))
+        _refuse(budgets.spent_for_task(tx, task_id, ctx.now()))
 
 
 def _refuse(budget: Budget | None) -> None:

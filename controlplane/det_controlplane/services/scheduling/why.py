@@ -57,14 +57,14 @@ def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
     """Return which spent budget pauses an experiment, and the way out; empty where none does."""
     if experiment_id is None or not ctx.config.rents:
         return ""
-    budget = budgets.spent_for(tx, experiment_id)
+    budget = budgets.spent_for(tx, experiment_id, ctx.now())
     return f"{budget.name} is spent; raise it with `det budget set`" if budget else ""
 
 
 def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
     if experiment_id is None or not ctx.config.rents:
         return ""
-    budget = budgets.nearly_spent_for(tx, experiment_id)
+    budget = budgets.nearly_spent_for(tx, experiment_id, ctx.now())
     return f"{budget.name} is nearly spent; raise it with `det budget set`" if budget else ""
 
 
