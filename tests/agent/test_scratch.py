@@ -1,0 +1,65 @@
+"""The script that mounts a machine's own disks at /scratch: it formats what holds nothing, and nothing else."""
+
+import os
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+SETUP = (resources.files("det_agent") / "machine-setup.sh").read_text()
+HEAD = "cat > /usr/local/sbin/determined-scratch <<'END'\n"
+EC2 = "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS1A2B3C4D"
+GOOGLE = "google-local-nvme-ssd-0"
+# `lsblk` shows what a disk's file holds.
+PROGRAMS = {"mountpoint": "[ -e {folder}/mounted ]", "lsblk": 'for disk; do :; done; cat "$disk"'}
+
+
+def called(folder: Path, **disks: str) -> list[str]:
+    """Run the script where disks are files that hold their file systems; return the programs that changed something."""
+    by_id = folder / "by-id"
+    by_id.mkdir()
+    for name, holds in disks.items():
+        (by_id / name).write_text(f"{holds}\n")
+    for name in ("mountpoint", "lsblk", "mkfs.ext4", "mount", "mkdir", "chmod"):
+        does = PROGRAMS.get(name, 'echo "$(basename $0) $*" >> {folder}/called').format(
+            folder=folder
+        )
+        (folder / name).write_text(f"#!/bin/sh\n{does}\n")
+        (folder / name).chmod(0o755)
+    script = SETUP.partition(HEAD)[2].partition("\nEND\n")[0]
+    script = script.replace("/dev/disk/by-id", str(by_id)).replace("[ -b ", "[ -e ")
+    path = f"{folder}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-c", script], env={"PATH": path}, check=True)
+    told = folder / "called"
+    return told.read_text().replace(f"{by_id}/", "").splitlines() if told.exists() else []
+
+
+def mounted(disk: str) -> list[str]:
+    """Return the calls that make a disk scratch space."""
+    formats = f"mkfs.ext4 -q -m 0 -E nodiscard {disk}"
+    return [
+        formats,
+        "mkdir -p /scratch",
+        f"mount -o noatime {disk} /scratch",
+        "chmod 1777 /scratch",
+    ]
+
+
+@pytest.mark.parametrize("disk", [EC2, GOOGLE])
+def test_a_disk_that_holds_nothing_becomes_scratch_space(tmp_path: Path, disk: str) -> None:
+    assert called(tmp_path, **{disk: ""}) == mounted(disk)
+
+
+def test_a_disk_with_a_file_system_is_left_alone(tmp_path: Path) -> None:
+    other = f"{EC2[:-1]}E"
+    assert called(tmp_path, **{EC2: "ext4 /data", other: ""}) == mounted(other)
+
+
+def test_a_machine_without_disks_of_its_own_has_no_scratch_space(tmp_path: Path) -> None:
+    assert called(tmp_path) == []
+
+
+def test_scratch_space_that_is_mounted_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "mounted").touch()
+    assert called(tmp_path, **{EC2: ""}) == []
