@@ -27,9 +27,10 @@ resource "aws_budgets_budget" "this" {
   limit_amount = tostring(var.limit_usd)
   limit_unit   = "USD"
 
+  # Key and value with a dollar between them, which directly before an interpolation would be an escape.
   cost_filter {
     name   = "TagKeyValue"
-    values = ["user:determined-cluster$${var.cluster_id}"]
+    values = [format("user:determined-cluster$%s", var.cluster_id)]
   }
 
   dynamic "notification" {

@@ -148,6 +148,11 @@ resource "aws_rds_cluster" "this" {
     max_capacity             = var.max_capacity
     seconds_until_auto_pause = var.pause_after_s
   }
+
+  # AWS brings it to newer minor versions by itself, and goes back to none.
+  lifecycle {
+    ignore_changes = [engine_version]
+  }
 }
 
 resource "aws_rds_cluster_instance" "this" {
@@ -157,6 +162,10 @@ resource "aws_rds_cluster_instance" "this" {
   instance_class     = "db.serverless"
   engine             = aws_rds_cluster.this[0].engine
   engine_version     = aws_rds_cluster.this[0].engine_version
+
+  lifecycle {
+    ignore_changes = [engine_version]
+  }
 }
 
 resource "aws_db_instance" "this" {
