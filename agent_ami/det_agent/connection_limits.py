@@ -5,6 +5,7 @@ import json
 import resource
 import socket
 import threading
+import time
 from collections import Counter
 from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
@@ -15,30 +16,55 @@ MOST_CONNECTIONS = 2048
 MOST_OF_ONE_CONTAINER = 256
 _OTHER_FILES = 256  # containers, spools, connections to the control plane
 _RETRY_AFTER_S = 5
+_REFUSED_AT_ONCE = 32  # callers that are told why; what comes beyond them is closed
+_LINGER_S = 1.0
 
 
 class LimitedServer(ThreadingHTTPServer):
     """Refuses connections beyond the most, of all callers or of one address, before they have threads."""
+
+    request_queue_size = 256
 
     def __init__(self, *args: Any) -> None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         room = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft - _OTHER_FILES
         self._most = max(64, min(MOST_CONNECTIONS, room))
         self._lock = threading.Lock()
+        self._refusing = threading.BoundedSemaphore(_REFUSED_AT_ONCE)
         self._held: dict[Any, str] = {}
         self._of_address: Counter[str] = Counter()
         super().__init__(*args)
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        address = str(client_address[0])
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._takes(request, str(client_address[0])):
+            super().process_request(request, client_address)
+        elif self._refusing.acquire(blocking=False):
+            threading.Thread(target=self._refuse, args=[request], daemon=True).start()
+        else:
+            self.shutdown_request(request)
+
+    def _takes(self, request: Any, address: str) -> bool:
         most = self._most if _is_of_machine(address) else MOST_OF_ONE_CONTAINER
         with self._lock:
-            if len(self._held) < self._most and self._of_address[address] < most:
-                self._held[request] = address
-                self._of_address[address] += 1
-                return True
-        _refuse(request)
-        return False
+            if len(self._held) >= self._most or self._of_address[address] >= most:
+                return False
+            self._held[request] = address
+            self._of_address[address] += 1
+            return True
+
+    def _refuse(self, request: socket.socket) -> None:
+        """Say why, and read on for a moment: a connection closed with bytes unread is reset, and its answer lost."""
+        ends = time.monotonic() + _LINGER_S
+        try:
+            with contextlib.suppress(OSError):
+                request.settimeout(_LINGER_S)
+                request.sendall(_TOO_MANY)
+                request.shutdown(socket.SHUT_WR)
+                while request.recv(65_536) and time.monotonic() < ends:
+                    pass
+        finally:
+            self.shutdown_request(request)
+            self._refusing.release()
 
     def shutdown_request(self, request: Any) -> None:
         """End a connection, also one that was refused."""
@@ -51,13 +77,6 @@ class LimitedServer(ThreadingHTTPServer):
 
 def _is_of_machine(address: str) -> bool:
     return ip_address(address).is_loopback
-
-
-def _refuse(request: socket.socket) -> None:
-    """Say why without waiting for the caller: this is the thread that accepts all others."""
-    request.setblocking(False)
-    with contextlib.suppress(OSError):
-        request.send(_TOO_MANY)
 
 
 _WHY = "too many connections to this machine's agent: close some, or send this again later"

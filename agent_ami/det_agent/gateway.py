@@ -112,7 +112,6 @@ class Gateway:
 class _Server(LimitedServer):
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 256
     allow_reuse_address = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -63,6 +63,32 @@ def test_connections_of_one_container_leave_room_for_others(port: int) -> None:
                 answer = asked(again)
 
 
+def test_a_caller_that_is_refused_sends_its_request_and_reads_why(port: int) -> None:
+    """Closed with bytes unread, its connection would be reset: a broken pipe instead of the reason."""
+    with ExitStack() as stack:
+        for _ in range(2):
+            assert b" 204 " in asked(stack.enter_context(connected(port)))
+        for _ in range(20):
+            beyond = stack.enter_context(connected(port))
+            for _ in range(4):
+                beyond.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 4096)
+            assert beyond.recv(65_536).startswith(b"HTTP/1.1 503 ")
+
+
+def test_more_callers_than_are_told_why_are_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_limits, "_REFUSED_AT_ONCE", 1)
+    monkeypatch.setattr(connection_limits, "_LINGER_S", 600)
+    monkeypatch.setattr(connection_limits, "MOST_OF_ONE_CONTAINER", 0)
+    monkeypatch.setattr(connection_limits, "_is_of_machine", lambda address: False)
+    server = LimitedServer(("127.0.0.1", 0), Answering)
+    with serving(server), connected(server.server_port) as told:
+        assert told.recv(65_536).startswith(b"HTTP/1.1 503 ")
+        with connected(server.server_port) as beyond:
+            assert beyond.recv(65_536) == b""
+
+
 def test_all_containers_together_leave_files_for_the_agent(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
