@@ -84,7 +84,12 @@ class Echo(BaseHTTPRequestHandler):
 
     def _cookies(self) -> None:
         self.send_response(200)
-        for cookie in ("auth=stolen; Path=/", "s=1; Path=/; Domain=x; HttpOnly", "t=2"):
+        for cookie in (
+            "auth=stolen; Path=/",
+            " = auth=nameless",
+            "s=1; Path=/; Domain=x; HttpOnly",
+            "t=2",
+        ):
             self.send_header("Set-Cookie", cookie)
         self.send_header("Service-Worker-Allowed", "/")
         self.send_header("Clear-Site-Data", "*")

@@ -166,7 +166,8 @@ def cookie_to_keep(token: str, service: str, forwarded: Headers) -> tuple[bytes,
 def _held_cookie(cookie: str, service: str) -> str:
     """Return a cookie that no path but the task's sees; empty for the names that are the API's."""
     pair, *attributes = cookie.split(";")
-    if pair.partition("=")[0].strip() in _OURS:
+    # Browsers send the value alone of a cookie without a name: `=auth=x` comes back as `auth=x`.
+    if pair.strip().removeprefix("=").partition("=")[0].strip() in _OURS:
         return ""
     own = f"/proxy/{service}"
     path = next((a.partition("=")[2] for a in attributes if _is(a, "path")), "").strip()
