@@ -17,7 +17,7 @@ from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session
 
-from det_agent import lending
+from det_agent import machine_roles
 from det_agent.client import ControlPlane
 from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
@@ -25,11 +25,11 @@ from det_agent.containers import ContainerDependencies, Containers
 from det_agent.environment import AgentEnvironment
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.gpus import LOOK_S, GpuNotices, Gpus
+from det_agent.harness_mount import find_payload, link_payload
 from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
 from det_agent.log_limits import LogLimits
 from det_agent.loop import AgentReplaced, ControlPlaneSilent, Loop, LoopDependencies
-from det_agent.payload import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.proofs import proof_of
 from det_agent.relay import RelayConnection
@@ -72,7 +72,7 @@ class Agent:
         self._reports = TrialReports(
             self._state.folder("reports"), self._upstream, self._log_refusal
         )
-        self._lent = lending.credentials_of(settings)
+        self._lent = machine_roles.credentials_of(settings)
         self._leaving = False
         self._runtime = self._make_runtime()
         self._ping_token = secrets.token_urlsafe(16)

@@ -26,9 +26,9 @@ from det_agent.docker_options import (
 )
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
+from det_agent.harness_mount import Payload, find_payload
 from det_agent.host_address import HostAddresses
 from det_agent.host_network import cgroup_parent
-from det_agent.payload import Payload, find_payload
 from det_agent.runtime import (
     Exit,
     GatewayAddress,

@@ -8,7 +8,7 @@ from det_agent import docker_options, host_network
 from det_agent.container_key import ContainerKey
 from det_agent.docker_options import create_options, key_from, labels
 from det_agent.docker_runtime import DockerRuntime
-from det_agent.payload import Payload
+from det_agent.harness_mount import Payload
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 from tests.support.agents import make_spec

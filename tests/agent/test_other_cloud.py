@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from det_agent import other_cloud
-from det_agent.lending import credentials_of
+from det_agent.machine_roles import credentials_of
 from det_agent.metadata import AwsMetadata, GcpMetadata
 from det_agent.settings import BadSettings, Settings, load
 

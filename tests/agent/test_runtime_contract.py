@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from det_agent.docker_runtime import DockerRuntime
-from det_agent.payload import find_payload, link_payload
+from det_agent.harness_mount import find_payload, link_payload
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.runtime import Runtime, Started, StartFailed
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_agent.payload import find_payload, link_payload
+from det_agent.harness_mount import find_payload, link_payload
 from det_agent.process_paths import hand_over
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.runtime import GatewayAddress, StartFailed, Stream

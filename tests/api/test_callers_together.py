@@ -7,7 +7,7 @@ import pytest
 from det_controlplane.db.errors import DatabaseDown
 
 from tests.support.api import Api, Caller
-from tests.support.gathered import all_at_once, gathering_at
+from tests.support.batches import all_at_once, batcher_at
 from tests.support.statements import statements
 
 ME = "/api/v1/me"
@@ -22,7 +22,7 @@ def told_together(callers: list[Caller]) -> list[str]:
         answers[place] = told.json()["user"]["username"] if told.status == 200 else str(told.status)
 
     ctx, turn = callers[0].app.ctx, threading.Lock()
-    ctx.holders = gathering_at(turn)
+    ctx.holders = batcher_at(turn)
     all_at_once(ctx.holders, 0, turn, [partial(ask, n) for n in range(len(callers))])
     return answers
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
-from det_controlplane.entry.turns import Clock, ticking, while_due
+from det_controlplane.entry.scheduled_work import Clock, ticking, while_due
 from det_controlplane.services.machines import calling
 
 from bench import cost

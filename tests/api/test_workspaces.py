@@ -1,9 +1,9 @@
 """Workspaces, projects, the pools reserved for them, and what deleting takes along."""
 
 import pytest
-from det_controlplane.db import creation
-from det_controlplane.db.creation import experiment_config
+from det_controlplane.db import submissions
 from det_controlplane.db.engine import Database
+from det_controlplane.db.submissions import experiment_config
 from det_controlplane.services import sealing
 from sqlalchemy import text
 
@@ -194,15 +194,15 @@ def test_a_task_that_was_launched_meanwhile_keeps_its_workspace(
 ) -> None:
     made = workspace(user)
     project(user, made)
-    look = creation.workspace
+    look = submissions.workspace
 
-    def before_its_deletion(db: Database, id: int) -> creation.TargetWorkspace | None:
+    def before_its_deletion(db: Database, id: int) -> submissions.TargetWorkspace | None:
         """Return a workspace as it was found before its deletion began."""
         found = look(db, id)
         assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
         return found
 
-    monkeypatch.setattr(creation, "workspace", before_its_deletion)
+    monkeypatch.setattr(submissions, "workspace", before_its_deletion)
     id = notebook(user, made)
     api.tick()
     assert running(api) == 1

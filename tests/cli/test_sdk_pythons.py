@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from det_agent.payload import find_payload, link_payload
+from det_agent.harness_mount import find_payload, link_payload
 
 from tests.support import pythons
 from tests.support.fake_cluster import CKPT, FakeCluster, log_line

@@ -17,7 +17,7 @@ from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
 from tests.db.test_throughput_validations import everything
-from tests.support.gathered import all_at_once
+from tests.support.batches import all_at_once
 from tests.support.postgres import DatabaseServer
 from tests.support.searching import ASHA, Running, context, running, validate
 

@@ -17,10 +17,10 @@ import boto3
 import pytest
 from det_controlplane.adapters import ec2_relay
 from det_controlplane.db.engine import Database
-from det_controlplane.entry import turns
+from det_controlplane.entry import scheduled_work
 from det_controlplane.entry.container.idle import ending_when_idle
 from det_controlplane.entry.container.renewal import RENEWED
-from det_controlplane.entry.turns import Clock, provisioning
+from det_controlplane.entry.scheduled_work import Clock, provisioning
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
 from det_controlplane.services.tasks import proxying
@@ -212,7 +212,7 @@ def test_the_relay_is_started_for_a_task_that_comes_while_machines_end(
             if started == [0]:
                 user.post("/api/v1/shells", {})
 
-        monkeypatch.setattr(turns, "clouds_of", lambda *_: {"aws": object()})
+        monkeypatch.setattr(scheduled_work, "clouds_of", lambda *_: {"aws": object()})
         monkeypatch.setattr(calling, "run", one_pass)
         provisioning(api.ctx, lambda: started.append(1))(Clock(lambda: 100.0, wait))
     assert started == [0, 1, 0, 1, 0]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.entry.container.worker import Worker, server
+from det_controlplane.entry.scheduled_work import Clock, while_due
 from det_controlplane.entry.server.api_server import listen
-from det_controlplane.entry.turns import Clock, while_due
 
 
 class Turns:

@@ -7,7 +7,7 @@ from det_controlplane.api.http import EMPTY, Answer, Request, json_response, jso
 from det_controlplane.api.listing import filters_of, owner_filters, page_of, part_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.services.context import Context
-from det_controlplane.services.organization import deletion, pools, workspaces
+from det_controlplane.services.organization import deletion, pool_bindings, workspaces
 from det_controlplane.services.organization.workspaces import WorkspaceChanges
 
 
@@ -61,29 +61,29 @@ def remove(ctx: Context, request: Request) -> Answer:
 def pools_of(ctx: Context, request: Request) -> Answer:
     workspace_id = request.id("workspaceId")
     workspaces.get(ctx, user_of(request), workspace_id)
-    names, pagination = part_of(pools.open_to(ctx, workspace_id), page_of(request))
+    names, pagination = part_of(pool_bindings.open_to(ctx, workspace_id), page_of(request))
     return json_response({"resourcePools": names, "pagination": pagination})
 
 
 def workspaces_of(ctx: Context, request: Request) -> Answer:
-    bound = pools.workspaces_of(ctx, request.param("resourcePoolName"))
+    bound = pool_bindings.workspaces_of(ctx, request.param("resourcePoolName"))
     ids, pagination = part_of(bound, page_of(request))
     return json_response({"workspaceIds": ids, "pagination": pagination})
 
 
 def bind(ctx: Context, request: Request) -> Answer:
-    pools.bind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
+    pool_bindings.bind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
     return EMPTY
 
 
 def rebind(ctx: Context, request: Request) -> Answer:
     pool = request.param("resourcePoolName")
-    pools.bind(ctx, user_of(request), pool, *_named(request), replace=True)
+    pool_bindings.bind(ctx, user_of(request), pool, *_named(request), replace=True)
     return EMPTY
 
 
 def unbind(ctx: Context, request: Request) -> Answer:
-    pools.unbind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
+    pool_bindings.unbind(ctx, user_of(request), request.param("resourcePoolName"), *_named(request))
     return EMPTY
 
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Executable, Row
 
 from det_controlplane.db.connections import PATIENCE_S, Pausing, connected, pooled_engine
-from det_controlplane.db.crowding import Crowding
 from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.db.scarce_connections import ScarceConnections
 
 Params = Mapping[str, Any]
 Tx = Connection
@@ -49,7 +49,7 @@ class Database:
         self.url = url
         self.engine = pooled_engine(url, pool_size, pausing or Pausing(), as_json)
         self._limit = _ConnectionLimit(pool_size)
-        self._crowding = Crowding(self.engine) if pausing and pausing.idle_s else None
+        self._scarce = ScarceConnections(self.engine) if pausing and pausing.idle_s else None
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
@@ -94,8 +94,8 @@ class Database:
 
     def rest(self) -> None:
         """Leave the connection to others, where the database has few left: this process may freeze now."""
-        if self._crowding:
-            self._crowding.give_back()
+        if self._scarce:
+            self._scarce.give_back()
 
     def dispose(self) -> None:
         self.engine.dispose()

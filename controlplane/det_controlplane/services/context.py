@@ -17,8 +17,8 @@ from det_controlplane.ports.issuer_tokens import Issuers, TokenVerifier
 from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.ports.wheel import OwnWheel
+from det_controlplane.services.batching import Batcher
 from det_controlplane.services.experiments.memory import ExperimentMemory
-from det_controlplane.services.gathering import Gathering
 
 RELAY_PATH = "/agents/v1/relay"
 
@@ -59,7 +59,7 @@ class Context:
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
     memory: ExperimentMemory = field(default_factory=ExperimentMemory)
     # Requests that come together are told by one statement who makes them.
-    holders: Gathering[bytes, Holder | None] = field(default_factory=Gathering)
+    holders: Batcher[bytes, Holder | None] = field(default_factory=Batcher)
 
     @property
     def relay_for_agents(self) -> str:

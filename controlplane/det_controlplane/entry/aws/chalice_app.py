@@ -19,7 +19,7 @@ from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Response
 from det_controlplane.db.errors import DatabaseDown
-from det_controlplane.entry import turns
+from det_controlplane.entry import scheduled_work
 from det_controlplane.entry.aws.events import is_http, refuse, respond
 from det_controlplane.entry.build import build_context, build_function, cluster_config
 from det_controlplane.entry.settings import from_environment
@@ -106,16 +106,18 @@ def everything() -> None:
 @app.lambda_function()  # type: ignore[untyped-decorator]
 def tick(event: Any, context: Any) -> dict[str, float | None]:
     names = [name for name in os.environ.get("DET_SCHEDULES", "").split(",") if name]
-    return _turn(turns.ticking(built().ctx, Schedules(names).switch if names else None), context)
+    return _turn(
+        scheduled_work.ticking(built().ctx, Schedules(names).switch if names else None), context
+    )
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
 def provision(event: Any, context: Any) -> dict[str, float | None]:
-    return _turn(turns.provisioning(built().ctx, starter_of(os.environ)), context)
+    return _turn(scheduled_work.provisioning(built().ctx, starter_of(os.environ)), context)
 
 
-def _turn(turn: turns.Turn, context: Any) -> dict[str, float | None]:
-    due_s = turn(turns.Clock(lambda: context.get_remaining_time_in_millis() / 1000))
+def _turn(turn: scheduled_work.Turn, context: Any) -> dict[str, float | None]:
+    due_s = turn(scheduled_work.Clock(lambda: context.get_remaining_time_in_millis() / 1000))
     waker.flush()
     return {"next_due_s": due_s}
 

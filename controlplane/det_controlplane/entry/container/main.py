@@ -29,9 +29,9 @@ from det_controlplane.entry.container.renewal import (
     version_of,
 )
 from det_controlplane.entry.container.worker import Worker, server
+from det_controlplane.entry.scheduled_work import Clock, SetSchedules, Turn, provisioning, ticking
 from det_controlplane.entry.server import api_server
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
-from det_controlplane.entry.turns import Clock, SetSchedules, Turn, provisioning, ticking
 from det_controlplane.services.context import Context
 
 log = logging.getLogger("det.container")

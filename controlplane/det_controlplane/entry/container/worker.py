@@ -8,7 +8,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import socket
 
-from det_controlplane.entry.turns import Clock, Turn
+from det_controlplane.entry.scheduled_work import Clock, Turn
 
 log = logging.getLogger("det.worker")
 

@@ -40,10 +40,10 @@ from det_controlplane.entry.server.bodies import (
     Disconnected,
     TooSlow,
 )
+from det_controlplane.entry.server.caller_limits import CallerLimits
 from det_controlplane.entry.server.open_streams import OpenStreams, of_token_or_address
-from det_controlplane.entry.server.rounds import Rounds
+from det_controlplane.entry.server.request_batches import RequestBatches
 from det_controlplane.entry.server.socket_stream import SocketStream
-from det_controlplane.entry.server.turns_of_callers import TurnsOfCallers
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -121,13 +121,15 @@ class AsgiApp:
         self._room = room or BodyMemory()
         self._address_of = address_of or peer_address
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="request")
-        self._rounds = Rounds(app, self._in_thread)
+        self._batches = RequestBatches(app, self._in_thread)
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        self._turns = TurnsOfCallers(_OF_ONE_CALLER)
+        self._callers = CallerLimits(_OF_ONE_CALLER)
         self._open, self._waits = OpenStreams(app.ctx.config), OpenStreams(app.ctx.config)
         self._traffic: Relay | Forward | None = None
         if relays:
-            self._traffic = Relay(app, self._in_thread, self._in_turn, self._turns.know, self._open)
+            self._traffic = Relay(
+                app, self._in_thread, self._in_turn, self._callers.know, self._open
+            )
         elif app.ctx.relay_url:
             self._traffic = Forward(app, app.ctx.relay_url, self._open)
 
@@ -152,7 +154,7 @@ class AsgiApp:
         if refusal is not None:
             await refuse_websocket(receive, send, refusal)
             return
-        self._turns.know(request, request.sender)
+        self._callers.know(request, request.sender)
         try:
             with self._open.held(request.sender):
                 await receive()
@@ -209,7 +211,7 @@ class AsgiApp:
         """Call the handler, and as long as it has nothing to say, wait and call it again."""
         route = self._app.shared_by(request)
         if route is not None:
-            common = await self._rounds.answer(route, request)
+            common = await self._batches.answer(route, request)
             if common is not None:
                 return common
         request.final = self._app.ctx.may_wait_s <= 0
@@ -251,12 +253,12 @@ class AsgiApp:
         return answer
 
     async def _asked(self, request: Request) -> WireAnswer | Stream | Wait:
-        async with self._turns.of(request), self._large if _is_large(request) else nullcontext():
+        async with self._callers.of(request), self._large if _is_large(request) else nullcontext():
             return await self._in_thread(self._handle, request)
 
     async def _in_turn(self, request: Request, call: Callable[..., T], *args: object) -> T:
         """Call in a thread, of which all requests of a caller have some at once."""
-        async with self._turns.of(request):
+        async with self._callers.of(request):
             return await self._in_thread(call, *args)
 
     async def _in_thread(self, call: Callable[..., T], *args: object) -> T:
@@ -268,7 +270,7 @@ class AsgiApp:
         answer: Answer = self._app.handle(asked)
         if asked.principal is not None:
             request.sender = asked.principal.caller
-            self._turns.know(request, request.sender)
+            self._callers.know(request, request.sender)
         return wire_answer(request, answer) if isinstance(answer, Response) else answer
 
     async def _stream(

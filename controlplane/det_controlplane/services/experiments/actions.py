@@ -15,7 +15,7 @@ from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.experiments.memory import KeptSearch
-from det_controlplane.services.money import limits as money
+from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.search.journal import parse_space
 
 
@@ -35,7 +35,7 @@ def carry_out(experiment: LiveExperiment, command: Command) -> None:
     except states.NotAllowed as e:
         raise WrongState(f"experiment {row.id}: {e}") from e
     if command is Command.ACTIVATE:
-        money.require(experiment.ctx, experiment.tx, row.id)
+        spent_budgets.require(experiment.ctx, experiment.tx, row.id)
     experiment.set_state(target)
 
 

@@ -11,11 +11,11 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
-from det_controlplane.db import creation, experiment_pages, experiments
-from det_controlplane.db.creation import TargetProject
+from det_controlplane.db import experiment_pages, experiments, submissions
 from det_controlplane.db.engine import as_json
 from det_controlplane.db.errors import TryAgain, Violated
 from det_controlplane.db.experiment_pages import ShownExperiment
+from det_controlplane.db.submissions import TargetProject
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
@@ -27,7 +27,7 @@ from det_controlplane.services.experiments.model_definitions import File, Prepar
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in, require_things
-from det_controlplane.services.money import limits as money
+from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.sealing import Sealed
@@ -119,7 +119,7 @@ def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
     """Return the configuration that is forked, with its secrets: they go on to tasks of its owner only."""
     if submission.parent_id is None:
         return None
-    parent = creation.experiment_config(ctx.db, submission.parent_id)
+    parent = submissions.experiment_config(ctx.db, submission.parent_id)
     if parent is None or parent.user_id != user.id:
         return None
     return sealing.opened(ctx, parent.config, parent.sealed)
@@ -136,9 +136,9 @@ def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any
     workspace, project = submitted.get("workspace"), submitted.get("project")
     by_name = project_id <= 1 and workspace and project
     if by_name:
-        row = creation.project_by_name(ctx.db, str(workspace), str(project))
+        row = submissions.project_by_name(ctx.db, str(workspace), str(project))
     else:
-        row = creation.project_by_id(ctx.db, max(project_id, 1))
+        row = submissions.project_by_id(ctx.db, max(project_id, 1))
     if row is None or not user.grants.has(Right.VIEW_PROJECT, row.workspace_id):
         what = (
             f"project {project!r} of workspace {workspace!r}"
@@ -225,7 +225,7 @@ def _insert(
         context_id = submission.context_id if context is None else context.context_id
         to_insert = None if context is None else context.row
         if submission.parent_id is not None:
-            parent = creation.parent(tx, submission.parent_id)
+            parent = submissions.parent(tx, submission.parent_id)
             if parent is None:
                 raise Missing(f"experiment {submission.parent_id} not found")
             if parent.archived:
@@ -249,7 +249,7 @@ def _insert(
         row, searched = experiments.insert(tx, new, to_insert, state, changed.now)
         recording.concerns(f"experiment {row.id}")
         if submission.activate and not submission.unmanaged:
-            money.require(ctx, tx, row.id)
+            spent_budgets.require(ctx, tx, row.id)
         experiment = LiveExperiment(ctx, changed, row)
         if not submission.unmanaged:
             start_search(experiment, searched)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.metrics import ReportingTrial
-from det_controlplane.services.gathering import Gathering
+from det_controlplane.services.batching import Batcher
 
 if TYPE_CHECKING:
     from det_controlplane.core.search import History, Search
@@ -100,7 +100,7 @@ class ExperimentMemory:
         self._lock = threading.Lock()
         self.watched = WatchedSearches()
         self.reporting = ReportingTrials()
-        self.reports: Gathering[MetricsReport, bool] = Gathering(self.turn)
+        self.reports: Batcher[MetricsReport, bool] = Batcher(self.turn)
 
     @contextmanager
     def turn(self, experiment_id: int) -> Iterator[None]:

@@ -15,9 +15,9 @@ from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.sessions import Holder
 from det_controlplane.db.sign_in_failures import AttemptLimits
 from det_controlplane.services.audit import failures, recording
+from det_controlplane.services.batching import Ticket
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
-from det_controlplane.services.gathering import Ticket
 from det_controlplane.services.identity.principal import AgentPrincipal, NamedPlace, User
 
 # Agents' tokens show what they are: one query finds their holder.

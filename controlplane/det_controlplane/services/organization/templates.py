@@ -7,7 +7,7 @@ from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
-from det_controlplane.db import creation, templates
+from det_controlplane.db import submissions, templates
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import Violated
 from det_controlplane.services import sealing
@@ -31,7 +31,7 @@ def to_merge(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
     if not name:
         return None
     require_things(ctx, user, Right.VIEW_TEMPLATES, "template", [name])
-    stored = creation.template(ctx.db, name)
+    stored = submissions.template(ctx.db, name)
     if stored is None:
         raise Missing(f"template '{name}' not found")
     config: dict[str, Any] = sealing.opened(ctx, stored.config, stored.sealed)

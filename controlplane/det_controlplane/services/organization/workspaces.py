@@ -16,7 +16,7 @@ from det_controlplane.services.errors import Invalid, Taken, WrongState, found, 
 from det_controlplane.services.identity import host_access, roles
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
-from det_controlplane.services.organization import pools
+from det_controlplane.services.organization import pool_bindings
 
 R = TypeVar("R", bound=OwnedRow)
 
@@ -148,7 +148,7 @@ def _columns(ctx: Context, changes: WorkspaceChanges, stored: dict[str, Any]) ->
     for column in ("default_compute_pool", "default_aux_pool"):
         pool = getattr(changes, column)
         if pool:
-            pools.require_known(ctx, pool)
+            pool_bindings.require_known(ctx, pool)
         if pool is not None:
             columns[column] = pool.strip() or None
     if changes.agent_user is not None:

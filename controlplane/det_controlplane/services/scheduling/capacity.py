@@ -8,7 +8,7 @@ from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.db import slots as slot_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
-from det_controlplane.services.organization import pools
+from det_controlplane.services.organization import pool_bindings
 
 
 def pool_of(
@@ -33,7 +33,7 @@ def pool_of(
 
 def refuse_reserved(ctx: Context, pool: Pool, project: Any) -> None:
     """Refuse pools that are bound to other workspaces."""
-    usable = pools.usable(ctx, project.bound_pools or {}, project.workspace_id)
+    usable = pool_bindings.usable(ctx, project.bound_pools or {}, project.workspace_id)
     if pool.pool_name not in usable:
         message = f"{pool.pool_name!r} is reserved for other workspaces; this one may use: {', '.join(usable)}"
         raise InvalidConfig([Problem("resources.resource_pool", message)])

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState
-from det_controlplane.db import allocations, containers, gathers, logs, tasks
+from det_controlplane.db import all_gathers, allocations, containers, logs, tasks
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow
 from det_controlplane.db.engine import Tx, as_json
@@ -147,7 +147,7 @@ def all_gather(
             " exchange larger things by files, or among the peers themselves"
         )
     with change(ctx) as changed:
-        gathered = gathers.add(changed.tx, allocation_id, request_uuid, peers, sent)
+        gathered = all_gathers.add(changed.tx, allocation_id, request_uuid, peers, sent)
         if len(gathered) >= peers:
             allocations.set_ready(changed.tx, allocation_id)
         changed.allocation_changed(allocation_id)

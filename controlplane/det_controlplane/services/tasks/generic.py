@@ -12,7 +12,7 @@ from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.roles import Right
-from det_controlplane.db import allocations, creation, generic_tasks, tasks
+from det_controlplane.db import allocations, generic_tasks, submissions, tasks
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.generic_tasks import GenericTask
@@ -23,7 +23,7 @@ from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.identity.route_rights import require_things
-from det_controlplane.services.money import limits as money
+from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import projects
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.tasks import launching, lifecycle, programs
@@ -98,7 +98,7 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
     if new.inherit_context and parent is None:
         raise Invalid("inheritContext needs a parent task: name it by parentId")
     config = _config(ctx, user, new, original)
-    project = creation.project_by_id(ctx.db, new.project_id or DEFAULT_PROJECT)
+    project = submissions.project_by_id(ctx.db, new.project_id or DEFAULT_PROJECT)
     if project is None:
         raise Missing(f"project {new.project_id} not found")
     require_things(ctx, user, Right.VIEW_PROJECT, "project", [project.id])
@@ -252,7 +252,7 @@ def _stop(change: Change, allocation: AllocationRow, target: GenericTaskState, r
 def _run_again(ctx: Context, change: Change, task: GenericTask) -> None:
     config = TaskConfig.load(programs.shown(task.config))
     if config.resources.slots:
-        money.require_task(ctx, change.tx, task.id)
+        spent_budgets.require_task(ctx, change.tx, task.id)
     run_id = generic_tasks.last_run(change.tx, task.id) + 1
     lifecycle.request(
         change, task.id, task.job_id, run_id, task.pool, config.resources.slots,

@@ -16,12 +16,12 @@ from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.roles import Right
 from det_controlplane.db import contexts as context_rows
-from det_controlplane.db import creation, experiments, tasks
+from det_controlplane.db import experiments, submissions, tasks
 from det_controlplane.db import slots as slot_rows
-from det_controlplane.db.creation import TargetWorkspace
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import TryAgain, Violated
 from det_controlplane.db.schema.enums import WorkloadType
+from det_controlplane.db.submissions import TargetWorkspace
 from det_controlplane.db.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
@@ -32,7 +32,7 @@ from det_controlplane.services.experiments.model_definitions import File, Prepar
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in
-from det_controlplane.services.money import limits as money
+from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.tasks import access, lifecycle
@@ -157,7 +157,7 @@ def opened(
         )  # fmt: skip
         _insert(tx, new, now)
         if resources.slots:
-            money.require_task(ctx, tx, task_id)
+            spent_budgets.require_task(ctx, tx, task_id)
         if submission.kind in _SERVING:
             changed.wake("provision")  # it starts the relay, where that stops
         lifecycle.request(
@@ -187,7 +187,7 @@ def _insert(tx: Tx, new: NewTask, now: datetime) -> None:
 
 
 def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
-    found = creation.workspace(ctx.db, workspace_id)
+    found = submissions.workspace(ctx.db, workspace_id)
     if found is None:
         raise Missing(f"workspace {workspace_id} not found")
     require_in(user, Right.CREATE_NSC, workspace_id)

@@ -10,8 +10,8 @@ from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core.metrics import MetricsReport, summary_key
 from det_controlplane.db import metrics
 from det_controlplane.db.metrics import NewReport, ReportingTrial
+from det_controlplane.services.batching import Ticket, together_or_each
 from det_controlplane.services.context import Context
-from det_controlplane.services.gathering import Ticket, together_or_each
 
 # What a larger one takes is not its commit; others should not wait for it.
 SMALL = 100

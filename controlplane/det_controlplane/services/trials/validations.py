@@ -13,10 +13,10 @@ from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db import validations
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.validations import ReportingTrial, Validation
+from det_controlplane.services.batching import BatchRejected, Ticket, together_or_each
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.gathering import BatchRejected, Ticket, together_or_each
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 from det_controlplane.services.use_case import change
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from det_controlplane.db.engine import Database
-from det_controlplane.entry.turns import Clock, ticking
+from det_controlplane.entry.scheduled_work import Clock, ticking
 from sqlalchemy import text
 
 from tests.support.api import api_over

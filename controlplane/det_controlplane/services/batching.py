@@ -64,10 +64,10 @@ class _Queue(Generic[T, R]):
 Work = Callable[[Sequence[Ticket[T, R]]], None]
 
 
-class Gathering(Generic[T, R]):
-    """Gathers items of a subject that come while a thread works on earlier ones: they share the next round.
+class Batcher(Generic[T, R]):
+    """Gathers items of a subject that come while a thread works on earlier ones: they share the next batch.
 
-    `turn`: what the working thread must hold; items that come until it does are in its round."""
+    `turn`: what the working thread must hold; items that come until it does are in its batch."""
 
     def __init__(
         self, turn: Callable[[int], AbstractContextManager[None]] = _no_turn, most: int = 32

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from det_controlplane.db.errors import DatabaseDown, QueryFailed
-from det_controlplane.services import gathering
-from det_controlplane.services.gathering import BatchRejected, Gathering, Ticket, together_or_each
+from det_controlplane.services import batching
+from det_controlplane.services.batching import Batcher, BatchRejected, Ticket, together_or_each
 
 Tickets = Sequence[Ticket[int, int]]
 WAIT_S = 30
@@ -19,7 +19,7 @@ class Doubling:
         self.rounds: list[list[int]] = []
         self.results: dict[int, int | None] = {}
         self.begun, self.go_on = threading.Event(), threading.Event()
-        self.gathering: Gathering[int, int] = Gathering(most=most)
+        self.batcher: Batcher[int, int] = Batcher(most=most)
         self._threads: list[threading.Thread] = []
 
     def work(self, tickets: Tickets) -> None:
@@ -32,14 +32,14 @@ class Doubling:
 
     def bring(self, number: int) -> None:
         def take() -> None:
-            self.results[number] = self.gathering.take(0, number, self.work)
+            self.results[number] = self.batcher.take(0, number, self.work)
 
         thread = threading.Thread(target=take)
         self._threads.append(thread)
         thread.start()
 
     def await_waiting(self, count: int) -> None:
-        while self.gathering.waiting(0) < count:
+        while self.batcher.waiting(0) < count:
             pass
 
     def finish(self) -> None:
@@ -51,7 +51,7 @@ class Doubling:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_PATIENCE_S", WAIT_S)
+    monkeypatch.setattr(batching, "_PATIENCE_S", WAIT_S)
 
 
 @pytest.mark.usefixtures("patient")
@@ -64,29 +64,29 @@ def test_what_comes_during_a_round_shares_the_next_one_in_its_order() -> None:
     doubling.finish()
     assert doubling.rounds == [[1], [2, 3, 4], [5]]
     assert doubling.results == {n: 2 * n for n in range(1, 6)}
-    assert doubling.gathering.waiting(0) == 0
+    assert doubling.batcher.waiting(0) == 0
 
 
 def test_nobody_waits_for_a_round_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     doubling = Doubling()
     doubling.bring(1)
     assert doubling.begun.wait(WAIT_S)
-    monkeypatch.setattr(gathering, "_PATIENCE_S", -1.0)
-    assert doubling.gathering.take(0, 2, doubling.work) == 4
+    monkeypatch.setattr(batching, "_PATIENCE_S", -1.0)
+    assert doubling.batcher.take(0, 2, doubling.work) == 4
     assert 1 not in doubling.results
     doubling.finish()
     assert doubling.results[1] == 2
 
 
 def test_a_failure_is_told_to_all_that_it_concerned_and_to_no_other() -> None:
-    gathering: Gathering[int, int] = Gathering()
+    batcher: Batcher[int, int] = Batcher()
 
     def fail(tickets: Tickets) -> None:
         raise OSError("no room")
 
     with pytest.raises(OSError, match="no room"):
-        gathering.take(0, 1, fail)
-    assert gathering.take(0, 2, lambda tickets: tickets[0].answer(4)) == 4
+        batcher.take(0, 1, fail)
+    assert batcher.take(0, 2, lambda tickets: tickets[0].answer(4)) == 4
 
 
 def refusing(odd: Callable[[int], bool], calls: list[list[int]]) -> Callable[..., None]:

@@ -1,32 +1,32 @@
-"""Lets threads of a test come together at a `Gathering`."""
+"""Lets threads of a test come together at a `Batcher`."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from det_controlplane.services.gathering import Gathering
+from det_controlplane.services.batching import Batcher
 
 
 def all_at_once(
-    gathering: Gathering[Any, Any],
+    batcher: Batcher[Any, Any],
     about: int,
     held: AbstractContextManager[object],
     actions: Sequence[Callable[[], object]],
 ) -> None:
-    """Begin actions while the gathering's turn is held, each when the one before it waits or ended; then let go."""
+    """Begin actions while the batcher's turn is held, each when the one before it waits or ended; then let go."""
     threads = [threading.Thread(target=action) for action in actions]
     with held:
         for thread in threads:
-            waiting = gathering.waiting(about)
+            waiting = batcher.waiting(about)
             thread.start()
-            while gathering.waiting(about) == waiting and thread.is_alive():
+            while batcher.waiting(about) == waiting and thread.is_alive():
                 pass
     for thread in threads:
         thread.join()
 
 
-def gathering_at(turn: threading.Lock) -> Gathering[Any, Any]:
+def batcher_at(turn: threading.Lock) -> Batcher[Any, Any]:
     """Return one whose work needs the lock."""
 
     @contextmanager
@@ -34,4 +34,4 @@ def gathering_at(turn: threading.Lock) -> Gathering[Any, Any]:
         with turn:
             yield
 
-    return Gathering(having)
+    return Batcher(having)

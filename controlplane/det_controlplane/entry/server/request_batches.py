@@ -1,4 +1,4 @@
-"""Requests that come while a thread answers others like them: one thread answers them all, in the next round.
+"""Requests that come while a thread answers others like them: one thread answers them all, in the next batch.
 
 A thread for each would be woken several times a request, only to wait for the others in turn."""
 
@@ -17,7 +17,7 @@ from det_controlplane.entry.server.answers import WireAnswer, wire_answer
 log = logging.getLogger("det.api")
 
 _MOST = 32
-_PATIENCE_S = 0.1  # with a round: what comes later does not wait for it
+_PATIENCE_S = 0.1  # with a batch: what comes later does not wait for it
 
 InThread = Callable[..., Awaitable[Any]]
 
@@ -31,17 +31,17 @@ class _Waiting:
 @dataclass(slots=True)
 class _Queue:
     waiting: list[_Waiting] = field(default_factory=list)
-    rounds: list[Sequence[_Waiting]] = field(default_factory=list)  # those that are waited for
+    batches: list[Sequence[_Waiting]] = field(default_factory=list)  # those that are waited for
 
     @property
     def is_ready(self) -> bool:
-        """Return whether to begin: a second round while the first waits for the disk, if it has as many requests."""
-        if not self.rounds:
+        """Return whether to begin: a second batch while the first waits for the disk, if it has as many requests."""
+        if not self.batches:
             return bool(self.waiting)
-        return len(self.rounds) == 1 and len(self.waiting) >= len(self.rounds[0])
+        return len(self.batches) == 1 and len(self.waiting) >= len(self.batches[0])
 
 
-class Rounds:
+class RequestBatches:
     """Gathers requests by their route. Lives on one event loop."""
 
     def __init__(self, app: App, in_thread: InThread) -> None:
@@ -61,12 +61,12 @@ class Rounds:
         while queue.is_ready:
             taken = queue.waiting[:_MOST]
             del queue.waiting[:_MOST]
-            queue.rounds.append(taken)
-            task = asyncio.create_task(self._round(route, queue, taken))
+            queue.batches.append(taken)
+            task = asyncio.create_task(self._answer_batch(route, queue, taken))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _round(self, route: Route, queue: _Queue, taken: Sequence[_Waiting]) -> None:
+    async def _answer_batch(self, route: Route, queue: _Queue, taken: Sequence[_Waiting]) -> None:
         answers: Sequence[WireAnswer | None] = [None] * len(taken)
         requests = [each.request for each in taken]
         try:
@@ -80,11 +80,11 @@ class Rounds:
                     each.answer.set_result(answer)
 
     def _end(self, route: Route, queue: _Queue, taken: Sequence[_Waiting]) -> None:
-        queue.rounds.remove(taken)
+        queue.batches.remove(taken)
         self._begin(route, queue)
 
     def _answers(self, route: Route, requests: Sequence[Request]) -> list[WireAnswer | None]:
-        """Answer a round in a worker thread, as the log that it may write to is kept in the database."""
+        """Answer a batch in a worker thread, as the log that it may write to is kept in the database."""
         try:
             answers = self._app.handle_together(route, requests)
             return [

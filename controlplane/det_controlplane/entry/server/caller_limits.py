@@ -17,7 +17,7 @@ class _Turn:
     callers: int = 0  # that have it, or wait for it
 
 
-class TurnsOfCallers:
+class CallerLimits:
     """Holds requests of a caller back while so many of the same caller are worked on.
 
     Who calls is known by the first answer to a token; strangers share one turn, and so do tokens before that."""

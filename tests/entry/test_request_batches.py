@@ -1,4 +1,4 @@
-"""Requests that come while others like them are being answered: one thread answers all of them in the next round."""
+"""Requests that come while others like them are being answered: one thread answers all of them in the next batch."""
 
 import asyncio
 import logging
@@ -9,9 +9,9 @@ import pytest
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Request, Response
 from det_controlplane.api.router import Route, Shared
-from det_controlplane.entry.server import rounds
+from det_controlplane.entry.server import request_batches
 from det_controlplane.entry.server.answers import WireAnswer
-from det_controlplane.entry.server.rounds import Rounds
+from det_controlplane.entry.server.request_batches import RequestBatches
 
 PATIENT_S = 60.0
 SHARED = Shared(lambda _: True, lambda _, requests: [None] * len(requests))
@@ -28,16 +28,16 @@ class Echo:
 
 
 class Host:
-    """Runs rounds on the loop of the test; each ends when the test lets it."""
+    """Runs batches on the loop of the test; each ends when the test lets it."""
 
     def __init__(self) -> None:
-        self.rounds: list[list[bytes]] = []
+        self.batches: list[list[bytes]] = []
         self.is_in_thread = False
         self._ends: list[asyncio.Future[None]] = []
-        self._sharing = Rounds(cast(App, Echo()), self._in_thread)
+        self._sharing = RequestBatches(cast(App, Echo()), self._in_thread)
 
     async def _in_thread(self, call: Callable[..., Any], *given: Any) -> Any:
-        self.rounds.append([request.body for request in given[1]])
+        self.batches.append([request.body for request in given[1]])
         self._ends.append(asyncio.get_running_loop().create_future())
         await self._ends[-1]
         self.is_in_thread = True
@@ -83,61 +83,61 @@ async def bodies_of(sent: "Sequence[asyncio.Task[WireAnswer | None]]") -> list[b
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_PATIENCE_S", PATIENT_S)
+    monkeypatch.setattr(request_batches, "_PATIENCE_S", PATIENT_S)
 
 
-def test_what_comes_while_two_rounds_are_under_way_shares_the_next_one() -> None:
+def test_what_comes_while_two_batches_are_under_way_shares_the_next_one() -> None:
     async def test(host: Host) -> None:
         sent = await host.send(b"1", b"2", b"3", b"", b"5")
-        assert host.rounds == [[b"1"], [b"2"]]
+        assert host.batches == [[b"1"], [b"2"]]
         await host.end(1)
-        assert host.rounds[2:] == [[b"3", b"", b"5"]]
+        assert host.batches[2:] == [[b"3", b"", b"5"]]
         await host.end_all()
         assert await bodies_of(sent) == [b"1", b"2", b"3", None, b"5"]
 
     tried(test)
 
 
-def test_a_second_round_begins_when_it_has_as_many_as_the_first() -> None:
+def test_a_second_batch_begins_when_it_has_as_many_as_the_first() -> None:
     async def test(host: Host) -> None:
         sent = await host.send(b"1", b"2", b"3", b"4")
         await host.end(0)
         await host.end(1)
         sent += await host.send(b"5")
-        assert host.rounds[2:] == [[b"3", b"4"]]
+        assert host.batches[2:] == [[b"3", b"4"]]
         sent += await host.send(b"6")
-        assert host.rounds[3:] == [[b"5", b"6"]]
+        assert host.batches[3:] == [[b"5", b"6"]]
         await host.end_all()
         assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
     tried(test)
 
 
-def test_a_round_takes_no_more_than_one_statement_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_MOST", 2)
+def test_a_batch_takes_no_more_than_one_statement_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_batches, "_MOST", 2)
 
     async def test(host: Host) -> None:
         sent = await host.send(b"1", b"2", b"3", b"4", b"5")
         await host.end(0)
-        assert host.rounds[2:] == [[b"3", b"4"]]
+        assert host.batches[2:] == [[b"3", b"4"]]
         await host.end(1)
         await host.end(2)
-        assert host.rounds[3:] == [[b"5"]]
+        assert host.batches[3:] == [[b"5"]]
         await host.end_all()
         assert await bodies_of(sent) == [b"1", b"2", b"3", b"4", b"5"]
 
     tried(test)
 
 
-def test_what_comes_during_rounds_that_hang_does_not_wait_for_them(
+def test_what_comes_during_batches_that_hang_does_not_wait_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rounds, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(request_batches, "_PATIENCE_S", 0.0)
 
     async def test(host: Host) -> None:
         hanging = await host.send(b"1", b"2")
         (last,) = await host.send(b"3")
-        while len(host.rounds) < 3:
+        while len(host.batches) < 3:
             await asyncio.sleep(0)
         await host.end(2)
         assert await bodies_of([last]) == [b"3"]
@@ -147,7 +147,7 @@ def test_what_comes_during_rounds_that_hang_does_not_wait_for_them(
     tried(test)
 
 
-def test_requests_of_a_round_that_fails_go_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_of_a_batch_that_fails_go_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def test(host: Host) -> None:
         sent = await host.send(b"1", b"2", b"3", b"mistake", b"5", b"6", b"7")
         await host.end_all()

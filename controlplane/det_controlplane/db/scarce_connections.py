@@ -14,7 +14,7 @@ _SHARE = """
 """.replace("$share", str(CROWDED))
 
 
-class Crowding:
+class ScarceConnections:
     """Looks around at each new connection of an engine."""
 
     def __init__(self, engine: Engine) -> None:
