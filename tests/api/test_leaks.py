@@ -196,7 +196,7 @@ def test_collections_that_came_too_early_for_an_upload_are_no_tries_of_it(
         experiment = checkpoints.owner(tx, uploading.experiment)
     assert experiment is not None
     for number in range(7):
-        collection._launch(api.ctx, experiment, [other], key=f"cut off {number}")
+        collection.launch(api.ctx, experiment, [other], key=f"cut off {number}")
     with api.ctx.db.begin() as tx:
         tx.execute(text("UPDATE tasks SET ended_at = started_at WHERE kind = 'CHECKPOINT_GC'"))
     if not ended:

@@ -7,9 +7,8 @@ import pytest
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
-from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import actions, creation, editing
+from det_controlplane.services.experiments import actions, creation, deletion
 from det_controlplane.services.maintenance import effects
 from sqlalchemy import text
 
@@ -68,7 +67,7 @@ def uploaded(ctx: Context) -> UUID:
 
 def delete(ctx: Context, experiment_id: int) -> None:
     """Delete an unmanaged experiment, which has no files to wait for."""
-    editing.delete(ctx, OWNER, experiment_id)
+    deletion.delete(ctx, OWNER, experiment_id)
     with ctx.db.begin() as tx:
         tx.execute(_WITHOUT_TRIALS, {"id": experiment_id})
     effects.run_due(ctx)
@@ -102,5 +101,5 @@ def test_deleting_again_what_is_gone_changes_nothing(ctx: Context) -> None:
     experiment_id = ended(ctx, uploaded(ctx))
     delete(ctx, experiment_id)
     before = rows(ctx.db)
-    collection.delete_experiment(ctx, {"experiment_id": experiment_id})
+    deletion.experiment_effect(ctx, {"experiment_id": experiment_id})
     assert rows(ctx.db) == before

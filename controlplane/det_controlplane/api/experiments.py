@@ -34,6 +34,7 @@ from det_controlplane.services.experiments import (
     actions,
     continuing,
     creation,
+    deletion,
     editing,
     listing,
     moving,
@@ -195,7 +196,7 @@ def _changes(body: Body) -> Changes:
 
 
 def remove(ctx: Context, request: Request) -> Answer:
-    editing.delete(ctx, user_of(request), request.id("experimentId"))
+    deletion.delete(ctx, user_of(request), request.id("experimentId"))
     return EMPTY
 
 

@@ -7,16 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core import gc
-from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.metrics import number
-from det_controlplane.db import checkpoints, deletions, experiments, outbox, tasks
+from det_controlplane.db import checkpoints, experiments, tasks
 from det_controlplane.db.checkpoints import Owner
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, Unready, WrongState
+from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import Change, change
 
@@ -39,7 +38,7 @@ def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
             return
         doomed = to_delete(tx, experiment.id, experiment.config)
     if doomed:
-        _launch(ctx, experiment, doomed, key=str(payload.get("key", "end")))
+        launch(ctx, experiment, doomed, key=str(payload.get("key", "end")))
 
 
 def to_delete(
@@ -98,7 +97,7 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
         with ctx.db.begin() as tx:
             experiment = checkpoints.owner(tx, experiment_id)
         if experiment is not None:
-            _launch(ctx, experiment, doomed, key=f"delete {ctx.new_uuid()}", globs=globs)
+            launch(ctx, experiment, doomed, key=f"delete {ctx.new_uuid()}", globs=globs)
 
 
 def collect_cut_off(ctx: Context) -> None:
@@ -108,7 +107,7 @@ def collect_cut_off(ctx: Context) -> None:
         owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in found]
     for experiment, uuids in owners:
         if experiment is not None:
-            _launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
+            launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
 
 
 def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
@@ -122,10 +121,10 @@ def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
             f"experiment {experiment_id} is {experiment.state.value} and still writes TensorBoard files:"
             " kill it, or wait until it has ended"
         )
-    _launch(ctx, experiment, [], key=f"tensorboards {ctx.new_uuid()}", tensorboards=True)
+    launch(ctx, experiment, [], key=f"tensorboards {ctx.new_uuid()}", tensorboards=True)
 
 
-def _launch(
+def launch(
     ctx: Context,
     experiment: Owner,
     doomed: Sequence[UUID],
@@ -134,7 +133,7 @@ def _launch(
     globs: Sequence[str] = EVERYTHING,
     tensorboards: bool = False,
 ) -> None:
-    """Queue a task for each storage; the key makes a repeated effect harmless."""
+    """Queue a task for each storage that deletes these checkpoints there; the key makes a repeated call harmless."""
     own: dict[str, Any] = sealing.opened(ctx, experiment.config, experiment.sealed)
     with change(ctx) as changed:
         if checkpoints.collections(changed.tx, experiment.id, key):
@@ -199,36 +198,3 @@ def _places(
 def _name(storage: Mapping[str, Any] | None) -> str:
     kept = {k: v for k, v in sorted((storage or {}).items()) if k not in checkpoints.RETENTION}
     return as_json(kept)
-
-
-def delete_experiment(ctx: Context, payload: dict[str, Any]) -> None:
-    """Delete an experiment: first its files, then its rows; called again until the files are gone."""
-    experiment_id = payload["experiment_id"]
-    key = str(payload.get("key", "delete experiment"))
-    with ctx.db.begin() as tx:
-        experiment = checkpoints.owner(tx, experiment_id)
-        if experiment is None or experiment.state is not ExperimentState.DELETING:
-            return
-        doomed = to_delete(tx, experiment_id, experiment.config, gc.Policy(0, 0, 0))
-        doomed += checkpoints.unfinished(tx, experiment_id)
-        queued = checkpoints.collections(tx, experiment_id, key)
-    if experiment.has_trials and not queued:
-        _launch(ctx, experiment, doomed, key=key, tensorboards=True)
-    if experiment.has_trials and not (queued and all(task.ended_at for task in queued)):
-        raise Unready(f"experiment {experiment_id}: its files are being deleted")
-    with change(ctx) as changed:
-        tx = changed.tx
-        if doomed and queued:
-            logs = " and ".join(f"'det task logs {task.task_id}'" for task in queued)
-            error = f"its checkpoints could not be deleted: see {logs}"
-            experiments.deletion_failed(tx, experiment_id, error)
-            return
-        unused = deletions.delete_experiment(tx, experiment_id)
-        if unused is not None:
-            changed.later("delete_object", key=unused)
-        outbox.hasten_deletions(tx, changed.now)
-
-
-def delete_object(ctx: Context, payload: dict[str, Any]) -> None:
-    """Delete the context of experiments that are all gone."""
-    ctx.objects.delete(payload["key"])

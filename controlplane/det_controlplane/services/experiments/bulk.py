@@ -9,7 +9,7 @@ from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiment_pages
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Refused
-from det_controlplane.services.experiments import actions, editing, moving
+from det_controlplane.services.experiments import actions, deletion, editing, moving
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.logs import retention
 
@@ -68,4 +68,4 @@ def retaining(days: int) -> Action:
 
 
 def deleting(ctx: Context, caller: User, experiment_id: int) -> None:
-    editing.delete(ctx, caller, experiment_id)
+    deletion.delete(ctx, caller, experiment_id)

@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.config import policies as policy_rules
-from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiments, jobs
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.rights import require_owner
-from det_controlplane.services.organization import config_policies, deletion
+from det_controlplane.services.organization import config_policies
 
 
 def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
@@ -23,23 +20,6 @@ def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
                 f"experiment {experiment_id} is {experiment.row.state.value}; only ended ones can be archived"
             )
         experiments.change(experiment.tx, experiment_id, archived=archived)
-
-
-def delete(ctx: Context, user: User, experiment_id: int) -> None:
-    """Delete an experiment: its checkpoints go first, its rows follow when they are gone."""
-    with live.opened(ctx, experiment_id) as experiment:
-        row = experiment.row
-        require_owner(user, row.user_id, f"delete experiment {experiment_id}")
-        if row.state is ExperimentState.DELETING:
-            return
-        if not row.state.terminal:
-            raise WrongState(
-                f"experiment {experiment_id} is {row.state.value}; kill it, or wait until it has ended"
-            )
-        deletion.refuse_needed(experiment.tx, experiment_id=experiment_id)
-        experiment.set_state(ExperimentState.DELETING)
-        key = f"delete {ctx.new_uuid()}"
-        experiment.change.later("delete_experiment", experiment_id=experiment_id, key=key)
 
 
 @dataclass(frozen=True, slots=True)

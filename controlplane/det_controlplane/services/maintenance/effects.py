@@ -8,6 +8,7 @@ from det_controlplane.db import outbox
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
+from det_controlplane.services.experiments import deletion as experiment_deletion
 from det_controlplane.services.maintenance import housekeeping
 from det_controlplane.services.organization import deletion
 
@@ -19,10 +20,15 @@ def _after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
     housekeeping.run_if_due(ctx)
 
 
+def _delete_object(ctx: Context, payload: dict[str, Any]) -> None:
+    """Delete a stored archive that no experiment or task needs any more."""
+    ctx.objects.delete(payload["key"])
+
+
 _HANDLERS: dict[str, Callable[[Context, dict[str, Any]], None]] = {
     "checkpoint_gc": _after_experiment,
-    "delete_experiment": collection.delete_experiment,
-    "delete_object": collection.delete_object,
+    "delete_experiment": experiment_deletion.experiment_effect,
+    "delete_object": _delete_object,
     "delete_project": deletion.project_effect,
     "delete_workspace": deletion.workspace_effect,
 }

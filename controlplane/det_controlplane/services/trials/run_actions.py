@@ -11,7 +11,7 @@ from det_controlplane.db import table_pages, trials
 from det_controlplane.db.table_pages import RunRow, TableScope
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Refused, WrongState
-from det_controlplane.services.experiments import actions, editing, moving
+from det_controlplane.services.experiments import actions, deletion, moving
 from det_controlplane.services.identity.principal import User
 
 Action = Callable[[Context, User, RunRow], None]
@@ -91,7 +91,7 @@ def moving_to(project_id: int, skip_searches: bool) -> Action:
 def delete(ctx: Context, caller: User, run: RunRow) -> None:
     """Delete a run with its experiment; one of several stays, because its search was decided with it."""
     _require_alone(run, f"'det experiment delete {run.experiment_id}' deletes them all")
-    editing.delete(ctx, caller, run.experiment_id)
+    deletion.delete(ctx, caller, run.experiment_id)
 
 
 def _require_alone(run: RunRow, instead: str) -> None:
