@@ -1,6 +1,7 @@
 """Actions on an existing experiment: pause, activate, cancel, kill, and ends of its trials."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from det_controlplane.core import search
@@ -60,27 +61,19 @@ def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
             return
         trials.update(experiment.tx, trial.id, early_exit=reason.value)
         trial.early_exit = reason.value
-        experiment.knows(trial)
+        experiment.remember(trial)
         experiment.feed(search.ExitedEarly(str(trial.request_id), reason))
         experiment.give_up(trial, "the trial reported invalid hyperparameters")
 
 
-class opened_trial:
-    """The trial's experiment under its lock, and the trial."""
-
-    def __init__(self, ctx: Context, trial_id: int) -> None:
-        with ctx.db.begin() as tx:
-            found = trials.by_id(tx, trial_id)
-        if found is None:
-            raise Missing(f"trial {trial_id} not found")
-        self._trial_id = trial_id
-        self._opened = live.opened(ctx, found.experiment_id)
-
-    def __enter__(self) -> tuple[LiveExperiment, TrialRow]:
-        experiment = self._opened.__enter__()
-        trial = trials.by_id(experiment.tx, self._trial_id)
+@contextmanager
+def opened_trial(ctx: Context, trial_id: int) -> Iterator[tuple[LiveExperiment, TrialRow]]:
+    """Lock the experiment of a trial, as `live.opened` does, and read the trial."""
+    with ctx.db.begin() as tx:
+        found = trials.by_id(tx, trial_id)
+    if found is None:
+        raise Missing(f"trial {trial_id} not found")
+    with live.opened(ctx, found.experiment_id) as experiment:
+        trial = trials.by_id(experiment.tx, trial_id)
         assert trial is not None
-        return experiment, trial
-
-    def __exit__(self, *exc: object) -> bool | None:
-        return self._opened.__exit__(*exc)  # type: ignore[arg-type]
+        yield experiment, trial

@@ -24,6 +24,14 @@ from det_controlplane.services.search.journal import Journal
 from det_controlplane.services.use_case import Change, change
 
 MOST_HPARAMS = 64 << 20  # characters of the trials that are created at once
+# Why a trial is signalled that goes to a state.
+_WHY = {
+    TrialState.PAUSED: "the experiment was paused",
+    TrialState.STOPPING_COMPLETED: "the searcher stopped the trial",
+    TrialState.STOPPING_CANCELED: "the experiment was canceled",
+    TrialState.STOPPING_KILLED: "the experiment or trial was killed",
+    TrialState.STOPPING_ERROR: "the experiment failed",
+}
 
 
 class LiveExperiment:
@@ -40,8 +48,8 @@ class LiveExperiment:
         self._events: deque[search.Event] = deque()
         self._known: dict[str, TrialRow] = {}
 
-    def knows(self, trial: TrialRow) -> None:
-        """Remember a trial that was read under the lock already."""
+    def remember(self, trial: TrialRow) -> None:
+        """Keep a trial that was read under the lock already, so that it is not read again."""
         self._known[str(trial.request_id)] = trial
 
     def feed(self, *events: search.Event) -> None:
@@ -52,31 +60,34 @@ class LiveExperiment:
             if not self.row.state.live:
                 self._events.clear()
                 break
-            self._carry_out(self.journal.record(event))
+            self._apply_all(self.journal.record(event))
         self._finish_if_done()
 
     def carry_out(self, actions: Sequence[search.Action]) -> None:
-        """Carry out what the searcher decided about an event that the journal has recorded, and what follows."""
-        self._carry_out(actions)
+        """Apply what the searcher decided about an event that the journal has recorded, and what follows."""
+        self._apply_all(actions)
         self.feed()
 
-    def _carry_out(self, actions: Sequence[search.Action]) -> None:
+    def _apply_all(self, actions: Sequence[search.Action]) -> None:
+        """Apply actions in their order; trials that are created or stopped in a row are written together."""
         created: dict[str, PlannedTrial] = {}
         stopped: list[str] = []
         for action in actions:
-            if isinstance(action, search.Create):
-                created[action.request_id] = _planned(action)
-            elif isinstance(action, search.TrainTo) and action.request_id in created:
-                created[action.request_id].train_to = action.length
-            elif isinstance(action, search.Rest) and action.request_id in created:
-                created[action.request_id].parked = True
-            elif isinstance(action, search.Stop) and action.request_id not in created:
-                stopped.append(action.request_id)
-            else:
-                self._create_trials(created)
-                self._stop_trials(stopped)
-                self._apply(action)
-        self._create_trials(created)
+            match action:
+                case search.Create(request_id):
+                    created[request_id] = _planned(action)
+                case search.TrainTo(request_id, length) if request_id in created:
+                    created[request_id].train_to = length
+                case search.Rest(request_id) if request_id in created:
+                    created[request_id].parked = True
+                case search.Stop(request_id) if request_id not in created:
+                    stopped.append(request_id)
+                case _:
+                    self._create_trials(list(created.values()))
+                    self._stop_trials(stopped)
+                    created, stopped = {}, []
+                    self._apply(action)
+        self._create_trials(list(created.values()))
         self._stop_trials(stopped)
 
     def _stop_trials(self, request_ids: list[str]) -> None:
@@ -84,38 +95,37 @@ class LiveExperiment:
         if not request_ids:
             return
         told = stopping.ask_to_leave(
-            self.change, self.row.id, request_ids, _why(TrialState.STOPPING_COMPLETED)
+            self.change, self.row.id, request_ids, _WHY[TrialState.STOPPING_COMPLETED]
         )
         for request_id in request_ids:
             if request_id not in told:
                 self._stop_trial(request_id)
-        request_ids.clear()
 
-    def _create_trials(self, planned: dict[str, PlannedTrial]) -> None:
+    def _create_trials(self, planned: Sequence[PlannedTrial]) -> None:
         """Create trials all at once: searches begin with thousands."""
         if not planned:
             return
-        _refuse_too_large(list(planned.values()))
+        _refuse_too_large(planned)
         state = TrialState(self.row.state.value)
         self.change.trials_created(len(planned))
-        trials.insert_many(self.tx, self.row.id, list(planned.values()), state, self.now)
-        planned.clear()
+        trials.insert_many(self.tx, self.row.id, planned, state, self.now)
         if state is TrialState.ACTIVE:
             self.change.queue_changed(self.row.pool)
 
     def _apply(self, action: search.Action) -> None:
-        if isinstance(action, search.Stop):
-            self._stop_trial(action.request_id)
-        elif isinstance(action, search.TrainTo):
-            self._train_to(action)
-        elif isinstance(action, search.Park):
-            self._park(action.request_id)
-        elif isinstance(action, search.Rest):
-            self._rest(action.request_id)
-        elif isinstance(action, search.Shutdown):
-            self._shutdown(action)
-        elif isinstance(action, search.Fail):
-            self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
+        match action:
+            case search.Stop(request_id):
+                self._stop_trial(request_id)
+            case search.TrainTo():
+                self._train_to(action)
+            case search.Park(request_id):
+                self._park(request_id)
+            case search.Rest(request_id):
+                self._rest(request_id)
+            case search.Shutdown():
+                self._shutdown(action)
+            case search.Fail():
+                self.set_state(ExperimentState.STOPPING_ERROR, error=self._told_to_users(action))
 
     def _told_to_users(self, fail: search.Fail) -> str:
         """Return a sentence that names trials by their numbers instead of request ids."""
@@ -125,41 +135,38 @@ class LiveExperiment:
         return fail.reason.replace(f"trial {fail.request_id}", f"trial {trial.id}")
 
     def _stop_trial(self, request_id: str) -> None:
-        trial = self._by_request(request_id)
-        if trial is None or trial.state.terminal:
-            return
-        trial.stop_requested = True
-        self.patch_trial(trial, TrialState.STOPPING_COMPLETED)
+        trial = self._live_trial(request_id)
+        if trial is not None:
+            trial.stop_requested = True
+            self.patch_trial(trial, TrialState.STOPPING_COMPLETED)
 
     def _train_to(self, action: search.TrainTo) -> None:
-        trial = self._by_request(action.request_id)
-        if trial is None or trial.state.terminal:
+        trial = self._live_trial(action.request_id)
+        if trial is None:
             return
         values = {"train_to": action.length, "op_completed": False, "parked": False}
         trials.update(self.tx, trial.id, **values)
-        was_parked, trial.parked = trial.parked, False
-        if was_parked:
+        if trial.parked:
+            trial.parked = False
             # The run that leaves because it was parked has not come to its end, whatever it says.
             allocations.excuse_leaving(self.tx, trial.task_id)
-        if was_parked:
             self.change.operation_changed(trial.id)
-        if was_parked and trial.state is TrialState.ACTIVE:
-            self._allocate(trial)
+            if trial.state is TrialState.ACTIVE:
+                self._allocate(trial)
 
     def _park(self, request_id: str) -> None:
-        trial = self._by_request(request_id)
-        if trial is None or trial.state.terminal:
-            return
-        trials.update(self.tx, trial.id, parked=True)
-        trial.parked = True
-        self._signal(trial, Signal.TERMINATE, "the searcher parked the trial until it is promoted")
+        trial = self._rest(request_id)
+        if trial is not None:
+            reason = "the searcher parked the trial until it is promoted"
+            self._signal(trial, Signal.TERMINATE, reason)
 
-    def _rest(self, request_id: str) -> None:
-        trial = self._by_request(request_id)
-        if trial is None or trial.state.terminal:
-            return
-        trials.update(self.tx, trial.id, parked=True)
-        trial.parked = True
+    def _rest(self, request_id: str) -> TrialRow | None:
+        """Let a trial start no run until it is told to train; return it, unless it has ended."""
+        trial = self._live_trial(request_id)
+        if trial is not None:
+            trials.update(self.tx, trial.id, parked=True)
+            trial.parked = True
+        return trial
 
     def _shutdown(self, action: search.Shutdown) -> None:
         if action.failure:
@@ -178,14 +185,11 @@ class LiveExperiment:
         if not state.terminal:
             for trial in trials.live(self.tx, self.row.id):
                 self.patch_trial(trial, TrialState(state.value))
-        if state is ExperimentState.PAUSED:
-            self._tell_paused()
+        is_paused = state is ExperimentState.PAUSED
+        if is_paused and experiments.searcher_name(self.tx, self.row.id) == "custom":
+            # The program that decides from outside should know why nothing happens.
+            self._events.append(search.Inactivated(f"STATE_{state.value}"))
         self._finish_if_done()
-
-    def _tell_paused(self) -> None:
-        """Tell programs that decide from outside why nothing happens."""
-        if experiments.searcher_name(self.tx, self.row.id) == "custom":
-            self._events.append(search.Inactivated(f"STATE_{self.row.state.value}"))
 
     def patch_trial(self, trial: TrialRow, target: TrialState) -> None:
         """Change a trial's state; signal its allocation, or end the trial when it has none."""
@@ -195,7 +199,7 @@ class LiveExperiment:
         if state is TrialState.ACTIVE:
             self._allocate(trial)
         elif not state.terminal:
-            self._signal(trial, trial_states.signal_for(state), _why(state))
+            self._signal(trial, trial_states.signal_for(state), _WHY.get(state, ""))
 
     def _signal(self, trial: TrialRow, signal: Signal, reason: str) -> None:
         live = allocations.live_of_task(self.tx, trial.task_id)
@@ -304,6 +308,10 @@ class LiveExperiment:
             self.change.experiment_ended(self.row.id)
             self.change.wake(searcher_topic(self.row.id))
 
+    def _live_trial(self, request_id: str) -> TrialRow | None:
+        trial = self._by_request(request_id)
+        return None if trial is None or trial.state.terminal else trial
+
     def _by_request(self, request_id: str) -> TrialRow | None:
         known = self._known.pop(request_id, None)
         return known or trials.by_request(self.tx, self.row.id, request_id)
@@ -315,8 +323,9 @@ def searcher_topic(experiment_id: int) -> str:
 
 
 def _planned(action: search.Create) -> PlannedTrial:
-    start = (action.warm_start_from, action.checkpoint)
-    return PlannedTrial(action.request_id, action.seed, action.hparams, *start)
+    return PlannedTrial(
+        action.request_id, action.seed, action.hparams, action.warm_start_from, action.checkpoint
+    )
 
 
 def _refuse_too_large(planned: Sequence[PlannedTrial]) -> None:
@@ -327,16 +336,6 @@ def _refuse_too_large(planned: Sequence[PlannedTrial]) -> None:
             f"the search begins with {len(planned)} trials, whose hyperparameters have {size >> 20} MiB together and may have"
             f" {MOST_HPARAMS >> 20}: lower searcher.max_concurrent_trials, or give constants by files or `data`"
         )
-
-
-def _why(state: TrialState) -> str:
-    return {
-        TrialState.PAUSED: "the experiment was paused",
-        TrialState.STOPPING_COMPLETED: "the searcher stopped the trial",
-        TrialState.STOPPING_CANCELED: "the experiment was canceled",
-        TrialState.STOPPING_KILLED: "the experiment or trial was killed",
-        TrialState.STOPPING_ERROR: "the experiment failed",
-    }.get(state, "")
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class _Decisions:
         if nothing_follows:
             return self._taken
         for new in self._new:
-            experiment.knows(self._trials[new.trial_id].row)
+            experiment.remember(self._trials[new.trial_id].row)
         experiment.carry_out(self._actions)
         live.close(experiment)
         return self._taken
