@@ -48,10 +48,8 @@ _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (refusals.Unreachable, errors.BadGateway),
     (refusals.Oversized, errors.TooLarge),
     (Unstorable, errors.BadRequest),
-    (
-        UnicodeEncodeError,
-        errors.BadRequest,
-    ),  # half a surrogate pair, which JSON can spell and no text can have
+    # Half a surrogate pair, which JSON can spell and no text can have.
+    (UnicodeEncodeError, errors.BadRequest),
 )
 
 

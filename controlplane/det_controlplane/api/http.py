@@ -16,9 +16,8 @@ from det_controlplane.core.numerals import whole
 from det_controlplane.services.identity.principal import Principal
 
 MAX_DEPTH = 200
-MAX_VALUES = (
-    500_000  # of a body: each may take hundreds of bytes once it is read, from three in JSON
-)
+# Of a body: each may take hundreds of bytes once it is read, from three in JSON.
+MAX_VALUES = 500_000
 _NO_MARKS = bytes(set(range(256)) - set(b'",[{'))
 STRANGERS_BODY = 64 * 1024  # of a caller who is not known (yet)
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64

@@ -42,9 +42,8 @@ class Route:
     admits: Callable[[Request], int] | None = None
     largest: int = FORM_BODY  # bytes of a body, as it is sent and as it unpacks
     shared: Shared | None = None
-    produces: tuple[str, ...] = (
-        "application/json",
-    )  # media types of what it answers; refusals are JSON
+    # Media types of what it answers; refusals are JSON.
+    produces: tuple[str, ...] = ("application/json",)
 
 
 @dataclass(slots=True)

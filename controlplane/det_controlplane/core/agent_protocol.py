@@ -232,6 +232,5 @@ class PollAnswer(Message):
     next_poll_s: float = 1.0
     logs_within_s: float = 1.0  # how long lines may wait for more lines
     draining: bool = False
-    relay: str = (
-        ""  # be connected to this one, a URL or a path of the control plane; empty: to none
-    )
+    # Be connected to this one, a URL or a path of the control plane; empty: to none.
+    relay: str = ""

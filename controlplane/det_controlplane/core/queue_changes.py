@@ -43,9 +43,8 @@ class QueuedJob:
 class QueuePool:
     scheduler: SchedulerType
     default_priority: int
-    largest_agent: int | None = (
-        None  # its slots, also of machines to come; None where it is not known
-    )
+    # Its slots, also of machines to come; None where it is not known.
+    largest_agent: int | None = None
     reserved_for: frozenset[int] = frozenset()  # ids of workspaces; none: it is for everybody
 
 

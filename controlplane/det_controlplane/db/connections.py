@@ -38,9 +38,8 @@ _LIMITS = {
 class Pausing:
     """Hold the waits for a database that pauses when nothing is connected; zeros for one that is always there."""
 
-    idle_s: float = (
-        0.0  # after which the server closes a connection that rests, also that of a frozen process
-    )
+    # After which the server closes a connection that rests, also that of a frozen process.
+    idle_s: float = 0.0
     wake_s: float = 0.0  # how long a caller waits for it to wake
 
 

@@ -19,10 +19,8 @@ from pg8000.legacy import Connection, Cursor
 
 KEPT_STATEMENTS = 300  # filters of listings make statements of their own
 LONG_REST_S, PATIENCE_S = 20.0, 2.0
-_MOST_PARAMETERS, _TOO_MANY = (
-    65_535,
-    "22023",
-)  # as the protocol counts them; as PostgreSQL calls other excess
+_MOST_PARAMETERS = 65_535  # as the protocol counts them
+_TOO_MANY = "22023"  # as PostgreSQL calls other excess
 _STALE = "0A000"  # a migration changed what the statement returns
 _TIMESTAMPTZ = 1184
 # Messages of PostgreSQL's protocol: run what was bound, to the end; end what belongs together.

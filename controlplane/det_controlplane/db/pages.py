@@ -35,9 +35,8 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db.engine import Database, as_json
 from det_controlplane.db.schema import users
 
-PART = (
-    1000  # rows; the longest JSON of one, a checkpoint with its configuration, has a few kilobytes
-)
+# Rows; the longest JSON of one, a checkpoint with its configuration, has a few kilobytes.
+PART = 1000
 # What people write into one may have megabytes: a part ends with the row that goes beyond this.
 PART_BYTES = 8 << 20
 

@@ -44,9 +44,8 @@ class TargetProject:
     storage_secrets: str | None
     default_compute_pool: str | None
     default_aux_pool: str | None
-    policies: (
-        list[tuple[dict[str, Any], str | None]] | None
-    )  # with secrets; the workspace's first, then the cluster's
+    # With secrets; the workspace's first, then the cluster's.
+    policies: list[tuple[dict[str, Any], str | None]] | None
     bound_pools: dict[str, list[int]] | None  # workspaces by pool
 
 

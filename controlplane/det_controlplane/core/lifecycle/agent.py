@@ -5,12 +5,10 @@ from enum import Enum
 
 class AgentState(str, Enum):
     JOINED = "JOINED"  # its lease lives
-    SUSPECT = (
-        "SUSPECT"  # the lease ended; its containers may still run, so nothing of it is placed again
-    )
-    LOST = (
-        "LOST"  # given up; its allocations were ended, and their epoch keeps them from coming back
-    )
+    # The lease ended; its containers may still run, so nothing of it is placed again.
+    SUSPECT = "SUSPECT"
+    # Given up; its allocations were ended, and their epoch keeps them from coming back.
+    LOST = "LOST"
 
 
 NEXT = {

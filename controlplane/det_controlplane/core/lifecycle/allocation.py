@@ -27,9 +27,8 @@ class ContainerState(str, Enum):
 class Failure(str, Enum):
     """Why a container ended other than by the exit of its own program."""
 
-    CONTAINER_FAILED = (
-        "container_failed"  # its program, or its configuration: the only one that is the user's
-    )
+    # Its program, or its configuration: the only one that is the user's.
+    CONTAINER_FAILED = "container_failed"
     IMAGE_PULL = "image_pull"
     AGENT_ERROR = "agent_error"
     AGENT_LOST = "agent_lost"

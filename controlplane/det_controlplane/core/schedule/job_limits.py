@@ -13,9 +13,8 @@ class JobLimits:
         self.limit = {
             job.id: job.max_slots for item in items if (job := item.job).max_slots is not None
         }
-        self.held = dict.fromkeys(
-            self.limit, 0
-        )  # slots by limited job, with those of what `started`
+        # Slots by limited job, with those of what `started`.
+        self.held = dict.fromkeys(self.limit, 0)
         self._reserved = dict.fromkeys(self.limit, 0)
         for running in snapshot.running:
             if running.job.id in self.limit:

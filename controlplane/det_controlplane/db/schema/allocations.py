@@ -43,9 +43,8 @@ tasks = Table(
     Column("experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE")),
     Column("context_id", Uuid, ForeignKey("contexts.id")),
     Column("config", JSON),
-    Column(
-        "sealed", Text
-    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
+    Column("sealed", Text),
     Column("started_at", Time, nullable=False),
     Column("ended_at", Time),
     # Where requests are not held: until then lines of its log are wanted at once.
@@ -100,9 +99,8 @@ allocations = Table(
     Column("pool", Text, nullable=False),
     Column("slots", Integer, nullable=False),
     Column("state", enum(AllocationState), nullable=False),
-    Column(
-        "epoch", Integer, nullable=False, server_default=text("0")
-    ),  # raised at each placement; a container with another is stale
+    # Raised at each placement; a container with another is stale.
+    Column("epoch", Integer, nullable=False, server_default=text("0")),
     Column("preemptible", Boolean, nullable=False),
     Column("single_agent", Boolean, nullable=False, server_default=text("false")),
     Column("preempt_timeout_s", Integer, nullable=False, server_default=text("3600")),
@@ -112,12 +110,10 @@ allocations = Table(
     Column("preempt_reason", Text),
     Column("preempt_acked", Boolean, nullable=False, server_default=text("false")),
     Column("kill_at", Time),  # due time of the kill; the deadline of a preemption, or at once
-    Column(
-        "killed", Boolean, nullable=False, server_default=text("false")
-    ),  # containers are desired dead
-    Column(
-        "kill_before_exit", Boolean, nullable=False, server_default=text("false")
-    ),  # killed while no container had exited
+    # Containers are desired dead.
+    Column("killed", Boolean, nullable=False, server_default=text("false")),
+    # Killed while no container had exited.
+    Column("kill_before_exit", Boolean, nullable=False, server_default=text("false")),
     Column("wait_code", enum(WaitCode)),  # why it waits, written by the scheduler
     Column("wait_reason", Text),
     Column("wait_since", Time),
@@ -136,9 +132,8 @@ allocations = Table(
     Column("ended_at", Time),
     Column("exit_kind", enum(ExitKind)),
     Column("exit_reason", Text),  # a sentence
-    Column(
-        "pull_failed", Boolean, nullable=False, server_default=text("false")
-    ),  # it ended because of its image
+    # It ended because of its image.
+    Column("pull_failed", Boolean, nullable=False, server_default=text("false")),
     Column("exit_code", Integer),
     # What the containers of one allocation prove to each other: their tokens differ, this key is common to them.
     Column(
@@ -212,9 +207,8 @@ containers = Table(
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("allocation_id", Text, ForeignKey("allocations.id", ondelete="CASCADE"), nullable=False),
-    Column(
-        "agent_id", Text, nullable=False
-    ),  # no foreign key: what ran is known for longer than where
+    # No foreign key: what ran is known for longer than where.
+    Column("agent_id", Text, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("rank", Integer, nullable=False),
     Column("slot_ids", ARRAY(Integer), nullable=False),

@@ -56,15 +56,13 @@ jobs = Table(
     Column("id", Uuid, primary_key=True),
     Column("kind", enum(JobKind), nullable=False),
     Column("name", Text, nullable=False, server_default=text("''")),
-    Column(
-        "pool", Text, nullable=False
-    ),  # of the configuration, as everywhere: `pools` has a row from its first mark on
+    # Of the configuration, as everywhere: `pools` has a row from its first mark on.
+    Column("pool", Text, nullable=False),
     Column("priority", Integer),
     Column("weight", Double, nullable=False, server_default=text("1")),
     Column("max_slots", Integer),
-    Column(
-        "position", Numeric, nullable=False
-    ),  # microseconds of submission unless moved ahead of or behind another
+    # Microseconds of submission unless moved ahead of or behind another.
+    Column("position", Numeric, nullable=False),
     Column("user_id", Integer, ForeignKey("users.id"), nullable=False),
     Column(
         "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
@@ -83,9 +81,8 @@ experiments = Table(
     Column("state", enum(ExperimentState), nullable=False),
     Column("config", ORDERED_JSON, nullable=False),
     Column("original_config", Text, nullable=False),
-    Column(
-        "sealed", Text
-    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
+    Column("sealed", Text),
     Column("name", Text, nullable=False),
     Column("description", Text, nullable=False, server_default=text("''")),
     Column("notes", Text, nullable=False, server_default=text("''")),
@@ -210,19 +207,15 @@ trials = Table(
     Column("state", enum(TrialState), nullable=False),
     Column("hparams", ORDERED_JSON, nullable=False),
     Column("seed", BigInteger, nullable=False),
-    Column(
-        "run_id", Integer, nullable=False, server_default=text("0")
-    ),  # how many allocations it has had; the current one's number
-    Column(
-        "restarts", Integer, nullable=False, server_default=text("0")
-    ),  # failures of user code only
+    # How many allocations it has had; the current one's number.
+    Column("run_id", Integer, nullable=False, server_default=text("0")),
+    # Failures of user code only.
+    Column("restarts", Integer, nullable=False, server_default=text("0")),
     Column("early_exit", enum(ExitReason)),  # as the user's code reported
-    Column(
-        "parked", Boolean, nullable=False, server_default=text("false")
-    ),  # waits at a rung to be promoted
-    Column(
-        "stop_requested", Boolean, nullable=False, server_default=text("false")
-    ),  # the searcher has stopped it
+    # Waits at a rung to be promoted.
+    Column("parked", Boolean, nullable=False, server_default=text("false")),
+    # The searcher has stopped it.
+    Column("stop_requested", Boolean, nullable=False, server_default=text("false")),
     Column("train_to", Double),  # promotion form: length of the current operation
     Column("op_completed", Boolean, nullable=False, server_default=text("false")),
     Column("total_batches", Integer, nullable=False, server_default=text("0")),
@@ -236,9 +229,8 @@ trials = Table(
     Column("metadata", JSON),
     Column("archived", Boolean, nullable=False, server_default=text("false")),
     Column("task_id", Text, nullable=False, unique=True),
-    Column(
-        "warm_start_uuid", Uuid
-    ),  # no foreign key: the checkpoint may be deleted, or never have been here
+    # No foreign key: the checkpoint may be deleted, or never have been here.
+    Column("warm_start_uuid", Uuid),
     Column("log_policy_matched", Text),
     Column("blocked_agents", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("log_retention_days", Integer),

@@ -118,9 +118,8 @@ workspaces = Table(
     Column("error_message", Text, nullable=False, server_default=text("''")),
     Column("agent_user", JSON),
     Column("checkpoint_storage", JSON),
-    Column(
-        "sealed", Text
-    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
+    Column("sealed", Text),
     # No foreign keys: pools are those of the cluster's configuration.
     Column("default_compute_pool", Text),
     Column("default_aux_pool", Text),
@@ -175,9 +174,8 @@ templates = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("config", ORDERED_JSON, nullable=False),
-    Column(
-        "sealed", Text
-    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
+    Column("sealed", Text),
     Column(
         "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
     ),
@@ -191,9 +189,8 @@ config_policies = Table(
     Column("workspace_id", Integer, primary_key=True),
     Column("workload_type", enum(WorkloadType), primary_key=True),
     Column("policy", ORDERED_JSON, nullable=False),
-    Column(
-        "sealed", Text
-    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
+    Column("sealed", Text),
 )
 
 # Pools reserved for workspaces; a pool without a row is for everybody.

@@ -47,9 +47,8 @@ storages = Table(
     metadata,
     Column("id", Integer, Identity(always=True), primary_key=True),
     Column("config", JSON, nullable=False),
-    Column(
-        "sealed", Text
-    ),  # secrets of the configuration, encrypted; '': none, NULL: not separated yet
+    # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
+    Column("sealed", Text),
     Column("fingerprint", Text, nullable=False, server_default=text("''")),  # of its secrets
     Column("user_id", Integer, nullable=False, server_default=text("0")),  # who told of it
     UniqueConstraint("config", "fingerprint", "user_id"),

@@ -23,9 +23,8 @@ _GONE = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP", 0)
 _POKE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MOST_CONNECTIONS, _FEWEST = 4096, 64
 _OTHER_FILES = 128  # database connections, logs, objects
-_REFUSED_AT_ONCE = (
-    32  # connections beyond the most: they are told to come again, those beyond them nothing
-)
+# Connections beyond the most: they are told to come again, those beyond them nothing.
+_REFUSED_AT_ONCE = 32
 
 
 class HttpClient:

@@ -183,9 +183,8 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     changed = _take_reports(ctx, agent_id, assigned, reported)
     if poll.seq is not None and touched.newest:
         changed |= _lose_missing(ctx, agent_id, assigned, reported)
-    in_time = (
-        poll.leaves_at is None
-    )  # what was asked to leave may have until later than its machine
+    # What was asked to leave may have until later than its machine.
+    in_time = poll.leaves_at is None
     if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in assigned):
         changed |= leaving.stop_all(ctx, agent_id, poll.leaves_at, poll.out_of_service)
     if changed:

@@ -40,9 +40,8 @@ if TYPE_CHECKING:  # its models take long to load: who reads experiments does no
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
 
-_READ = (
-    Right.VIEW_EXPERIMENT_ARTIFACTS
-)  # what a fork and a warm start need of an earlier experiment
+# What a fork and a warm start need of an earlier experiment.
+_READ = Right.VIEW_EXPERIMENT_ARTIFACTS
 
 
 @dataclass(frozen=True, slots=True)

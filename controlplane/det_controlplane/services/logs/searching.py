@@ -16,9 +16,8 @@ log = logging.getLogger("det.logs")
 # Of a processor, for all tasks of a request; single lines may take it to twice as much.
 ALL_S = 4.0
 _MOST_DROPPED = 4096
-_dropped: "OrderedDict[tuple[str, str], None]" = (
-    OrderedDict()
-)  # tasks and patterns, the oldest first
+# Tasks and patterns, the oldest first.
+_dropped: "OrderedDict[tuple[str, str], None]" = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)

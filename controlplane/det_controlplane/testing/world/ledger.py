@@ -32,13 +32,11 @@ class Ledger:
     metrics: list[Metric] = field(default_factory=list)
     validations: set[tuple[int, float]] = field(default_factory=set)  # sent: steps and loss
     checkpoints: dict[str, int] = field(default_factory=dict)  # answered, by uuid: the trial
-    announced: dict[str, int] = field(
-        default_factory=dict
-    )  # uploads that began, by uuid: the trial
+    # Uploads that began, by uuid: the trial.
+    announced: dict[str, int] = field(default_factory=dict)
     collected: set[str] = field(default_factory=set)  # checkpoints whose files were deleted
-    given_up: dict[int, int] = field(
-        default_factory=dict
-    )  # trial: the run whose log says that no retry helps
+    # Trial: the run whose log says that no retry helps.
+    given_up: dict[int, int] = field(default_factory=dict)
     early_exits: set[int] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)  # containers whose exit was acknowledged
     reported: set[str] = field(default_factory=set)  # containers that were reported beyond ASSIGNED
