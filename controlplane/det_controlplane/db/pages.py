@@ -175,32 +175,40 @@ def _read(
     page: Page,
     params: Mapping[str, Any],
 ) -> Iterator[str]:
+    """Read a page by its first statement; if that could not take all of it, settle its rows and read them in parts."""
     keys: Sequence[Any] = ()
+    given = {**params, "offset": page.offset}
     with db.autocommit() as tx:
-        given = {**params, "offset": page.offset, "part_bytes": PART_BYTES}
-        found = tx.execute(first, given).one()
+        found = tx.execute(first, {**given, "part_bytes": PART_BYTES}).one()
         pagination = page.pagination(found.total)
         if pagination["endIndex"] - pagination["startIndex"] > found.taken:
-            statement = listed().keys(page)
-            keys = tx.execute(statement, {**params, "offset": page.offset}).scalars().all()
+            keys = tx.execute(listed().keys(page), given).scalars().all()
     before, after = f'{{"{name}":[', f'],"pagination":{as_json(pagination)}}}'
     if not keys:
         yield f"{before}{found.items or ''}{after}"
         return
-    statement, separator = listed().part(), ""
     yield before
+    separator = ""
+    for items in _parts(db, listed().part(), keys, params):
+        yield separator + items
+        separator = ","
+    yield after
+
+
+def _parts(
+    db: Database, statement: Select[Any], keys: Sequence[Any], params: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield the rows with these keys, as many at a time as their size allows."""
     start, rows = 0, PART
     while start < len(keys):
         part = keys[start : start + rows]
         with db.autocommit() as tx:
-            found = tx.execute(statement, {**given, "keys": part}).one()
+            found = tx.execute(statement, {**params, "part_bytes": PART_BYTES, "keys": part}).one()
         if found.items:  # unless all were deleted meanwhile
-            yield separator + found.items
-            separator = ","
+            yield found.items
         is_whole = found.taken == found.found
         start += len(part) if is_whole else found.last
         rows = min(PART, 2 * (len(part) if is_whole else found.taken))
-    yield after
 
 
 _OFFSET = bindparam("offset", type_=Integer)
