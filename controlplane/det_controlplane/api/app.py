@@ -63,9 +63,9 @@ class App:
     def handle(self, request: Request) -> Answer:
         try:
             route = self._routed(request)
-            self._know_caller(route, request, partial(authentication.user_of, self.ctx))
+            self._authorize(route, request, partial(authentication.user_of, self.ctx))
             if not audit.is_recorded(route.method, route.path):
-                return self._watched(self._answer(route.handler, request), route, request)
+                return self._rechecked(self._answer(route.handler, request), route, request)
             recorder = self._recorder(route, request)
             request.noted = recorder.saw
             with recording.recording(recorder):
@@ -74,43 +74,43 @@ class App:
             return self.failed(request, e)
 
     def shared_by(self, request: Request) -> Route | None:
-        """Return the route of a request that can be answered together with others, if it can."""
+        """Return the route of a request that may be answered together with others, else None."""
         try:
             route = self._routed(request)
-        except errors.ApiError:  # `handle` meets it again, and tells it
+        except errors.ApiError:  # `handle` answers with it
             return None
         return route if route.shared is not None and route.shared.fits(request) else None
 
     def handle_together(self, route: Route, requests: Sequence[Request]) -> list[Response | None]:
-        """Answer requests of a route that share what they ask the database; None: one for `handle` alone."""
+        """Answer requests of a route by common statements; None for each that `handle` must answer alone."""
         assert route.shared is not None
         try:
             users = authentication.users_of(self.ctx, [bearer_token(r) for r in requests])
-            admitted = [r for r in requests if self._is_admitted(route, r, users)]
+            admitted = [r for r in requests if self._is_authorized(route, r, users)]
             answers = iter(route.shared.answers(self.ctx, admitted))
         except DatabaseDown as e:
             return [unavailable(e) for _ in requests]
         return [next(answers) if r.principal is not None else None for r in requests]
 
-    def _is_admitted(self, route: Route, request: Request, users: Mapping[str, User]) -> bool:
+    def _is_authorized(self, route: Route, request: Request, users: Mapping[str, User]) -> bool:
         def user_of(token: str, named: tuple[str, str] | None) -> User:
             if token not in users:
                 raise refusals.NotSignedIn("the token is unknown")
             return users[token]
 
         try:
-            self._know_caller(route, request, user_of)
+            self._authorize(route, request, user_of)
         except DatabaseDown:
             raise
-        except Exception:  # `handle` meets it again, and tells it
+        except Exception:  # `handle` answers with it
             request.principal = None
             return False
         return True
 
     def admit(self, request: Request) -> int | Response:
-        """Return how large the body of a request may be, from what its headers say of the caller; or the refusal.
+        """Return how large a request's body may be, from the caller that its headers name; or the refusal.
 
-        Notes in the request who sends it."""
+        `request.sender` becomes that caller."""
         try:
             route = self._routed(request)
             if route.admits is not None:  # its URL is a proof of its own, and names nobody
@@ -136,8 +136,8 @@ class App:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
         return handler(self.ctx, request)
 
-    def _watched(self, answer: Answer, route: Route, request: Request) -> Answer:
-        """End a stream once its request would be refused: sign-ins end and rights change while it goes on."""
+    def _rechecked(self, answer: Answer, route: Route, request: Request) -> Answer:
+        """Let a stream end once its request would be refused: sign-ins end and rights change while it is open."""
         if not isinstance(answer, Stream) or answer.is_file:
             return answer
         checked, asked = self.ctx.now(), replace(request, noted=None)
@@ -147,7 +147,7 @@ class App:
             now = self.ctx.now()
             if now - checked >= _CHECKED_EVERY:
                 user_of = partial(authentication.user_of, self.ctx)
-                self._know_caller(route, replace(asked), user_of)
+                self._authorize(route, replace(asked), user_of)
                 checked = now
             return answer.fetch(cursor)
 
@@ -192,12 +192,17 @@ class App:
             )
         raise errors.NotFound(f"no such path: {request.path}")
 
-    def _know_caller(self, route: Route, request: Request, user_of: UserOf) -> None:
-        """Authenticate the caller, and refuse requests that the caller has no right to."""
+    def _authorize(self, route: Route, request: Request, user_of: UserOf) -> None:
+        """Authenticate the caller, and refuse requests that the caller has no right to.
+
+        Listings are limited to the workspaces where a role of the caller allows them."""
         _refuse_nul(request)
-        _hold_to_size(route, request)
+        _refuse_oversized(route, request)
         request.principal = self._principal(route, request, user_of)
-        self._hold_to_rights(route, request)
+        if isinstance(request.principal, User):
+            rule, names = _rule(route), partial(named_in, request)
+            admitted = route_rights.admit(self.ctx, request.principal, rule, request.params, names)
+            request.principal, request.within = admitted.user, admitted.within
 
     def _principal(self, route: Route, request: Request, user_of: UserOf) -> Principal | None:
         access = route.access
@@ -212,16 +217,10 @@ class App:
         rule = _rule(route)
         named = route_rights.named_by_path(rule, request.params)
         user = user_of(token, named)
-        _admit(access, user)
+        if access is Access.ADMIN and not user.admin:
+            raise errors.PermissionDenied(f"user {user.username} is not an administrator")
         task_rights.require(self.ctx, user, rule, request.params)
         return user
-
-    def _hold_to_rights(self, route: Route, request: Request) -> None:
-        """Refuse what no role of the caller allows, and limit listings to workspaces where a role does."""
-        if isinstance(request.principal, User):
-            rule, names = _rule(route), partial(named_in, request)
-            admitted = route_rights.admit(self.ctx, request.principal, rule, request.params, names)
-            request.principal, request.within = admitted.user, admitted.within
 
 
 def _rule(route: Route) -> Rule:
@@ -238,13 +237,8 @@ def unavailable(e: Exception) -> Response:
     return Response(told.to_json(), told.status, headers={"Retry-After": str(after_s)})
 
 
-def _admit(access: Access, user: User) -> None:
-    if access is Access.ADMIN and not user.admin:
-        raise errors.PermissionDenied(f"user {user.username} is not an administrator")
-
-
-def _hold_to_size(route: Route, request: Request) -> None:
-    """Refuse also what hosts that know no routes have read; a body that is sent packed unpacks to no more."""
+def _refuse_oversized(route: Route, request: Request) -> None:
+    """Refuse bodies beyond the route's size, which a host may have read; a packed body unpacks to no more."""
     request.largest = route.largest
     if len(request.body) > route.largest and route.admits is None:
         raise errors.TooLarge(f"the request is larger than {route.largest >> 20} MiB: send less")
