@@ -40,20 +40,20 @@ _NEXT_DUE = select(func.min(_outbox.due_at)).where(
 @dataclass(frozen=True, slots=True)
 class Effect:
     id: int
-    kind: str
+    kind: EffectKind
     payload: dict[str, Any]
     attempts: int
     again_at: datetime  # when it comes back unless it is marked done
 
 
-def add(tx: Tx, kind: str, payload: Mapping[str, object], now: datetime) -> None:
+def add(tx: Tx, kind: EffectKind, payload: Mapping[str, object], now: datetime) -> None:
     tx.execute(_ADD, {"kind": kind, "payload": payload, "due_at": now, "created_at": now})
 
 
 def claim(tx: Tx, now: datetime, *, of_webhooks: bool = False) -> Effect | None:
     """Return the next due effect; until it is marked done it comes back, later each time."""
     row = tx.execute(_CLAIM, {"now": now, "of_webhooks": of_webhooks}).first()
-    return None if row is None else Effect(**row._mapping)
+    return None if row is None else Effect(**{**row._mapping, "kind": EffectKind(row.kind)})
 
 
 def delay(tx: Tx, effect_id: int, now: datetime) -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from det_controlplane.core.webhooks import TriggerType
 from det_controlplane.db import outbox, pool_marks, trials, webhooks
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 
 MANY_TRIALS = 200
@@ -21,7 +22,7 @@ class Change:
         self.now = ctx.now()
         self._dirty_pools: set[str] = set()
         self._topics: set[str] = set()
-        self._outbox: list[tuple[str, dict[str, object]]] = []
+        self._outbox: list[tuple[EffectKind, dict[str, object]]] = []
         self._ended: list[int] = []
         self._committed: list[Callable[[], None]] = []
         self._trials_created = 0
@@ -33,7 +34,7 @@ class Change:
     def wake(self, topic: str) -> None:
         self._topics.add(topic)
 
-    def later(self, kind: str, **payload: object) -> None:
+    def later(self, kind: EffectKind, **payload: object) -> None:
         """Promise an effect, which the tick carries out after the commit, at least once."""
         self._outbox.append((kind, payload))
 
@@ -51,7 +52,7 @@ class Change:
 
     def experiment_ended(self, experiment_id: int) -> None:
         self.tell_end(experiment_id)
-        self.later("checkpoint_gc", experiment_id=experiment_id)
+        self.later(EffectKind.CHECKPOINT_GC, experiment_id=experiment_id)
 
     def tell_end(self, experiment_id: int) -> None:
         """Send the experiment's final state to webhooks."""

@@ -7,6 +7,7 @@ from typing import Any
 from det_controlplane.core import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db import checkpoints, deletions, experiments, outbox
+from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready, WrongState
@@ -31,7 +32,7 @@ def delete(ctx: Context, user: User, experiment_id: int) -> None:
         refuse_needed(experiment.tx, experiment_id=experiment_id)
         experiment.set_state(ExperimentState.DELETING)
         key = f"delete {ctx.new_uuid()}"
-        experiment.change.later("delete_experiment", experiment_id=experiment_id, key=key)
+        experiment.change.later(EffectKind.DELETE_EXPERIMENT, experiment_id=experiment_id, key=key)
 
 
 def experiment_effect(ctx: Context, payload: dict[str, Any]) -> None:
@@ -58,5 +59,5 @@ def experiment_effect(ctx: Context, payload: dict[str, Any]) -> None:
             return
         unused = deletions.delete_experiment(tx, experiment_id)
         if unused is not None:
-            changed.later("delete_object", key=unused)
+            changed.later(EffectKind.DELETE_OBJECT, key=unused)
         outbox.hasten_deletions(tx, changed.now)

@@ -7,6 +7,7 @@ from typing import Any
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiments, jobs
+from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
@@ -82,7 +83,7 @@ def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) ->
         experiments.set_config(experiment.tx, experiment.row.id, "checkpoint_storage", name, value)
     if policy and experiment.row.state.terminal:
         key = f"policy {experiment.now.isoformat()}"
-        experiment.change.later("checkpoint_gc", experiment_id=experiment.row.id, key=key)
+        experiment.change.later(EffectKind.CHECKPOINT_GC, experiment_id=experiment.row.id, key=key)
 
 
 def add_label(ctx: Context, experiment_id: int, label: str) -> list[str]:

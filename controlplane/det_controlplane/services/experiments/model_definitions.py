@@ -15,6 +15,7 @@ from det_controlplane.core import context_archive
 from det_controlplane.core.context_archive import BadArchive
 from det_controlplane.db import contexts as rows
 from det_controlplane.db.contexts import NewContext, StoredContext
+from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized, WrongState, found
 from det_controlplane.services.identity.principal import User
@@ -201,7 +202,7 @@ def collect_unused(ctx: Context) -> None:
     """Give up archives that nothing was made of: uploads that were cut off, and experiments that were refused."""
     with change(ctx) as changed:
         for key in rows.delete_unused(changed.tx, changed.now - UNUSED_FOR, _AT_ONCE):
-            changed.later("delete_object", key=key)
+            changed.later(EffectKind.DELETE_OBJECT, key=key)
 
 
 @dataclass(frozen=True, slots=True)

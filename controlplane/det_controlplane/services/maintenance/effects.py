@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from det_controlplane.db import outbox
+from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
@@ -25,12 +26,12 @@ def _delete_object(ctx: Context, payload: dict[str, Any]) -> None:
     ctx.objects.delete(payload["key"])
 
 
-_HANDLERS: dict[str, Callable[[Context, dict[str, Any]], None]] = {
-    "checkpoint_gc": _after_experiment,
-    "delete_experiment": experiment_deletion.experiment_effect,
-    "delete_object": _delete_object,
-    "delete_project": deletion.project_effect,
-    "delete_workspace": deletion.workspace_effect,
+_HANDLERS: dict[EffectKind, Callable[[Context, dict[str, Any]], None]] = {
+    EffectKind.CHECKPOINT_GC: _after_experiment,
+    EffectKind.DELETE_EXPERIMENT: experiment_deletion.experiment_effect,
+    EffectKind.DELETE_OBJECT: _delete_object,
+    EffectKind.DELETE_PROJECT: deletion.project_effect,
+    EffectKind.DELETE_WORKSPACE: deletion.workspace_effect,
 }
 _AT_MOST = 100
 
@@ -46,13 +47,13 @@ def run_due(ctx: Context) -> int:
         try:
             _HANDLERS[effect.kind](ctx, effect.payload)
         except Unready as e:
-            log.debug("effect %d (%s) waits: %s", effect.id, effect.kind, e)
+            log.debug("effect %d (%s) waits: %s", effect.id, effect.kind.value, e)
             with ctx.db.begin() as tx:
                 outbox.delay(tx, effect.id, ctx.now())
             continue
         except Exception:
             log.exception(
-                "effect %d (%s) failed at attempt %d", effect.id, effect.kind, effect.attempts
+                "effect %d (%s) failed at attempt %d", effect.id, effect.kind.value, effect.attempts
             )
             continue
         with ctx.db.begin() as tx:

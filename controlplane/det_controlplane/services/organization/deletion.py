@@ -7,14 +7,15 @@ from det_controlplane.core.lifecycle.task import NAMES
 from det_controlplane.db import deletions
 from det_controlplane.db.deletions import Contents
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.workspaces import Kind, OwnedRow
+from det_controlplane.db.schema.enums import EffectKind
+from det_controlplane.db.workspaces import OwnedRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import projects, workspaces
 from det_controlplane.services.organization.workspaces import editable
-from det_controlplane.services.use_case import Change, change
+from det_controlplane.services.use_case import change
 
 _NAMED = 5  # as many tasks does a sentence name
 
@@ -29,8 +30,12 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
             raise WrongState(running)
         found = _contents(changed.tx, row)
         refuse_needed(changed.tx, project_id=project_id)
-        _begin(changed, "project", project_id, pending=found.experiments > 0)
-    return not found.experiments
+        if not found.experiments:
+            deletions.finish(changed.tx, "project", project_id)
+            return True
+        deletions.begin(changed.tx, "project", project_id)
+        changed.later(EffectKind.DELETE_PROJECT, project_id=project_id)
+    return False
 
 
 def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
@@ -48,8 +53,12 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
             raise WrongState(running)
         found = _contents(changed.tx, row)
         refuse_needed(changed.tx, workspace_id=workspace_id)
-        _begin(changed, "workspace", workspace_id, pending=found.projects > 0)
-    return not found.projects
+        if not found.projects:
+            deletions.finish(changed.tx, "workspace", workspace_id)
+            return True
+        deletions.begin(changed.tx, "workspace", workspace_id)
+        changed.later(EffectKind.DELETE_WORKSPACE, workspace_id=workspace_id)
+    return False
 
 
 def _live_tasks(tx: Tx, row: OwnedRow) -> str:
@@ -72,14 +81,6 @@ def _contents(tx: Tx, row: OwnedRow) -> Contents:
             f"{row.kind} '{row.name}' has {found.live} experiments that have not ended: kill them first"
         )
     return found
-
-
-def _begin(changed: Change, kind: Kind, id: int, *, pending: bool) -> None:
-    if pending:
-        deletions.begin(changed.tx, kind, id)
-        changed.later(f"delete_{kind}", **{f"{kind}_id": id})
-    else:
-        deletions.finish(changed.tx, kind, id)
 
 
 def refuse_needed(
@@ -140,6 +141,6 @@ def _empty(ctx: Context, project_id: int) -> None:
         with live.opened(ctx, experiment_id) as experiment:
             if experiment.row.state is not ExperimentState.DELETING:
                 experiment.set_state(ExperimentState.DELETING)
-                experiment.change.later("delete_experiment", experiment_id=experiment_id)
+                experiment.change.later(EffectKind.DELETE_EXPERIMENT, experiment_id=experiment_id)
     if left:
         raise Unready(f"project {project_id}: {len(left)} experiments are being deleted")

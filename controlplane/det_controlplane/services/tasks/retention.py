@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from det_controlplane.db import ended_tasks
+from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import change
 
@@ -23,5 +24,5 @@ def delete_some(ctx: Context) -> bool:
         if ended_tasks.delete_logs(changed.tx, ids, LINES_AT_ONCE) == LINES_AT_ONCE:
             return True
         for key in ended_tasks.delete(changed.tx, ids):
-            changed.later("delete_object", key=key)
+            changed.later(EffectKind.DELETE_OBJECT, key=key)
     return len(ids) == AT_ONCE
