@@ -104,11 +104,10 @@ def change_queue(
         elif answer != QueueChange(update.job_id):
             changes.append(answer)
             queue.apply(answer)
-    return QueueAnswer(tuple(changes), _together(refused) if refused else None)
-
-
-def _together(refused: Sequence[Refused]) -> Refused:
-    return Refused("; ".join(r.reason for r in refused), all(r.is_missing for r in refused))
+    if not refused:
+        return QueueAnswer(tuple(changes), None)
+    reasons, is_missing = "; ".join(r.reason for r in refused), all(r.is_missing for r in refused)
+    return QueueAnswer(tuple(changes), Refused(reasons, is_missing))
 
 
 class _Queue:

@@ -42,7 +42,8 @@ class _ShareRound:
         self._holds = Counter[str]()
         for allocation in running:
             self._holds[allocation.job.id] += allocation.slots
-        self._beyond = [r for r in running if _stays(r) and r.allocation_id not in self._chosen]
+        staying = [r for r in running if r.preemptible and not r.releasing]
+        self._beyond = [r for r in staying if r.allocation_id not in self._chosen]
         self._jobs_beyond = {allocation.job.id for allocation in self._beyond}
         self._reservations = Reservations(pool.slots, *self._leaving_and_victims(running))
 
@@ -126,10 +127,6 @@ def _within(limit: int | None, held: int, pieces: Sequence[Piece]) -> Sequence[P
             held += piece.slots
             allowed.append(piece)
     return allowed
-
-
-def _stays(allocation: Running) -> bool:
-    return allocation.preemptible and not allocation.releasing
 
 
 def _capacity(pool: PoolPass) -> int:

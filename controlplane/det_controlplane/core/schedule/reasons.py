@@ -126,32 +126,33 @@ class Explainer:
         usable = [a for a in self._slots.index if a not in request.blocked_agents]
         free = {a: self._slots.free[self._slots.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
-        if free[name] >= request.slots and self._kept and name in self._kept.agent_ids:
-            first = self._kept.request.allocation_id
-            sentence = f"{need}; those free on {name} are kept for {first}, which has waited for more than {_LIMIT}"
-            return WaitReason(WaitCode.NO_FREE_SLOTS, f"{sentence}; it starts after it")
         if free[name] >= request.slots:
-            sentence = (
-                f"{need}; those free on {name} are kept for a request ahead, until others leave"
-            )
-            return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
+            return self._kept_from(name, need)
         largest = max((size for place in self._sizes.values() for size in place), default=0)
-        if request.single_agent or largest >= request.slots:
-            most = (
-                f"the most any agent has free is {free[name]} ({name})"
-                if free[name]
-                else "none is free"
-            )
-            return WaitReason(
-                WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed"
-            )
-        return self._not_enough_whole(need)
+        if largest < request.slots and not request.single_agent:
+            return self._not_enough_whole(need)
+        most = (
+            f"the most any agent has free is {free[name]} ({name})"
+            if free[name]
+            else "none is free"
+        )
+        return WaitReason(WaitCode.NO_FREE_SLOTS, f"{need}; {most}; it starts when slots are freed")
+
+    def _kept_from(self, name: str, need: str) -> WaitReason:
+        """Return the reason of a request for which an agent has room that is kept for another one."""
+        kept = f"{need}; those free on {name} are kept for"
+        if self._kept and name in self._kept.agent_ids:
+            sentence = f"{kept} {self._kept.request.allocation_id}, which has waited for more than {_LIMIT}"
+            return WaitReason(WaitCode.NO_FREE_SLOTS, f"{sentence}; it starts after it")
+        sentence = f"{kept} a request ahead, until others leave"
+        return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 
     def _not_enough_whole(self, need: str) -> WaitReason:
         slots = self._slots
         sized = [index for index, agent in enumerate(slots.agents) if agent.is_open and agent.slots]
         whole = sum(slots.free[index] == slots.total[index] for index in sized)
-        sentence = f"{need}; {whole} of {counted(len(sized), 'agent')} {_are(whole)} wholly free"
+        verb = "is" if whole == 1 else "are"
+        sentence = f"{need}; {whole} of {counted(len(sized), 'agent')} {verb} wholly free"
         if len(self._sizes) == 1:
             return WaitReason(WaitCode.NO_WHOLE_AGENTS, f"{sentence}; it starts when enough are")
         then = f"it starts when enough in one place are: {_STAYS}"
@@ -257,7 +258,3 @@ def _broken(agents: list[Agent], need: str) -> WaitReason:
         WaitCode.AGENT_OUT_OF_SERVICE,
         f"{sentence}; {first.id}: {first.out_of_service}; `det-agent doctor` there shows each check",
     )
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
