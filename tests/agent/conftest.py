@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from det_agent.spool import Spool
 
 from tests.support.agents import AgentProcess
 from tests.support.docker import docker_engine
@@ -19,6 +20,13 @@ def plane() -> Iterator[FakeControlPlane]:
     fake = FakeControlPlane()
     yield fake
     fake.close()
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = Spool(tmp_path)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Floods of log lines: what an agent keeps of them, and what it says of the rest."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from det_agent.container_key import ContainerKey
@@ -23,13 +21,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    opened = Spool(tmp_path)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

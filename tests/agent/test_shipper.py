@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +16,6 @@ from det_controlplane.core.agent_protocol import JoinRequest
 from determined.common.http import Session
 
 from tests.support.fake_controlplane import JOIN_TOKEN, FakeControlPlane
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    opened = Spool(tmp_path)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

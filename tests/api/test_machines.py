@@ -16,7 +16,7 @@ from det_provisioner_aws.identity import AwsIdentityVerifier
 from det_provisioner_aws.trust import Trusted
 
 from tests.support.api import Api, Caller, Told, config_of, create
-from tests.support.rented import START, BelievingVerifier, Rented, offer, rented_cluster
+from tests.support.rented import START, BelievingVerifier, Rented, offer, reason, rented_cluster
 
 
 class Wheel:
@@ -35,11 +35,6 @@ class Wheel:
 @pytest.fixture
 def api(cluster: Rented) -> Api:
     return cluster.api
-
-
-def reason(user: Caller, experiment_id: int) -> str:
-    (found,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
-    return str(found["sentence"])
 
 
 def test_submitting_work_is_enough(cluster: Rented, user: Caller) -> None:

@@ -6,17 +6,12 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.testing.fakecloud import RentedMachine
 
 from tests.support.api import Api, Caller, create
-from tests.support.rented import Rented
+from tests.support.rented import Rented, reason
 
 
 @pytest.fixture
 def api(cluster: Rented) -> Api:
     return cluster.api
-
-
-def reason(user: Caller, experiment_id: int) -> str:
-    (found,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
-    return str(found["sentence"])
 
 
 def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller) -> None:

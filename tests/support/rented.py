@@ -227,3 +227,9 @@ def rented_cluster(
         cluster.market.now = cluster.cloud.now
         api.ctx.now = lambda: cluster.time
         yield cluster
+
+
+def reason(user: Caller, experiment_id: int) -> str:
+    """Return why an experiment waits, where that is one reason."""
+    (found,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    return str(found["sentence"])

@@ -210,8 +210,8 @@ class SearcherContract:
     reads_metrics: ClassVar[bool] = True
 
     def scaled(self, trials: int) -> Mapping[str, Any] | None:
-        """Return the searcher for so many trials, where it can grow: the cost must not grow with it."""
-        return None
+        """Return the searcher for so many trials, if `max_trials` bounds it: the cost must not grow with it."""
+        return {**self.searcher, "max_trials": trials} if "max_trials" in self.searcher else None
 
     def drive(self, seed: int, faults: Faults = NO_FAULTS, loss: Loss = random_loss) -> Driver:
         search = new(self.searcher, self.space, seed)

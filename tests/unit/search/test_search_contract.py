@@ -30,9 +30,6 @@ class TestRandom(SearcherContract):
     max_trials = 14
     reads_metrics = False
 
-    def scaled(self, trials: int) -> Mapping[str, Any]:
-        return {**_METRIC, "name": "random", "max_trials": trials}
-
 
 class TestGrid(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {**_METRIC, "name": "grid", "max_concurrent_trials": 5}
@@ -48,9 +45,6 @@ class TestAsyncHalvingThatStops(SearcherContract):
         "max_trials": 20,
     }
     max_trials = 20
-
-    def scaled(self, trials: int) -> Mapping[str, Any]:
-        return {**_TIME, "name": "async_halving", "num_rungs": 4, "max_trials": trials}
 
 
 class TestAsyncHalvingThatStopsOnceByLength(SearcherContract):
@@ -73,9 +67,6 @@ class TestAsyncHalvingThatPromotes(SearcherContract):
     }
     max_trials = 20
 
-    def scaled(self, trials: int) -> Mapping[str, Any]:
-        return {**_LENGTH, "name": "async_halving", "num_rungs": 4, "max_trials": trials}
-
 
 class TestAdaptiveAshaThatStops(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {
@@ -85,9 +76,6 @@ class TestAdaptiveAshaThatStops(SearcherContract):
         "mode": "conservative",
     }
     max_trials = 30
-
-    def scaled(self, trials: int) -> Mapping[str, Any]:
-        return {**_TIME, "name": "adaptive_asha", "max_trials": trials}
 
 
 class TestAdaptiveAshaThatPromotes(SearcherContract):
@@ -99,16 +87,10 @@ class TestLocalAshaThatStops(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {**_TIME, "name": "local_asha", "max_trials": 40}
     max_trials = 40
 
-    def scaled(self, trials: int) -> Mapping[str, Any]:
-        return {**_TIME, "name": "local_asha", "max_trials": trials}
-
 
 class TestLocalAshaThatPromotes(SearcherContract):
     searcher: ClassVar[Mapping[str, Any]] = {**_LENGTH, "name": "local_asha", "max_trials": 40}
     max_trials = 40
-
-    def scaled(self, trials: int) -> Mapping[str, Any]:
-        return {**_LENGTH, "name": "local_asha", "max_trials": trials}
 
 
 class TestPopulationTraining(SearcherContract):

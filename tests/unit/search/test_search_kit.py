@@ -52,9 +52,6 @@ class BrokenContract(SearcherContract):
     max_trials = 12
     reads_metrics = False
 
-    def scaled(self, trials: int) -> Mapping[str, Any]:
-        return {**self.searcher, "max_trials": trials}
-
 
 CATCHES: list[tuple[type[RandomSearch], Callable[[SearcherContract], None]]] = [
     (TooMany, SearcherContract.test_it_ends_whatever_goes_wrong_and_never_exceeds_max_trials),
