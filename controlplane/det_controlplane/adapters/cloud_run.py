@@ -23,7 +23,7 @@ Authorise = Callable[[str], Mapping[str, str]]
 
 
 class Services:
-    """Starts the service of a topic by calling it. Topics without a service wake nobody.
+    """Starts the service of a topic by calling it. Wakes of topics without a service are dropped.
 
     A wake returns when the call is sent: this process may be slowed down as soon as it has answered its own request."""
 

@@ -1,4 +1,4 @@
-"""Roles: which there are, who has them, giving and taking them."""
+"""Roles: list them and their holders, give and take them."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -241,7 +241,7 @@ class _Queue:
     def _between(
         self, anchor: QueuedJob, neighbour: QueuedJob | None, *, ahead: bool
     ) -> Decimal | None:
-        """Return the middle between the two; None without room. Nobody there: the head or the tail of the queue."""
+        """Return the middle between the two, or the queue's head or tail without a neighbour; None without room."""
         own = Decimal(anchor.position)
         end = _HEAD if ahead else self._now
         other = end if neighbour is None else Decimal(neighbour.position)

@@ -1,4 +1,4 @@
-"""The rights that there are, the roles that bundle them, and the decision whether somebody has one."""
+"""The rights that there are, the roles that bundle them, and the decision whether a user has a right."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

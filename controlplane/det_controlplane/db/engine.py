@@ -43,7 +43,7 @@ transaction_hook: ContextVar[TransactionHook | None] = ContextVar("transaction_h
 
 
 class Database:
-    """The engine and the two ways to use it. It opens `pool_size` connections at most: who finds none waits."""
+    """The engine and the two ways to use it. It opens `pool_size` connections at most; callers beyond that wait."""
 
     def __init__(self, url: str, *, pool_size: int = _MOST, pausing: Pausing | None = None) -> None:
         self.url = url

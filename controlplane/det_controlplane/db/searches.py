@@ -42,12 +42,12 @@ def events(tx: Tx, experiment_id: int, after: int, upto: int) -> list[dict[str, 
 def append(
     tx: Tx, experiment_id: int, seq: int, new: Sequence[dict[str, Any]], closed: bool
 ) -> bool:
-    """Add events after `seq`; False when somebody else was first."""
+    """Add events after `seq`; return False if another process added some first."""
     return tx.execute(_APPEND, _appended(experiment_id, seq, new, closed)).rowcount == 1
 
 
 def begin(tx: Tx, experiment_id: int, new: Sequence[dict[str, Any]], closed: bool) -> None:
-    """Store the first events of a search that this transaction made: nobody else can be first."""
+    """Store the first events of a search that this transaction has inserted, so that no other process can have any."""
     tx.execute(_APPEND, _appended(experiment_id, 0, new, closed))
 
 

@@ -115,7 +115,7 @@ class SignIn:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """From where somebody signs in, and what the program there calls itself."""
+    """The address of a sign-in, and the program that sent it."""
 
     address: str = ""
     program: str = ""

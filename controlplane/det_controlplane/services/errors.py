@@ -22,7 +22,7 @@ class WrongState(Refused):
 
 
 class Taken(Refused):
-    """Somebody else holds the name, identity or epoch."""
+    """Another object or process holds the name, identity or epoch."""
 
 
 class Forbidden(Refused):

@@ -132,7 +132,7 @@ class Driver:
             self._report(request_id, trial)
 
     def _pick(self) -> str:
-        """Pick a trial that can do something: a parked one only waits, unless everybody does."""
+        """Pick a trial that can do something: a parked one only if all are parked."""
         while True:
             index = self.rng.randrange(len(self._ids))
             request_id = self._ids[index]

@@ -17,7 +17,7 @@ RETRY_S = 5.0
 
 
 class PreemptMode(enum.Enum):
-    """Who asks: every worker through the chief (they agree), the chief alone, or each for itself."""
+    """The workers that ask for preemption: all through the chief (they agree), the chief alone, or each for itself."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"

@@ -35,7 +35,7 @@ class Backend:
         return contextlib.nullcontext()
 
     def broadcast_weights(self, models: List[nn.Module]) -> None:
-        """Start everybody from the chief's weights."""
+        """Start every rank from the chief's weights."""
 
     def gradient_orders(self) -> List[List[int]]:
         """Return the orders in which gradients are summed, so that a resumed trial can sum them in the same order."""

@@ -126,7 +126,7 @@ def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None 
 
 
 def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str) -> ResolvedTask:
-    """Merge, default and check; `name` is the petname of a task nobody described."""
+    """Merge, default and check; `name` is the petname of a task without a description."""
     what = f"{kind} configuration"
     merged, warnings = _merged(kind, submitted, sources, name, what)
     problems = []

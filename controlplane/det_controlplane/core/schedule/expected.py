@@ -18,7 +18,7 @@ class JobProgress:
     elapsed_s: float
 
     def left_s(self) -> float | None:
-        """Return how long the rest takes at the same pace; None where nobody can tell."""
+        """Return how long the rest takes at the same pace; None where the progress says too little."""
         if self.progress < _LEAST_PROGRESS:
             return None
         return self.elapsed_s * (1 - min(self.progress, 1)) / self.progress

@@ -129,7 +129,7 @@ class RemoteSearch(Method):
         return NOTHING
 
     def _forget(self, kind: str, request_id: str) -> None:
-        """Forget events that a newer one says better, as long as nobody has answered them."""
+        """Forget events of a kind about a trial, which a newer one replaces, unless they were answered."""
         self._queue = [e for e in self._queue if e.get(kind, {}).get("requestId") != request_id]
 
     def _reached(
@@ -181,7 +181,7 @@ class RemoteSearch(Method):
         return [Create(request_id, self._rng.seed31(), hparams, checkpoint=checkpoint)]
 
     def _resting(self, actions: list[Action]) -> list[Action]:
-        """Let new trials rest that nobody has asked to train: they need no slots yet."""
+        """Let new trials rest that were not asked to train: they need no slots yet."""
         idle = [
             Rest(action.request_id)
             for action in actions

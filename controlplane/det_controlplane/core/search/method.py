@@ -57,7 +57,7 @@ class Method(ABC):
     def operated(
         self, operations: Sequence[Mapping[str, Any]], triggered_by: int | None
     ) -> Sequence[Action]:
-        """Take the operations that a remote search method posted; other methods have nobody remote."""
+        """Take the operations that a remote search method posted; other methods get none."""
         return NOTHING
 
     def inactivated(self, state: str) -> Sequence[Action]:

@@ -1,4 +1,4 @@
-"""One rung of promoting ASHA: who waits there, the best first."""
+"""One rung of promoting ASHA: the trials that wait there, the best first."""
 
 import heapq
 import math
@@ -15,7 +15,7 @@ _FEW = 1024
 
 
 class PromotionRung:
-    """Counts who came and who left upwards, and keeps those that wait.
+    """Counts the trials that arrived and that were promoted, and keeps those that wait.
 
     The next to be promoted are a small heap. The others are only put to a list, and looked at when the heap is empty:
     most of a long queue came to stay, and is not touched again."""
@@ -27,7 +27,7 @@ class PromotionRung:
         self.promoted = 0
         self._next: list[Waiting] = []  # each better than all others
         self._others: list[Waiting] = []
-        self._first_other: Waiting = _WORST  # nobody among the others is better
+        self._first_other: Waiting = _WORST  # the best of the others
         self._most_next = _FEW
 
     def wait(self, entry: Waiting) -> None:

@@ -10,7 +10,7 @@ from .history import RungCut
 
 
 class Rung(Protocol):
-    """Decides, one loss after the other, who goes on from a rung."""
+    """Decides, one loss after the other, which trials go on from a rung."""
 
     def __len__(self) -> int: ...
 

@@ -1,4 +1,4 @@
-"""The certificate of a local cluster: the one that was given, or one made here for whoever pins it."""
+"""The certificate of a local cluster: the one that was given, or one made here, which clients pin."""
 
 import datetime
 import hashlib

@@ -1,4 +1,4 @@
-"""What a local cluster keeps in its directory, and who holds it."""
+"""The files in the directory of a local cluster, and the lock of the process that runs it."""
 
 import fcntl
 import json

@@ -62,7 +62,7 @@ _MOST_PACKED = 1024  # how many times gzip makes something smaller
 
 
 class _Client:
-    """Watches whether the client is still there, from the first time that somebody has to wait."""
+    """Watches whether the client is still connected, from the first wait on."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

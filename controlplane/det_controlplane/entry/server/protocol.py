@@ -34,7 +34,7 @@ class HttpClient:
         self._transport, self._may_poke = transport, may_poke
 
     def is_gone(self) -> bool:
-        """Ask the system, which knows it also of connections that nobody reads."""
+        """Ask the system whether the client has left, which works without reading from the connection."""
         if self._transport.is_closing():
             return True
         looking = select.poll()

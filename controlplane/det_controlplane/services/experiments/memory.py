@@ -41,7 +41,7 @@ class WatchedSearch:
 
 
 class WatchedSearches:
-    """Lends one to whoever looks at an experiment; with two at a time the other folds anew."""
+    """Lends the folded search of an experiment to one request at a time; a second one folds it anew."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, WatchedSearch] = OrderedDict()
@@ -59,7 +59,7 @@ class WatchedSearches:
 
 
 class ReportingTrials:
-    """Lends trials as this process stored their last reports to whoever stores the next ones."""
+    """Lends trials, as they were after the last report that this process stored, to the request that stores the next."""
 
     def __init__(self) -> None:
         self._trials: OrderedDict[int, ReportingTrial] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Wake the tick for what waits while no schedule starts one: whoever stored it died before waking it."""
+"""Wake the tick for work whose process died before it could do so, while no schedule starts a tick."""
 
 import logging
 import time

@@ -12,13 +12,13 @@ from det_controlplane.services.identity.rights import require_right
 
 
 def workspaces_of(ctx: Context, pool: str) -> list[int]:
-    """Return the workspaces that a pool is reserved for; none: the pool is for everybody."""
+    """Return the workspaces that a pool is reserved for; none: every workspace may use it."""
     require_known(ctx, pool)
     return _bound(ctx).get(pool, [])
 
 
 def open_to(ctx: Context, workspace_id: int) -> list[str]:
-    """Return the pools that a workspace may use: its own, and those of nobody."""
+    """Return the pools that a workspace may use: its own, and those that are reserved for no workspace."""
     return usable(ctx, _bound(ctx), workspace_id)
 
 

@@ -23,7 +23,7 @@ PORT_BASES = {
 
 
 class LostRace(Exception):
-    """Somebody changed what the decision was made on: roll back and look again."""
+    """The rows that a decision was made on have changed: roll back and decide again."""
 
 
 def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:

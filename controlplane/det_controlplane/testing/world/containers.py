@@ -50,7 +50,7 @@ class FakeContainer:
         self._later(self.rng.uniform(0, 0.3), self._pull)
 
     def vanish(self) -> None:
-        """End the container so that nobody will ever report its end."""
+        """End the container without a report of its end."""
         self._gone = True
         if self._play is not None:
             self._play.stop()

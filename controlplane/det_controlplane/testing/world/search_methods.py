@@ -74,7 +74,7 @@ class FakeSearchMethod:
         return None
 
     def _post(self, event: int, operations: list[Operation]) -> Script:
-        """Post until it is answered: a repeat changes nothing. Return False when nobody wants it any more."""
+        """Post until it is answered: a repeat changes nothing. Return False when the experiment takes none any more."""
         body = {"searcherOperations": operations, "triggeredByEvent": {"id": str(event)}}
         while True:
             reply = yield self._call("POST", "searcher_operations", body)
@@ -90,7 +90,7 @@ class FakeSearchMethod:
         return status == 404
 
     def _crash(self) -> Script:
-        """Crash now and then: somebody starts it again later, and it goes on from what it kept."""
+        """Crash now and then: it is started again later, and goes on from what it kept."""
         if self._rng.random() < self._world.rates.program_trouble * 2:
             self._memory = deepcopy(self._saved)
             yield Sleep(self._rng.uniform(1, _LONGEST_ABSENCE_S))
