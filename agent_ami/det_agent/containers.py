@@ -246,11 +246,9 @@ class Containers:
         self._on_change()
 
     def _say(self, container: _Container, text: str, level: str = "INFO") -> None:
-        self._append(agent_line(container.key, self._agent_id, text, level))
-
-    def _append(self, entry: bytes) -> None:
         with contextlib.suppress(SpoolFull):
-            self._agent.logs.append([entry])
+            line = agent_line(container.key, self._agent_id, text, level)
+            self._agent.logs.append([line])
 
     def _cursor(self, key: ContainerKey, stream: Stream) -> Path:
         return self._agent.cursors / f"{key.place}.{stream}"

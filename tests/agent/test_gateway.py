@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_agent import bodies
+from det_agent import request_bodies
 from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
 from det_agent.gateway import Gateway, GatewayDependencies
@@ -406,14 +406,14 @@ def test_a_flood_of_lines_ends_at_the_agent(caller: Caller) -> None:
 
 def test_strangers_fill_no_disk(caller: Caller, plane: FakeControlPlane) -> None:
     """Known containers, and callers with tokens of users, send as much as the control plane takes."""
-    path, body = "/api/v1/experiments", b"x" * (bodies.MAX_TOKENLESS_BODY_BYTES + 1)
+    path, body = "/api/v1/experiments", b"x" * (request_bodies.MAX_TOKENLESS_BODY_BYTES + 1)
     assert caller.ask("POST", path, body)[0] == 413
     assert caller.ask("POST", path, iter([body]))[0] == 413
     assert plane.forwarded == []
     for token in (TOKEN, {"Authorization": "Bearer of-a-user"}):
         caller.ask("POST", path, body, token)
     assert len(plane.forwarded) == 2
-    length = {**TOKEN, "Content-Length": str(bodies.MAX_BODY_BYTES + 1)}
+    length = {**TOKEN, "Content-Length": str(request_bodies.MAX_BODY_BYTES + 1)}
     assert caller.ask("POST", path, headers=length)[0] == 413
 
 

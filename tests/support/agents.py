@@ -13,8 +13,6 @@ from typing import Any
 
 from tests.support.fake_controlplane import JOIN_TOKEN
 
-REPOSITORY = Path(__file__).parents[2]
-
 
 class AgentProcess:
     """`det-agent run` against a control plane; `restart` gives it the same state directory."""
