@@ -51,6 +51,7 @@ class Editor(FakeUser):
 
     def _last_wishes(self) -> Script:
         for id in self._mine:
+            yield from self._lift_limit(id)
             yield self._post(f"/api/v1/experiments/{id}/activate")
         return None
 

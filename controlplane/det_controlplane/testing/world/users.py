@@ -144,10 +144,16 @@ class FakeUser:
             for slot in range(agent.slots):
                 yield from self._until_ok(f"/api/v1/agents/{agent.id}/slots/{slot}/enable")
         for id in self._mine:
-            change = {"resources": {"maxSlots": 100}}
-            yield Call("PATCH", f"{_E}/{id}", change, self._token)
+            yield from self._lift_limit(id)
             if self._rng.random() < 0.7:
                 yield self._post(f"{_E}/{id}/activate")
+        return None
+
+    def _lift_limit(self, id: int) -> Script:
+        """Let trials start whose experiment has a smaller `max_slots` than one of them needs."""
+        change = Call("PATCH", f"{_E}/{id}", {"resources": {"maxSlots": 100}}, self._token)
+        while (yield change).unavailable:
+            yield Sleep(5.0)
         return None
 
     def _until_ok(self, path: str) -> Script:
