@@ -12,7 +12,8 @@ from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
 from det_controlplane.db import experiment_pages, experiments, submissions
-from det_controlplane.db.engine import as_json
+from det_controlplane.db.contexts import NewContext
+from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.errors import TryAgain, Violated
 from det_controlplane.db.experiment_pages import ShownExperiment
 from det_controlplane.db.submissions import TargetProject
@@ -176,26 +177,24 @@ def _resolve(
         raise InvalidConfig([*in_vain, *error.problems]) from error
     if in_vain:
         raise InvalidConfig(in_vain)
-    if submission.unmanaged:
-        return resolved, pool.pool_name, False
+    exceeds = not submission.unmanaged and _exceeds(ctx, pool, resolved)
+    return resolved, pool.pool_name, exceeds
+
+
+def _exceeds(ctx: Context, pool: Pool, resolved: "Resolved") -> bool:
+    """Return whether a trial asks for more slots than its pool has; refuse it where it could never start."""
     resources = resolved.config.resources
+    slots = resources.slots_per_trial
     # Nothing changes that while agents are as they are, so this is no matter of launch_error.
     if resources.is_single_node:
-        lone = capacity.too_large_for_one_agent(ctx, pool, resources.slots_per_trial)
+        lone = capacity.too_large_for_one_agent(ctx, pool, slots)
         if lone is not None:
             raise InvalidConfig([lone])
-    exceeds = capacity.exceeds(ctx, pool.pool_name, resources.slots_per_trial)
+    exceeds = capacity.exceeds(ctx, pool.pool_name, slots)
     if exceeds and ctx.config.launch_error:
-        most = capacity.of_pool(ctx, pool.pool_name)
-        raise InvalidConfig(
-            [
-                Problem(
-                    "resources.slots_per_trial",
-                    capacity.sentence(resources.slots_per_trial, pool, most),
-                )
-            ]
-        )
-    return resolved, pool.pool_name, exceeds
+        sentence = capacity.sentence(slots, pool, capacity.of_pool(ctx, pool.pool_name))
+        raise InvalidConfig([Problem("resources.slots_per_trial", sentence)])
+    return exceeds
 
 
 def _pool(
@@ -206,6 +205,24 @@ def _pool(
         return capacity.pool_of(ctx, submitted, template, project), []
     except InvalidConfig as error:
         return ctx.config.resource_pools[0], list(error.problems)
+
+
+def _model_definition(
+    tx: Tx, submission: Submission, context: Prepared | None
+) -> tuple[UUID | None, NewContext | None]:
+    """Return the id of the new experiment's model definition, and its row unless that is there: forks have their parent's."""
+    if submission.parent_id is None:
+        return (
+            (submission.context_id, None) if context is None else (context.context_id, context.row)
+        )
+    parent = submissions.parent(tx, submission.parent_id)
+    if parent is None:
+        raise Missing(f"experiment {submission.parent_id} not found")
+    if parent.archived:
+        raise WrongState(
+            f"experiment {submission.parent_id} cannot be forked: its project is archived"
+        )
+    return parent.context_id, None
 
 
 def _insert(
@@ -221,17 +238,7 @@ def _insert(
     resources = config["resources"]
     with change(ctx) as changed:
         tx = changed.tx
-        context_id = submission.context_id if context is None else context.context_id
-        to_insert = None if context is None else context.row
-        if submission.parent_id is not None:
-            parent = submissions.parent(tx, submission.parent_id)
-            if parent is None:
-                raise Missing(f"experiment {submission.parent_id} not found")
-            if parent.archived:
-                raise WrongState(
-                    f"experiment {submission.parent_id} cannot be forked: its project is archived"
-                )
-            context_id, to_insert = parent.context_id, None
+        context_id, new_context = _model_definition(tx, submission, context)
         state = ExperimentState.ACTIVE if submission.activate else ExperimentState.PAUSED
         retention = config.get("retention_policy") or {}
         new = experiments.NewExperiment(
@@ -245,7 +252,7 @@ def _insert(
             priority=resources.get("priority"), weight=float(resources.get("weight") or 1),
             max_slots=resources.get("max_slots"),
         )  # fmt: skip
-        row, searched = experiments.insert(tx, new, to_insert, state, changed.now)
+        row, searched = experiments.insert(tx, new, new_context, state, changed.now)
         recording.concerns(f"experiment {row.id}")
         if submission.activate and not submission.unmanaged:
             spent_budgets.require(ctx, tx, row.id)
