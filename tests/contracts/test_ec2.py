@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from base64 import b64decode
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -12,6 +13,12 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import (
+    BotoCoreError,
+    CredentialRetrievalError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Capacity, Offer
 from det_controlplane.ports.compute import (
@@ -282,6 +289,37 @@ def test_spot_machines_are_chosen_by_price_and_capacity(ec2: OnEc2) -> None:
     assert on_spot["Type"] == on_demand["Type"] == "instant"
 
 
+@pytest.fixture
+def subnets_of_a_zone(ec2: OnEc2) -> Iterator[list[str]]:
+    found = ec2.client.describe_subnets()["Subnets"]
+    (usual,) = [s for s in found if s["AvailabilityZone"] == f"{REGION}a"]
+    more = ec2.client.create_subnet(
+        VpcId=usual["VpcId"], CidrBlock="172.31.200.0/24", AvailabilityZone=f"{REGION}a"
+    )["Subnet"]["SubnetId"]
+    yield [usual["SubnetId"], more]
+    ec2_backends[ACCOUNT][REGION].reservations.clear()
+    ec2.client.delete_subnet(SubnetId=more)
+
+
+def test_a_fleet_names_each_type_of_a_zone_once(ec2: OnEc2, subnets_of_a_zone: list[str]) -> None:
+    """EC2 refuses others as `InvalidFleetConfig`: "contains duplicate instance pools"."""
+    settings = {**ec2.place.settings, "network_interface": {"subnet_ids": subnets_of_a_zone}}
+    offers = ec2.offers(Capacity.SPOT)
+    assert ec2.compute.launch(launch_request(ec2, offers, settings=settings)).machine is not None
+    (sent,) = ec2.wire.sent("CreateFleet")
+    types = [v for k, v in sent.items() if "Overrides" in k and k.endswith("InstanceType")]
+    assert types == [offer.machine_type for offer in offers]
+
+
+def test_each_subnet_of_a_zone_is_tried_where_that_is_all_there_is(
+    ec2: OnEc2, subnets_of_a_zone: list[str]
+) -> None:
+    ec2.wire.failing_actions["RunInstances"] = Failure("InsufficientFreeAddressesInSubnet")
+    refusal_of(ec2, network_interface={"subnet_ids": subnets_of_a_zone})
+    tried = [sent["NetworkInterface.1.SubnetId"] for sent in ec2.wire.sent("RunInstances")]
+    assert tried == subnets_of_a_zone
+
+
 def test_one_template_serves_a_pool_until_its_settings_change(ec2: OnEc2) -> None:
     offers = ec2.offers(Capacity.SPOT)
     for size in (150, 150, 160):
@@ -410,6 +448,7 @@ def test_a_machine_that_may_not_be_ended_is_told(ec2: OnEc2) -> None:
 
 def test_clients_reach_dual_stack_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Clients().reading("ec2", REGION).meta.endpoint_url == "https://ec2.us-west-2.api.aws"
+    assert "amazonaws.com" in Clients().reading("pricing", "us-east-1").meta.endpoint_url
     monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", "false")
     assert "amazonaws.com" in Clients().reading("ec2", REGION).meta.endpoint_url
 
@@ -422,6 +461,29 @@ def test_machines_without_credentials_are_denied(
     assert refusal_of(ec2).kind is RefusalKind.DENIED
     with pytest.raises(Unreachable, match="credentials"):
         ec2.compute.owned(CLUSTER, ec2.place)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CredentialRetrievalError(provider="google-identity", error_msg="the role trusts nobody"),
+        UnauthorizedSSOTokenError(),
+        TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed"),
+    ],
+)
+def test_credentials_that_expired_or_are_not_given_are_a_denial(
+    ec2: OnEc2, monkeypatch: pytest.MonkeyPatch, error: BotoCoreError
+) -> None:
+    """Nothing was sent: other clouds are asked meanwhile, and the pool says what is wrong."""
+
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("botocore.credentials.CredentialResolver.load_credentials", fail)
+    ec2.compute = Ec2Compute(ec2.client.meta.endpoint_url)
+    refusal = refusal_of(ec2)
+    assert refusal.kind is RefusalKind.DENIED
+    assert str(error).rstrip(".") in refusal.sentence
 
 
 def test_a_listing_that_is_denied_says_what_is_missing(ec2: OnEc2) -> None:

@@ -26,6 +26,7 @@ UNSUPPORTED = AwsError(
     ("code", "status", "kind", "scope"),
     [
         ("InsufficientInstanceCapacity", 500, RefusalKind.NO_CAPACITY, Scope.of(OFFER)),
+        ("InsufficientVolumeCapacity", 500, RefusalKind.NO_CAPACITY, Scope.of(OFFER)),
         ("UnfulfillableCapacity", 400, RefusalKind.NO_CAPACITY, Scope.of(OFFER)),
         ("SpotMaxPriceTooLow", 400, RefusalKind.NO_CAPACITY, Scope.of(OFFER)),
         ("InsufficientFreeAddressesInSubnet", 400, RefusalKind.NO_CAPACITY, Scope("aws", "us-west-2", A)),
@@ -57,6 +58,7 @@ def test_codes_have_kinds_and_scopes(
         ("Unavailable", 503, True),
         ("SomethingNew", 502, True),
         ("InsufficientInstanceCapacity", 500, False),
+        ("InsufficientVolumeCapacity", 500, False),
         ("RequestLimitExceeded", 503, False),
         ("SomethingNew", 400, False),
     ],

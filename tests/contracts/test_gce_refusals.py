@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 from det_controlplane.core.provision.model import RefusalKind
-from det_controlplane.core.provision.offers import Capacity
+from det_controlplane.core.provision.offers import Capacity, Scope
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.testing.contracts.compute import launch_request
+from det_provisioner_gcp.api import GceApi
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
 from tests.support.fake_gce import GceError, denied, quota, stockout
 from tests.support.fake_gce.errors import OperationError
@@ -183,6 +186,61 @@ def test_a_quota_behind_a_failed_bulk_insert_is_named(cloud: Gce) -> None:
     (refusal,) = cloud.compute.launch(launch_request(cloud, [anywhere])).refusals
     assert refusal.kind is RefusalKind.QUOTA
     assert "NVIDIA_L4_GPUS" in refusal.sentence
+
+
+def test_an_account_that_may_not_be_attached_is_a_denial(cloud: Gce) -> None:
+    """Compute Engine accepts the call, and ends its operation with this and status 400."""
+    said = "The user does not have access to service account 'vm@acme'. User: 'provision@acme'."
+    cloud.give(ended_with("SERVICE_ACCOUNT_ACCESS_DENIED", said))
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [offer()])).refusals
+    assert refusal.kind is RefusalKind.DENIED
+    assert said in refusal.sentence
+
+
+@pytest.mark.parametrize("zone", [ZONE, ""])
+def test_a_subnetwork_without_addresses_is_tried_again_later(cloud: Gce, zone: str) -> None:
+    cloud.give(ended_with("IP_SPACE_EXHAUSTED_WITH_DETAILS", "IP space of 'x' is exhausted."))
+    outcome = cloud.compute.launch(launch_request(cloud, [offer("g2-standard-8", zone=zone)]))
+    (refusal,) = outcome.refusals
+    assert (refusal.kind, refusal.scope) == (RefusalKind.NO_CAPACITY, Scope("gcp", REGION))
+    assert "no free address" in refusal.sentence
+
+
+def ended_with(code: str, message: str) -> OperationError:
+    return OperationError(400, ({"code": code, "message": message},))
+
+
+class NoSignIn(AnonymousCredentials):  # type: ignore[misc]
+    """Credentials of which Google says no, or which Google does not answer."""
+
+    def __init__(self, error: GoogleAuthError) -> None:
+        super().__init__()
+        self.error = error
+
+    def before_request(self, *_: object) -> None:
+        raise self.error
+
+
+def test_a_sign_in_that_google_refuses_is_a_denial(cloud: Gce) -> None:
+    """Nothing was sent: other clouds are asked meanwhile, and the pool says what is wrong."""
+    said = "Unable to acquire impersonated credentials"
+    cloud.compute._api = GceApi(cloud.address, NoSignIn(RefreshError(said)))
+    (refusal,) = cloud.compute.launch(launch_request(cloud, [offer()])).refusals
+    assert refusal.kind is RefusalKind.DENIED
+    assert said in refusal.sentence
+    with pytest.raises(Unreachable, match=said):
+        cloud.compute.owned("box", cloud.place)
+
+
+@pytest.mark.parametrize(
+    "error", [TransportError("no route"), RefreshError("no route", retryable=True)]
+)
+def test_a_sign_in_that_google_does_not_answer_is_asked_for_again(
+    cloud: Gce, error: GoogleAuthError
+) -> None:
+    cloud.compute._api = GceApi(cloud.address, NoSignIn(error))
+    with pytest.raises(Unreachable, match="no route"):
+        cloud.compute.launch(launch_request(cloud, [offer()]))
 
 
 def test_a_zone_is_tried_though_a_bulk_insert_failed_there(cloud: Gce) -> None:

@@ -27,6 +27,7 @@ class Gce:
     compute: GceCompute
     place: Place
     clock: list[float]
+    address: str
     more_than_a_page: int = 5
 
     def offers(self, capacity: Capacity) -> tuple[Offer, ...]:
@@ -92,7 +93,7 @@ def provided() -> Iterator[Gce]:
     with serving(fake) as address:
         api = GceApi(address, AnonymousCredentials())
         compute = GceCompute(api, PROJECT, now=lambda: clock[0], sleep=lambda s: None)
-        gce = Gce(fake, compute, Place(REGION, {}), clock)
+        gce = Gce(fake, compute, Place(REGION, {}), clock, address)
         compute._sleep = gce.sleep
         yield gce
 

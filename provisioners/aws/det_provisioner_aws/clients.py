@@ -10,10 +10,12 @@ from det_provisioner_aws import federation
 
 # Variables by which an operator chooses endpoints: in networks without IPv6, in regions that lack some, in tests.
 _CHOOSING = ("AWS_USE_DUALSTACK_ENDPOINT", "AWS_ENDPOINT_URL")
+# Services that AWS documents no dual-stack endpoint of.
+_BY_IPV4 = ("pricing",)
 
 
 class Clients:
-    """Makes clients when they are first used. They reach AWS by IPv6 as well as IPv4."""
+    """Makes clients when they are first used. They reach AWS by IPv6 as well as IPv4, but for its price list."""
 
     def __init__(self, endpoint_url: str | None = None) -> None:
         self._endpoint_url = endpoint_url
@@ -37,15 +39,16 @@ class Clients:
                     service,
                     region_name=region,
                     endpoint_url=self._endpoint_url,
-                    config=self._config(repeats),
+                    config=self._config(service, repeats),
                 )
             return self._made[key]
 
-    def _config(self, repeats: bool) -> Config:
+    def _config(self, service: str, repeats: bool) -> Config:
         chosen = self._endpoint_url or any(name.startswith(_CHOOSING) for name in os.environ)
+        dual_stack = False if service in _BY_IPV4 else None if chosen else True
         return Config(
             connect_timeout=5,
             read_timeout=30,
             retries={"mode": "standard", "total_max_attempts": 3 if repeats else 1},
-            use_dualstack_endpoint=None if chosen else True,
+            use_dualstack_endpoint=dual_stack,
         )

@@ -9,8 +9,12 @@ from typing import Any
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     NoCredentialsError,
     ParamValidationError,
+    PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
 )
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer
@@ -34,12 +38,20 @@ from det_provisioner_aws.parameters import (
     launch_parameters,
     run_parameters,
 )
-from det_provisioner_aws.places import Places, Target
+from det_provisioner_aws.places import Places, Target, choices
 from det_provisioner_aws.settings import PROVIDER, AwsSettings, BadSettings, read_settings
 
 CONSOLE_CHARACTERS = 20_000
 _BATCH = 100
 _INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
+# Nothing was sent: there is nothing to sign a call with, or what there was has expired.
+_NO_CREDENTIALS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    TokenRetrievalError,
+    SSOError,
+)
 _NOT_THERE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
 # After these, asking for another offer of the region is in vain.
 _FINAL = (RefusalKind.DENIED, RefusalKind.RETRYABLE)
@@ -63,7 +75,7 @@ class Ec2Compute:
                 return self._find(request, region) or self._launch(request, region)
             except (BadSettings, ParamValidationError) as e:
                 error = AwsError("", str(e))
-            except NoCredentialsError as e:
+            except _NO_CREDENTIALS as e:
                 error = AwsError("NoCredentials", str(e))
             except ClientError as e:
                 error = self._readable(_known(e), region)
@@ -107,8 +119,9 @@ class Ec2Compute:
         common = launch_parameters(settings, self._places.image(region, settings))
         targets, without_subnet = self._places.targets(region, settings, request.offers)
         failures = [Failure(o, o.zone, _no_subnet(o.zone or region)) for o in without_subnet]
-        if len(targets) > 1 and not settings.is_exact:
-            machine, refused = self._fleets.launch(request, settings, common, targets)
+        of_a_fleet = choices(targets)
+        if len(of_a_fleet) > 1 and not settings.is_exact:
+            machine, refused = self._fleets.launch(request, settings, common, of_a_fleet)
         else:
             machine, refused = self._run_in_order(request, settings, common, targets)
         failures += [Failure(f.offer, f.zone, self._readable(f.error, region)) for f in refused]

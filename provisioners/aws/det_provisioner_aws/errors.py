@@ -16,6 +16,7 @@ _KINDS = {
     RefusalKind.NO_CAPACITY: (
         "InsufficientInstanceCapacity", "InsufficientCapacity", "InsufficientHostCapacity",
         "InsufficientReservedInstanceCapacity", "InsufficientFreeAddressesInSubnet",
+        "InsufficientVolumeCapacity", "InsufficientAddressCapacity",
         "ReservationCapacityExceeded", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
     ),
     RefusalKind.QUOTA: (

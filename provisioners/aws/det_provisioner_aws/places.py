@@ -36,6 +36,12 @@ class Target:
     subnet: Subnet
 
 
+def choices(targets: Sequence[Target]) -> list[Target]:
+    """Leave out further subnets of a zone: EC2 refuses fleets that name a type in a zone twice."""
+    first = {(t.offer.machine_type, t.subnet.zone): t for t in reversed(targets)}
+    return [t for t in targets if first[t.offer.machine_type, t.subnet.zone] is t]
+
+
 class Places:
     """Answers which image and which subnets machines of a pool get."""
 

@@ -235,8 +235,20 @@ def _translated(doing: str) -> Iterator[None]:
         if status in _UNCERTAIN:
             raise Unreachable(f"Google Cloud failed at {doing}: {e}") from e
         raise Refused(_call_faults(e, status)) from e
-    except (api.GoogleAPIError, auth.GoogleAuthError, requests.RequestException, ParseError) as e:
+    except auth.GoogleAuthError as e:
+        if _is_passing(e):
+            raise Unreachable(f"Google Cloud did not answer at {doing}: {e}") from e
+        raise Refused([GceFault("NoCredentials", str(e), 401)]) from e
+    except (api.GoogleAPIError, requests.RequestException, ParseError) as e:
         raise Unreachable(f"Google Cloud did not answer at {doing}: {e}") from e
+
+
+def _is_passing(error: Any) -> bool:
+    """Tell a sign-in that was not answered from one that was refused, or of which there is nothing to sign in with."""
+    from google.auth.exceptions import TransportError
+
+    causes = (error, error.__cause__)
+    return error.retryable or any(isinstance(cause, TransportError) for cause in causes)
 
 
 def _typed(message: Any, body: Mapping[str, Any]) -> Any:

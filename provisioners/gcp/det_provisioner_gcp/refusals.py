@@ -32,6 +32,8 @@ _KINDS = {
     "insufficientCapacity": K.NO_CAPACITY,
     "UNSUPPORTED_OPERATION": K.NO_CAPACITY,  # said of spot machines that are taken back while they start
     "VM_MIN_COUNT_NOT_REACHED": K.NO_CAPACITY,
+    "IP_SPACE_EXHAUSTED": K.NO_CAPACITY,
+    "IP_SPACE_EXHAUSTED_WITH_DETAILS": K.NO_CAPACITY,
     "resource_availability": K.NO_CAPACITY,
     "QUOTA_EXCEEDED": K.QUOTA,
     "quotaExceeded": K.QUOTA,
@@ -41,6 +43,8 @@ _KINDS = {
     "IAM_PERMISSION_DENIED": K.DENIED,
     "accessNotConfigured": K.DENIED,
     "insufficientPermissions": K.DENIED,
+    "SERVICE_ACCOUNT_ACCESS_DENIED": K.DENIED,  # an operation ends with it and status 400
+    "serviceAccountAccessDenied": K.DENIED,
     "conditionNotMet": K.DENIED,  # a policy of the organisation
     "CONDITION_NOT_MET": K.DENIED,
     "rateLimitExceeded": K.RETRYABLE,
@@ -99,6 +103,9 @@ def invalid(offer: Offer, problem: str) -> Refusal:
 
 
 def _no_capacity(fault: GceFault, offer: Offer) -> Refusal:
+    if fault.code.startswith("IP_SPACE_EXHAUSTED"):
+        sentence = f"the pool's subnetwork in {offer.region} has no free address: {_said(fault)}"
+        return Refusal(K.NO_CAPACITY, Scope(offer.provider, offer.region), sentence)
     elsewhere = tuple(
         z.strip() for z in fault.told.get("zonesAvailable", "").split(",") if z.strip()
     )

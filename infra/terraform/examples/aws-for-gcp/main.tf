@@ -102,7 +102,7 @@ data "aws_iam_policy_document" "provision" {
     sid = "LookAtMachines"
     actions = [
       "ec2:DescribeInstances", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeInstanceTypes",
-      "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets",
+      "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "pricing:GetProducts",
     ]
     resources = ["*"]
   }
