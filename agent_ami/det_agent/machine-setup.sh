@@ -27,6 +27,14 @@ cat > /usr/local/sbin/determined-scratch <<'END'
 # Mounts the first instance-store disk that holds nothing at /scratch. What is there ends with the machine.
 set -eu
 ! mountpoint -q /scratch || exit 0
+# AWS's images with NVIDIA's driver join all such disks, and mount them here.
+joined=/opt/dlami/nvme
+if mountpoint -q "$joined"; then
+    mkdir -p /scratch
+    mount --bind "$joined" /scratch
+    chmod 1777 /scratch
+    exit 0
+fi
 for disk in /dev/disk/by-id/nvme-Amazon_EC2_NVMe_Instance_Storage_*[0-9A-F] /dev/disk/by-id/google-local-nvme-ssd-0; do
     [ -b "$disk" ] || continue
     [ -z "$(lsblk --noheadings --output FSTYPE,MOUNTPOINT "$disk" | tr -d ' \n')" ] || continue
@@ -42,6 +50,7 @@ mkdir -p /etc/systemd/system
 cat > /etc/systemd/system/determined-scratch.service <<'END'
 [Unit]
 Description=Scratch space of the Determined agent
+After=dlami-nvme.service
 Before=docker.service det-agent.service
 [Service]
 Type=oneshot

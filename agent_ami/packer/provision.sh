@@ -20,7 +20,9 @@ apt() {
 
 step "docker, time and python"
 apt update -q
-apt install -qy --no-install-recommends docker.io iptables chrony python3 python3-venv curl gpg
+engine=(docker.io)
+command -v docker > /dev/null && engine=() # AWS's images have Docker's own package, which Debian's would push out
+apt install -qy --no-install-recommends "${engine[@]}" iptables chrony python3 python3-venv curl gpg
 
 if command -v nvidia-smi > /dev/null && ! command -v nvidia-ctk > /dev/null; then
     step "NVIDIA container toolkit"

@@ -12,7 +12,10 @@ HEAD = "cat > /usr/local/sbin/determined-scratch <<'END'\n"
 EC2 = "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS1A2B3C4D"
 GOOGLE = "google-local-nvme-ssd-0"
 # `lsblk` shows what a disk's file holds.
-PROGRAMS = {"mountpoint": "[ -e {folder}/mounted ]", "lsblk": 'for disk; do :; done; cat "$disk"'}
+PROGRAMS = {
+    "mountpoint": '[ -e "{folder}/mounted$2" ]',
+    "lsblk": 'for disk; do :; done; cat "$disk"',
+}
 
 
 def called(folder: Path, **disks: str) -> list[str]:
@@ -61,5 +64,20 @@ def test_a_machine_without_disks_of_its_own_has_no_scratch_space(tmp_path: Path)
 
 
 def test_scratch_space_that_is_mounted_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "mounted").touch()
+    mount_at(tmp_path, "/scratch")
     assert called(tmp_path, **{EC2: ""}) == []
+
+
+def test_disks_that_the_image_joined_are_scratch_space(tmp_path: Path) -> None:
+    """AWS's images with NVIDIA's driver make one volume of all such disks at their start."""
+    mount_at(tmp_path, "/opt/dlami/nvme")
+    assert called(tmp_path, **{EC2: "LVM2_member"}) == [
+        "mkdir -p /scratch",
+        "mount --bind /opt/dlami/nvme /scratch",
+        "chmod 1777 /scratch",
+    ]
+
+
+def mount_at(folder: Path, place: str) -> None:
+    (folder / f"mounted{place}").parent.mkdir(parents=True, exist_ok=True)
+    (folder / f"mounted{place}").touch()

@@ -120,7 +120,7 @@ setsid bash -c 'for image; do docker pull -q "$image" || echo "$image could not 
 # Some images install NVIDIA's driver at their first start.
 _GPUS = """step "waiting for the GPUs"
 timeout 300 sh -c 'until nvidia-smi -L 2> /dev/null | grep -q GPU; do sleep 5; done' ||
-    { echo "no GPU is visible: the image needs NVIDIA's driver"; false; }
+    { echo "no GPU is visible: the image needs NVIDIA's driver, one that knows this GPU"; false; }
 """
 # Each step prints its name: the console of a machine that never joins shows where it stopped.
 _SCRIPT = """#!/bin/bash
