@@ -45,9 +45,9 @@ _CLAIM = text("""
     UPDATE instances SET claimed_until = cast(:now AS timestamptz) + make_interval(secs => :claim_s)
     WHERE id = (SELECT id FROM instances WHERE state = 'REQUESTED' AND coalesce(claimed_until, :now) <= :now
                 AND coalesce(not_before, :now) <= :now ORDER BY requested_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING id, pool, provider, section, attempt, offers
+    RETURNING id, pool, provider, section, attempt, offers, requested_at
 """)
-_REQUESTS = select(_i.id, _i.pool, _i.provider, _i.section, _i.attempt, _i.offers)
+_REQUESTS = select(_i.id, _i.pool, _i.provider, _i.section, _i.attempt, _i.offers, _i.requested_at)
 _ORDERED_ENDS = (
     select(
         _i.id,
@@ -107,6 +107,7 @@ class Requested:
     section: int
     attempt: int
     offers: tuple[Offer, ...]
+    requested_at: datetime
 
 
 def claim_request(tx: Tx, now: datetime, claim: timedelta) -> Requested | None:
@@ -128,7 +129,9 @@ def never_joined(tx: Tx, ids: Collection[UUID]) -> list[Requested]:
 
 def _requested(row: Any) -> Requested:
     offers = tuple(_offer(o) for o in row.offers)
-    return Requested(row.id, row.pool, row.provider, row.section, row.attempt, offers)
+    return Requested(
+        row.id, row.pool, row.provider, row.section, row.attempt, offers, row.requested_at
+    )
 
 
 def launched(tx: Tx, id: UUID, offer: Offer, cloud_id: str, now: datetime) -> bool:
@@ -153,6 +156,13 @@ def ask_again(tx: Tx, id: UUID, at: datetime, sentence: str) -> bool:
     tx.execute(row.values(claimed_until=None, not_before=at))
     is_new = row.where(_i.state == MachineState.REQUESTED, _i.reason.is_distinct_from(sentence))
     return tx.execute(is_new.values(reason=sentence)).rowcount > 0
+
+
+def cancel(tx: Tx, id: UUID, reason: str, now: datetime) -> bool:
+    """Ask for a machine no more that no cloud has answered about. One that comes all the same is ended."""
+    row = update(schema.instances).where(_i.id == id, _i.state == MachineState.REQUESTED)
+    ending = {"state": MachineState.TERMINATING, "terminating_since": now, "reason": reason}
+    return tx.execute(row.values(claimed_until=None, **ending)).rowcount > 0
 
 
 def drain(tx: Tx, id: UUID, reason: str, now: datetime) -> str | None:

@@ -38,6 +38,7 @@ log = logging.getLogger("det.machines")
 
 CLAIM = timedelta(minutes=2)  # longer than any call takes
 PAUSE_AFTER_SILENCE = timedelta(seconds=15)
+LONGEST_SILENCE = timedelta(minutes=5)  # of a cloud about a machine that could be rented elsewhere
 LISTING_INTERVAL_S = 30.0  # while machines exist
 ENDING_INTERVAL_S = (
     5.0  # while some are ending: until they are seen to be gone, they count and cost
@@ -91,13 +92,8 @@ def _rent(ctx: Context, clouds: Clouds, requested: Requested) -> None:
         outcome = cloud.launch(_request(ctx, requested))
     except Unreachable as e:
         log.warning("%s does not answer about %s: %s", requested.provider, requested.id, e)
-        sentence = (
-            f"{requested.provider} does not answer, and is asked again every few seconds: {e}"
-        )
-        with change(ctx) as changed:
-            at = changed.now + PAUSE_AFTER_SILENCE
-            if machines.ask_again(changed.tx, requested.id, at, sentence):
-                changed.queue_changed(requested.pool)  # what waits for it learns of that
+        if not _give_up(ctx, requested, e):
+            _ask_again(ctx, requested, e)
     else:
         _store(ctx, requested, outcome)
 
@@ -121,6 +117,36 @@ def _store(ctx: Context, requested: Requested, outcome: LaunchOutcome) -> None:
         sentence = "; ".join(dict.fromkeys(r.sentence for r in outcome.refusals)) or "refused"
         machines.refused(tx, requested.id, sentence, now)
         log.warning("%s was refused: %s", requested.id, sentence)
+
+
+def _ask_again(ctx: Context, requested: Requested, silence: Unreachable) -> None:
+    cloud = requested.provider
+    sentence = f"{cloud} does not answer, and is asked again every few seconds: {silence}"
+    with change(ctx) as changed:
+        at = changed.now + PAUSE_AFTER_SILENCE
+        if machines.ask_again(changed.tx, requested.id, at, sentence):
+            changed.queue_changed(requested.pool)  # what waits for it learns of that
+
+
+def _give_up(ctx: Context, requested: Requested, silence: Unreachable) -> bool:
+    """Leave a region alone that has been silent for minutes, where the pool may rent elsewhere; return whether it did.
+
+    A machine that an unanswered call brought is found by its tag when the region answers, and ended."""
+    pool = ctx.config.pool(requested.pool)
+    region = Scope(requested.provider, requested.offers[0].region)
+    if pool is None or all(region.covers(offer) for offer in pool.offers):
+        return False
+    with change(ctx) as changed:
+        if changed.now - requested.requested_at < LONGEST_SILENCE:
+            return False
+        minutes = LONGEST_SILENCE.total_seconds() / 60
+        sentence = f"{region.provider} in {region.region} has not answered for {minutes:g} minutes: {silence}"
+        if not machines.cancel(changed.tx, requested.id, sentence, changed.now):
+            return False
+        refusal = Refusal(RefusalKind.NO_CAPACITY, region, sentence)
+        refusals.remember(changed.tx, requested, LaunchOutcome(None, (refusal,)), changed.now)
+        changed.queue_changed(requested.pool)
+    return True
 
 
 def _is_configured(ctx: Context, requested: Requested) -> bool:

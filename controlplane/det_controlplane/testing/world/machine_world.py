@@ -28,6 +28,7 @@ from det_controlplane.testing.world.world import Summary, World
 RATES = Rates(dies=0.08, interleaved=0.4, agent_trouble=0.15, program_trouble=0.0)
 _LEFT_BEHIND_S = 300.0
 _OUTAGE_S = (5.0, 90.0)
+_LOST_CLOUDS = 0.2  # worlds in which one cloud is silent from the first minute on
 _ENDS = text("SELECT id, state::text AS state FROM experiments")
 
 
@@ -38,14 +39,23 @@ class Weather:
         self._world = world
         self._rng = world.stream("weather")
         self._refusing = world.stream("refusals")
+        self._losing = world.stream("lost clouds")
+        self._lost: FakeCloud | None = None
 
     def begin(self) -> None:
+        if self._losing.random() < _LOST_CLOUDS:
+            self._world.timeline.after(self._losing.uniform(0, 60), self._lose)
         self._world.timeline.after(self._rng.expovariate(1 / 240), self._break_off)
         self._world.timeline.after(self._rng.uniform(0, 400), self._leave_a_stray)
         self._world.timeline.after(self._refusing.expovariate(1 / 240), self._refuse)
 
     def calm_down(self) -> None:
-        return None
+        self._lost = None
+
+    def _lose(self) -> None:
+        """Let a cloud be silent until the world calms down."""
+        self._lost = self._losing.choice(list(self._world.clouds.values()))
+        self._lost.connected = False
 
     def _leave_a_stray(self) -> None:
         """Leave a machine with the cluster's tag that no row asked for, as a restored database would have."""
@@ -78,7 +88,7 @@ class Weather:
         cloud.connected = False
 
         def back() -> None:
-            cloud.connected = True
+            cloud.connected = cloud is not self._lost
 
         self._world.timeline.after(self._rng.uniform(*_OUTAGE_S), back)
         self._world.timeline.after(self._rng.expovariate(1 / 240), self._break_off)
