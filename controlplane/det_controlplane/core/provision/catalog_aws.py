@@ -7,12 +7,13 @@ from .offers import MachineType
 # Other regions cost about this much of us-east-1's price; single types may differ from it.
 REGIONS = {
     "us-east-1": "1.00", "us-east-2": "1.00", "us-west-1": "1.20", "us-west-2": "1.00",
-    "ca-central-1": "1.11", "ca-west-1": "1.16", "sa-east-1": "1.60",
+    "ca-central-1": "1.11", "ca-west-1": "1.16", "mx-central-1": "1.20", "sa-east-1": "1.60",
     "eu-west-1": "1.11", "eu-west-2": "1.16", "eu-west-3": "1.17", "eu-central-1": "1.25",
     "eu-central-2": "1.38", "eu-north-1": "1.06", "eu-south-1": "1.17", "eu-south-2": "1.11",
     "ap-northeast-1": "1.35", "ap-northeast-2": "1.23", "ap-northeast-3": "1.35",
     "ap-south-1": "1.10", "ap-south-2": "1.10", "ap-southeast-1": "1.30", "ap-southeast-2": "1.30",
-    "ap-southeast-3": "1.30", "ap-southeast-4": "1.30", "ap-east-1": "1.40",
+    "ap-southeast-3": "1.30", "ap-southeast-4": "1.30", "ap-southeast-5": "1.20",
+    "ap-southeast-7": "1.20", "ap-east-1": "1.40", "ap-east-2": "1.30",
     "me-south-1": "1.25", "me-central-1": "1.25", "il-central-1": "1.25", "af-south-1": "1.30",
 }  # fmt: skip
 # What spot capacity costs of the price on demand, where no history is known.
