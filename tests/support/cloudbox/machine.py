@@ -51,6 +51,7 @@ echo booting
 export PATH={scratch}/bin:$PATH
 {user_data} < /dev/null &
 read -r power < /run/power || sleep infinity
+sleep 0.5 # what was printed last is on its way through `tee`
 echo "power off"
 """
 # Python may lie on a mount of its own in one of these folders, which an overlay does not show.
