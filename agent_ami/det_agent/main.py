@@ -72,7 +72,7 @@ def _version() -> str:
 def _notices(settings: Settings) -> tuple[SignalSource, ...]:
     """Return where this machine hears that its cloud takes it back."""
     if settings.identity == "aws":
-        return (AwsNotices(AwsMetadata()),)
+        return (AwsNotices(AwsMetadata(), settings.on_rebalance),)
     return (GcpNotices(GcpMetadata()),) if settings.identity == "gcp" else ()
 
 

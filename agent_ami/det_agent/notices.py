@@ -52,8 +52,9 @@ class AwsNotices:
 
     interval_s = INTERVAL_S
 
-    def __init__(self, metadata: AwsMetadata) -> None:
+    def __init__(self, metadata: AwsMetadata, on_rebalance: str = "leave") -> None:
         self._metadata = metadata
+        self._on_rebalance = on_rebalance
 
     def look(self) -> Sequence[Signal]:
         """Return the notices in force. Raises OSError when the service does not answer."""
@@ -65,6 +66,8 @@ class AwsNotices:
             yield Signal("spot_interruption", rfc3339(action.get("time")))
 
     def _rebalance(self) -> Iterator[Signal]:
+        if self._on_rebalance == "stay":
+            return
         if self._read("meta-data/events/recommendations/rebalance", dict):
             yield Signal("rebalance")
 

@@ -79,6 +79,11 @@ OPTIONS = (
     Option("no_proxy", "", "passed to containers"),
     Option("shutdown_after_silence", 0.0, "seconds without the cluster until hooks run (0: never)"),
     Option("hooks.on_connection_lost", [], "command to run after that silence"),
+    Option(
+        "on_rebalance",
+        "leave",
+        "where EC2 recommends to leave a spot machine: leave it, or stay until it is taken back",
+    ),
     Option("on_stop", "leave", "containers at SIGTERM: leave them running, or kill them"),
     Option("stop_grace", 10.0, "seconds for trials to save a checkpoint before on_stop kills them"),
     Option("container_auto_remove_disabled", False, "keep exited containers for inspection"),
@@ -118,6 +123,7 @@ class Settings:
     verify: bool
     shutdown_after_silence: float
     on_connection_lost: tuple[str, ...]
+    on_rebalance: str
     on_stop: str
     stop_grace: float
     keep_exited: bool
@@ -223,6 +229,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
             f"cluster_id is missing: a machine on {v['identity']} proves itself to one cluster"
         )
     _one_of("container_credentials", v["container_credentials"], ("machine", "none"))
+    _one_of("on_rebalance", v["on_rebalance"], ("leave", "stay"))
     _one_of("on_stop", v["on_stop"], ("leave", "kill"))
     proxies = {n: v[n] for n in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy") if v[n]}
     return Settings(
@@ -249,6 +256,7 @@ def _settings(v: Mapping[str, Any]) -> Settings:
         verify=not v["security_tls_skip_verify"],
         shutdown_after_silence=v["shutdown_after_silence"],
         on_connection_lost=tuple(v["hooks_on_connection_lost"]),
+        on_rebalance=v["on_rebalance"],
         on_stop=v["on_stop"],
         stop_grace=v["stop_grace"],
         keep_exited=v["container_auto_remove_disabled"],

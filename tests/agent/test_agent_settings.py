@@ -80,6 +80,7 @@ def test_old_and_short_names_mean_the_same() -> None:
         ("master_url: http://m\nmaster_port: many", "master_port: 'many' is not a int"),
         ("master_url: http://m\ncontainer_runtime: podman", "auto, docker, process"),
         ("master_url: http://m\non_stop: explode", "leave, kill"),
+        ("master_url: http://m\non_rebalance: wait", "leave, stay"),
         ("- a list", "name: value"),
         ("a: [", "cannot read"),
     ],

@@ -87,6 +87,15 @@ def test_rebalance_and_maintenance_of_aws(service: Service) -> None:
     assert found == (Signal("rebalance"), Signal("maintenance", "2026-01-02T00:00:00Z"))
 
 
+def test_a_machine_that_is_to_stay_passes_over_recommendations_to_leave_it(
+    service: Service,
+) -> None:
+    service.values["meta-data/events/recommendations/rebalance"] = '{"noticeTime": "now"}'
+    metadata = AwsMetadata(f"http://{service.host}")
+    assert [s.kind for s in AwsNotices(metadata).look()] == ["rebalance"]
+    assert AwsNotices(metadata, "stay").look() == ()
+
+
 @pytest.mark.parametrize(
     ("told", "read"),
     [

@@ -211,7 +211,8 @@ def test_an_announced_reclaim_is_replaced_at_once(cluster: Rented, user: Caller)
     [
         ("spot_interruption", False, 1),
         ("shutdown", False, 0),
-        ("rebalance", False, 0),
+        ("maintenance", False, 0),
+        ("rebalance", False, 1),
         ("spot_interruption", True, 0),
     ],
 )
@@ -224,7 +225,7 @@ def test_only_what_a_cloud_takes_back_makes_its_offer_worth_less(
     if ordered:
         (shown,) = cluster.instances()
         admin.post(f"/api/v1/instances/{shown['id']}/terminate")
-    agent.poll(leaving=True, notice="rebalance")
+    agent.poll(leaving=True, notice="maintenance")
     agent.poll(leaving=True, notice=notice)
     with cluster.api.ctx.db.begin() as tx:
         assert len(interruptions.since(tx, START - timedelta(days=1))) == remembered

@@ -17,7 +17,7 @@ from det_controlplane.api.http import (
     json_response,
 )
 from det_controlplane.api.router import Access, post
-from det_controlplane.core.agent_protocol import RECLAIM
+from det_controlplane.core.agent_protocol import RECLAIMS
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.services.agents import polling
 from det_controlplane.services.agents.containers import Report
@@ -103,7 +103,7 @@ def poll(ctx: Context, request: Request) -> Answer:
         seen=body.text("seen"),
         leaving=bool(body.items("signals")),
         leaves_at=_earliest(s.text("deadline") for s in body.bodies("signals")),
-        reclaimed=any(s.text("kind") == RECLAIM for s in body.bodies("signals")),
+        reclaimed=any(s.text("kind") in RECLAIMS for s in body.bodies("signals")),
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
     )
     _uuid(asked.incarnation, "incarnation")

@@ -13,7 +13,8 @@ ContainerState = Literal["assigned", "pulling", "starting", "running", "terminat
 Failure = Literal["container_failed", "image_pull", "agent_error", "aborted"]
 SlotType = Literal["cuda", "rocm", "cpu"]
 SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"]
-RECLAIM: SignalKind = "spot_interruption"  # the cloud takes the machine back
+# The cloud takes the machine back, or is likely to: what is rented next had better be another offer.
+RECLAIMS: tuple[SignalKind, ...] = ("spot_interruption", "rebalance")
 
 M = TypeVar("M", bound="Message")
 
