@@ -11,6 +11,12 @@ cat > /etc/apt/apt.conf.d/99determined <<'END'
 APT::Periodic::Update-Package-Lists "0";
 APT::Periodic::Unattended-Upgrade "0";
 END
+# Nor of snaps: with each, systemd reads its units again, and takes the GPUs from containers that run.
+if command -v snap > /dev/null; then
+    until=$(date --utc --date='+60 days' +%Y-%m-%dT%H:%M:%SZ) # the most that older releases take
+    timeout 60 snap refresh --hold || timeout 60 snap set system "refresh.hold=$until" ||
+        step "snaps may upgrade themselves"
+fi
 for _ in $(seq 120); do # an upgrade that runs already may restart Docker
     [ "$(systemctl show --property=ActiveState --value apt-daily-upgrade.service || true)" = activating ] || break
     sleep 5

@@ -13,7 +13,7 @@ from tests.support.cloudbox.machine import Image, Machine, power_on
 from tests.support.cloudbox.network import network
 
 PACKER = Path(__file__).resolve().parents[2] / "agent_ami" / "packer"
-PROGRAMS = ("docker", "apt-get", "nvidia-ctk")
+PROGRAMS = ("docker", "apt-get", "nvidia-ctk", "snap")
 CHANGED = (
     "/etc/apt/apt.conf.d/99determined",
     "/etc/systemd/journald.conf.d/determined.conf",
@@ -92,6 +92,8 @@ def test_a_machine_of_the_image_installs_nothing_when_it_boots(tmp_path: Path) -
             assert "docker pull -q one" in called
             assert "docker pull -q two" in called
             assert [c for c in called if c.startswith("apt-get") and "chrony" in c]
+            assert not [c for c in called if c.startswith("apt-get") and "docker.io" in c]
+            assert "snap refresh --hold" in called
             for path in CHANGED:
                 assert machine.shell(f"test -s {path}").returncode == 0, path
                 assert path == CHANGED[0] or not Path(path).exists(), "this machine is unchanged"
