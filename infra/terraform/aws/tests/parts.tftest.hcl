@@ -83,6 +83,11 @@ run "a_database_that_pauses" {
   }
 
   assert {
+    condition     = aws_rds_cluster.this[0].engine_version == "16" && aws_rds_cluster_instance.this[0].engine_version != "16"
+    error_message = "A minor version is asked for that AWS will not make one day, or the instance asks for another than its cluster."
+  }
+
+  assert {
     condition     = aws_rds_cluster.this[0].storage_encrypted && aws_rds_cluster.this[0].deletion_protection && !aws_rds_cluster.this[0].skip_final_snapshot
     error_message = "The database is in plain text, or may be deleted by accident."
   }

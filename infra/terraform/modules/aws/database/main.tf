@@ -64,6 +64,8 @@ variable "alarm_topic_arn" {
 locals {
   database = "determined"
   user     = "determined"
+  # AWS takes its present default of these: single minor versions cannot be made any more some two years after they came.
+  major = "16"
 }
 
 # Made once, by AWS, and kept as a secret; whoever may read the secret, or the state, can read the database.
@@ -110,7 +112,7 @@ resource "aws_vpc_security_group_ingress_rule" "functions" {
 resource "aws_rds_cluster_parameter_group" "this" {
   count  = var.kind == "aurora" ? 1 : 0
   name   = var.name
-  family = "aurora-postgresql16"
+  family = "aurora-postgresql${local.major}"
 
   # A frozen function keeps its socket open: without this Aurora would never pause.
   parameter {
@@ -129,7 +131,7 @@ resource "aws_rds_cluster" "this" {
   cluster_identifier              = var.name
   engine                          = "aurora-postgresql"
   engine_mode                     = "provisioned"
-  engine_version                  = "16.6"
+  engine_version                  = local.major
   database_name                   = local.database
   master_username                 = local.user
   master_password                 = aws_secretsmanager_secret_version.this.secret_string
@@ -155,13 +157,13 @@ resource "aws_rds_cluster" "this" {
   }
 }
 
+# Of its cluster's version, which it takes by itself.
 resource "aws_rds_cluster_instance" "this" {
   count              = var.kind == "aurora" ? 1 : 0
   identifier         = var.name
   cluster_identifier = aws_rds_cluster.this[0].id
   instance_class     = "db.serverless"
   engine             = aws_rds_cluster.this[0].engine
-  engine_version     = aws_rds_cluster.this[0].engine_version
 
   lifecycle {
     ignore_changes = [engine_version]
@@ -172,7 +174,7 @@ resource "aws_db_instance" "this" {
   count                     = var.kind == "rds" ? 1 : 0
   identifier                = var.name
   engine                    = "postgres"
-  engine_version            = "16"
+  engine_version            = local.major
   instance_class            = var.instance_class
   allocated_storage         = 20
   max_allocated_storage     = 200
