@@ -337,6 +337,17 @@ def test_a_task_token_in_the_address_is_good_for_the_task_and_is_kept(api: Api, 
         assert task.ask("GET", task.path(web, f"/?token={others}"), {})[0].status == 401
 
 
+def test_at_the_cluster_s_own_address_a_task_is_asked_as_that_says(api: Api, web: int) -> None:
+    """What is before a relay may reach it by HTTP, and say nothing of how it was asked itself."""
+    api.ctx.public_url = "https://cluster.example"
+    with proxied(api, [{"proxy_port": web}]) as task:
+        for host, scheme in (("cluster.example", "https"), (task.netloc, "http")):
+            path = task.path(web, f"/lab?token={task.token}")
+            answer = task.ask("GET", path, {"Host": host})
+            assert dict(echoed(answer)["headers"])["x-forwarded-proto"] == scheme
+            assert ("; Secure" in answer[0].headers["Set-Cookie"]) == (scheme == "https")
+
+
 def test_a_port_that_nobody_listens_at_is_told_as_such(api: Api) -> None:
     port = free_port()
     with proxied(api, [{"proxy_port": port}]) as task:

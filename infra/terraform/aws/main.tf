@@ -13,8 +13,14 @@ data "aws_availability_zones" "available" {
 data "aws_caller_identity" "current" {}
 
 locals {
-  name   = "det-${var.cluster_id}"
-  zones  = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.available.names, 0, min(3, length(data.aws_availability_zones.available.names)))
+  name = "det-${var.cluster_id}"
+  # Zones without VPC origins of CloudFront, and of old machine types; accounts have names of their own for them.
+  old_zone_ids = ["use1-az3", "usw1-az2", "cac1-az3", "apne1-az3", "apne2-az1"]
+  zone_ids     = zipmap(data.aws_availability_zones.available.names, data.aws_availability_zones.available.zone_ids)
+  new_first    = concat([for zone, id in local.zone_ids : zone if !contains(local.old_zone_ids, id)], [for zone, id in local.zone_ids : zone if contains(local.old_zone_ids, id)])
+  zones        = length(var.zones) > 0 ? var.zones : slice(local.new_first, 0, min(3, length(local.new_first)))
+  relay_zone   = concat([for zone in local.zones : zone if !contains(local.old_zone_ids, lookup(local.zone_ids, zone, ""))], local.zones)[0]
+
   bucket = var.bucket != "" ? var.bucket : lower("det-${var.cluster_id}-${var.region}-${data.aws_caller_identity.current.account_id}")
   # How pools on Google Cloud are rented, by Google's own names.
   google = var.google_credentials == "" ? {} : { GOOGLE_APPLICATION_CREDENTIALS = var.google_credentials, GOOGLE_CLOUD_PROJECT = var.google_project }
@@ -94,7 +100,7 @@ module "relay" {
   api_url                    = module.controlplane.function_url
   front_secret               = local.front_secret
   vpc_id                     = module.network.vpc_id
-  subnet_id                  = module.network.private_subnet_ids[0]
+  subnet_id                  = module.network.private_subnet_ids[index(local.zones, local.relay_zone)]
   database_security_group_id = module.database.security_group_id
   permissions_boundary       = var.permissions_boundary
 

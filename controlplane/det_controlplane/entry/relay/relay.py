@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from det_controlplane.adapters.relay_streams import Stream, StreamReset
 from det_controlplane.api.app import App
@@ -53,7 +53,7 @@ class Relay:
         app.ctx.open_traffic = self._permits.tasks
         self._touched: set[str] = set()
         self._touching: asyncio.Task[None] | None = None
-        self._public_host = urlsplit(app.ctx.public_url).netloc
+        self._public = urlsplit(app.ctx.public_url)
 
     def takes(self, scope: Any) -> bool:
         if scope["type"] not in ("http", "websocket"):
@@ -86,7 +86,7 @@ class Relay:
             await refuse(scope, receive, send, self._app.failed(request, e))
 
     async def _proxy(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
-        scope = {**scope, "headers": h.as_asked(scope["headers"], self._public_host)}
+        scope = {**scope, "headers": h.as_asked(scope["headers"], self._public.netloc)}
         if h.is_of_another_site(scope["type"], scope.get("method", "GET"), scope["headers"]):
             raise PermissionDenied(
                 "pages of other sites may link to tasks, and not embed or call them"
@@ -147,7 +147,7 @@ class Relay:
         self, scope: Any, service: str, target: Target, stream: Stream, receive: Any, send: Any
     ) -> None:
         passed = h.towards_task(scope["headers"], bearer_is_ours=target.bearer_is_ours)
-        passed = _forwarded(scope, passed, service)
+        passed = _forwarded(scope, passed, service, self._public)
         more = [h.cookie_to_keep(target.to_keep, service, passed)] if target.to_keep else []
         path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
@@ -193,11 +193,14 @@ class _RawTcpPort(BadRequest):
         )
 
 
-def _forwarded(scope: Any, headers: Headers, service: str) -> Headers:
-    """Add the headers by which reverse proxies say how a task was asked for."""
+def _forwarded(scope: Any, headers: Headers, service: str, public: SplitResult) -> Headers:
+    """Add the headers by which reverse proxies say how a task was asked for.
+
+    CloudFront says nothing of the scheme, and reaches a relay by HTTP: at the cluster's own address, that tells it."""
     known = {name.lower() for name, _ in headers}
     host = next((value for name, value in headers if name.lower() == b"host"), b"")
-    secure = scope["scheme"] in ("https", "wss")
+    at_public = host == public.netloc.encode("latin-1") and public.scheme == "https"
+    secure = at_public or scope["scheme"] in ("https", "wss")
     told = [
         (b"x-forwarded-proto", b"https" if secure else b"http"),
         (b"x-forwarded-host", host),

@@ -2,7 +2,10 @@
 
 mock_provider "aws" {
   mock_data "aws_availability_zones" {
-    defaults = { names = ["eu-west-1a", "eu-west-1b", "eu-west-1c", "eu-west-1d"] }
+    defaults = {
+      names    = ["eu-west-1a", "eu-west-1b", "eu-west-1c", "eu-west-1d"]
+      zone_ids = ["euw1-az3", "euw1-az1", "euw1-az2", "euw1-az4"]
+    }
   }
 
   mock_data "aws_caller_identity" {
@@ -217,5 +220,39 @@ run "machines_without_addresses_of_their_own" {
   assert {
     condition     = toset(output.machine_subnet_ids) == toset(module.network.private_subnet_ids)
     error_message = "Machines without an address would live where only one leads out."
+  }
+}
+
+run "old_zones_are_taken_last" {
+  override_data {
+    target = data.aws_availability_zones.available
+    values = {
+      names    = ["us-west-1a", "us-west-1b", "us-west-1c"]
+      zone_ids = ["usw1-az2", "usw1-az3", "usw1-az1"]
+    }
+  }
+
+  assert {
+    condition     = local.zones == tolist(["us-west-1b", "us-west-1c", "us-west-1a"]) && local.relay_zone == "us-west-1b"
+    error_message = "The relay is where CloudFront does not reach it: ${local.relay_zone}"
+  }
+}
+
+run "zones_that_are_named_are_taken_and_the_relay_has_the_newest_of_them" {
+  variables {
+    zones = ["us-west-1a", "us-west-1c"]
+  }
+
+  override_data {
+    target = data.aws_availability_zones.available
+    values = {
+      names    = ["us-west-1a", "us-west-1b", "us-west-1c"]
+      zone_ids = ["usw1-az2", "usw1-az3", "usw1-az1"]
+    }
+  }
+
+  assert {
+    condition     = local.zones == tolist(["us-west-1a", "us-west-1c"]) && local.relay_zone == "us-west-1c"
+    error_message = "The relay is where CloudFront does not reach it: ${local.relay_zone}"
   }
 }

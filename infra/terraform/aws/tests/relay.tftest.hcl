@@ -117,4 +117,9 @@ run "the_distribution" {
     condition     = alltrue([for response in aws_cloudfront_distribution.this.custom_error_response : response.error_caching_min_ttl == 0]) && length(aws_cloudfront_distribution.this.custom_error_response) == 11
     error_message = "Refusals are kept."
   }
+
+  assert {
+    condition     = join(",", sort(flatten(regexall("headers\\['([a-z-]+)'\\] =", aws_cloudfront_function.this.code)))) == "x-det-viewer,x-forwarded-host"
+    error_message = "The function sets a header that CloudFront lets none set, and answers 502 for."
+  }
 }

@@ -145,11 +145,11 @@ output "vpc_id" {
 }
 
 output "private_subnet_ids" {
-  description = "Subnets of functions and database; with NAT, of machines too."
-  value       = [for subnet in aws_subnet.private : subnet.id]
+  description = "Subnets of functions and database, in the order of the zones; with NAT, of machines too."
+  value       = [for zone in var.zones : aws_subnet.private[zone].id]
 }
 
 output "public_subnet_ids" {
-  description = "Subnets of machines."
-  value       = [for subnet in aws_subnet.public : subnet.id]
+  description = "Subnets of machines, in the order of the zones."
+  value       = [for zone in var.zones : aws_subnet.public[zone].id]
 }

@@ -243,7 +243,8 @@ resource "aws_cloudfront_vpc_origin" "this" {
   }
 }
 
-# Tells where a request comes from and how it was asked, whatever the client says of that.
+# Tells where a request comes from and which host it asked, whatever the client says of that. Of the scheme a function may
+# say nothing: CloudFront answers 502 where one sets `x-forwarded-proto`, or another of its disallowed headers.
 resource "aws_cloudfront_function" "this" {
   name    = local.function
   runtime = "cloudfront-js-2.0"
@@ -253,7 +254,6 @@ resource "aws_cloudfront_function" "this" {
       var request = event.request;
       request.headers['x-det-viewer'] = { value: event.viewer.ip };
       request.headers['x-forwarded-host'] = { value: request.headers.host.value };
-      request.headers['x-forwarded-proto'] = { value: 'https' };
       return request;
     }
   END

@@ -2,6 +2,12 @@
 # Makes this machine the relay of a cluster. At every start it takes the newest program and settings; when no task needs it
 # for a while the program ends, and the machine stops.
 set -eu
+# dnf takes more memory than the smallest machines have, and is killed where there is nothing else.
+dd if=/dev/zero of=/swap bs=1M count=512 status=none
+chmod 600 /swap
+mkswap /swap
+echo '/swap none swap defaults 0 0' >> /etc/fstab
+swapon /swap
 # At the first start the network may still be made.
 until dnf install --assumeyes awscli-2; do sleep 10; done
 useradd --system --no-create-home --shell /sbin/nologin determined
