@@ -1,11 +1,12 @@
 """What `det deploy aws up` finds out before it makes anything: each time one sentence and the next command."""
 
+import socket
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
-from det_cli.deployment import aws_preflight
+from det_cli.deployment import aws_endpoints, aws_preflight
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.cluster import ClusterSpec
@@ -76,6 +77,14 @@ class Account:
             return answer
 
         return call
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the names that nothing has: those that are put there."""
+    unknown: set[str] = set()
+    monkeypatch.setattr(aws_endpoints, "resolves", lambda host: host not in unknown)
+    return unknown
 
 
 HERE = {"type": "aws", "region": "us-west-2", "instance_type": "g5.xlarge", "spot": True}
@@ -354,15 +363,67 @@ def test_a_cluster_that_gets_a_relay_later_needs_the_rights_for_it(kept: list[st
         deployment(account, relay=True, runtime="python3.11").plan()
 
 
-@pytest.mark.parametrize("runtime", ["python3.10", "python3.15"])
-def test_a_relay_of_a_python_that_its_machine_cannot_install_is_refused(runtime: str) -> None:
+def test_a_relay_of_a_python_that_its_machine_cannot_install_is_refused() -> None:
     """The machine would look for the package for ever, and stay on."""
-    with pytest.raises(CommandError, match=f"no package of {runtime}") as refused:
-        deployment(Account(), relay=True, runtime=runtime).plan()
-    assert "python3.11, python3.12, python3.13, python3.14" in str(refused.value.hint)
+    with pytest.raises(CommandError, match=r"no package of python3\.10") as refused:
+        deployment(Account(), relay=True, runtime="python3.10").plan()
+    assert "python3.11, python3.12, python3.13" in str(refused.value.hint)
+
+
+def test_a_python_that_functions_cannot_have_is_refused_before_anything_is_made() -> None:
+    with pytest.raises(CommandError, match=r"cannot run in python3\.14") as refused:
+        deployment(Account(), runtime="python3.14").plan()
+    assert "python3.10, python3.11, python3.12, python3.13" in str(refused.value.hint)
 
 
 def test_a_budget_of_aws_that_tells_nobody_is_refused() -> None:
     with pytest.raises(CommandError, match="tells nobody") as refused:
         deployment(Account(), monthly_budget_usd=250).plan()
     assert "--var 'budget_emails=[" in str(refused.value.hint)
+
+
+def test_a_region_that_functions_cannot_call_is_refused_before_anything_is_made(
+    names: set[str],
+) -> None:
+    """Only IPv6 leaves their network, and AWS has no address of EC2 for that in some regions."""
+    names.add("ec2.eu-south-2.api.aws")
+    pool = {"provider": {**HERE, "region": "eu-south-2"}}
+    config = {"resource_pools": [{"pool_name": "gpus", **pool}]}
+    account = Account()
+    account.at("eu-south-2").answers["describe_instance_type_offerings"] = offerings(
+        ("g5.xlarge", "eu-south-2a")
+    )
+    made = AwsDeployment(ClusterSpec("box", "us-west-2", config), lambda _: None)
+    made.account = cast(Aws, account)
+    account.clusters = lambda: ["box"]  # type: ignore[attr-defined]
+    with pytest.raises(CommandError, match=r"AWS has no ec2\.eu-south-2\.api\.aws") as refused:
+        made.plan()
+    assert "--var machine_external_ip=false" in str(refused.value.hint)
+
+
+def test_with_a_gateway_for_ipv4_functions_call_every_region(names: set[str]) -> None:
+    names.add("ec2.eu-south-2.api.aws")
+    aws_endpoints.check("eu-south-2", [], {"machine_external_ip": False})
+
+
+def test_a_machine_that_knows_no_names_of_aws_refuses_no_region(names: set[str]) -> None:
+    names |= {f"ec2.eu-south-2.{domain}" for domain in ("api.aws", "amazonaws.com")}
+    aws_endpoints.check("eu-south-2", [], {})
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [(None, True), (socket.EAI_NONAME, False), (socket.EAI_AGAIN, True)],
+    ids=["an address", "no such name", "no resolver"],
+)
+def test_only_a_name_that_there_is_not_counts_as_missing(
+    monkeypatch: pytest.MonkeyPatch, error: int | None, known: bool
+) -> None:
+    def look_up(*_: object) -> list[object]:
+        if error is not None:
+            raise socket.gaierror(error, "told")
+        return []
+
+    monkeypatch.undo()
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert aws_endpoints.resolves("ec2.us-west-2.api.aws") is known

@@ -35,10 +35,12 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+# Databases take no hyphen at the end, and no two together.
+@pytest.mark.parametrize("cluster_id", ["1_box", "box-", "my--box", "b" * 32])
 def test_a_bad_cluster_id_is_refused_before_anything_is_asked(
-    det: Det, account: Account, terraform: FakeTerraform
+    det: Det, account: Account, terraform: FakeTerraform, cluster_id: str
 ) -> None:
-    ran = det("deploy", "aws", "up", "--yes", *account.where, "--cluster-id", "1_box")
+    ran = det("deploy", "aws", "up", "--yes", *account.where, "--cluster-id", cluster_id)
     assert ran.code == 2
     assert "must be a letter, then at most 30 letters, digits and hyphens" in ran.err
     assert terraform.calls("init") == []

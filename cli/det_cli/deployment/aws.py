@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import aws_preflight, prices
+from det_cli.deployment import aws_endpoints, aws_preflight, prices
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
@@ -21,7 +21,7 @@ from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import Say
 
-CLUSTER_ID = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,30}")
+CLUSTER_ID = re.compile(r"(?=.{1,31}$)[a-zA-Z](-?[a-zA-Z0-9])*")
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
 _MIGRATION_S = 900
 GOOGLE_FILE = "gcp-credentials.json"
@@ -54,7 +54,8 @@ class AwsDeployment(Deployment):
     ) -> None:
         if not CLUSTER_ID.fullmatch(spec.cluster_id):
             raise UsageError(
-                f"--cluster-id {spec.cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens"
+                f"--cluster-id {spec.cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens, of"
+                " which none is the last and no two stand together"
             )
         super().__init__(spec, say)
         self._google_file = google_credentials
@@ -67,8 +68,7 @@ class AwsDeployment(Deployment):
         self._google_credentials()
         config = self._config()
         aws_preflight.check_budget(self._spec.variables)
-        if self._has_relay():
-            aws_preflight.check_python_of_a_relay(self._runtime())
+        aws_preflight.check_python(self._runtime(), has_relay=self._has_relay())
         if not self._preflight:
             return
         if self._keypair:
@@ -80,6 +80,7 @@ class AwsDeployment(Deployment):
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
             given = self._spec.variables
+            aws_endpoints.check(self._spec.region, [r.region for r in rentals], given)
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
 
     def plan(self) -> None:

@@ -34,8 +34,9 @@ _FOR_A_RELAY = (
 )  # fmt: skip
 _FOR_NAT = ("ec2:CreateNatGateway", "ec2:AllocateAddress")
 
-# The newer Pythons that Amazon Linux 2023 has packages of.
-_PYTHONS_OF_A_RELAY = ("python3.11", "python3.12", "python3.13", "python3.14")
+# Those that the stack's provider for AWS takes, and of them those that Amazon Linux 2023 has packages of.
+_PYTHONS = ("python3.10", "python3.11", "python3.12", "python3.13")
+_PYTHONS_OF_A_RELAY = _PYTHONS[1:]
 
 
 class AccountQueries(Protocol):
@@ -158,7 +159,8 @@ def check_rights(aws: AccountQueries, actions: Sequence[str]) -> None:
         if denied:
             raise CommandError(
                 f"{caller} may not {', '.join(denied)}",
-                "ask an administrator of the account for these rights, or set AWS_PROFILE to another identity",
+                "ask an administrator of the account for these rights, or set AWS_PROFILE to another identity; if you"
+                " have them for the names of this cluster alone, which AWS does not tell: --no-preflight-checks",
             )
 
 
@@ -175,9 +177,16 @@ def check_name(aws: AccountQueries, cluster_id: str) -> None:
         )
 
 
-def check_python_of_a_relay(runtime: str) -> None:
-    """Check that the relay's machine can install the Python that its program is built for. Raises CommandError."""
-    if runtime not in _PYTHONS_OF_A_RELAY:
+def check_python(runtime: str, *, has_relay: bool) -> None:
+    """Check that functions, and the machine of a relay, can have the Python that this command packs for.
+
+    Raises CommandError."""
+    if runtime not in _PYTHONS:
+        raise CommandError(
+            f"the functions cannot run in {runtime}, in which this command runs: the provider for AWS refuses it",
+            f"install det with one of {', '.join(_PYTHONS)}",
+        )
+    if has_relay and runtime not in _PYTHONS_OF_A_RELAY:
         raise CommandError(
             f"the relay's machine has no package of {runtime}, with which this command runs",
             f"install det with one of {', '.join(_PYTHONS_OF_A_RELAY)}, or give --var relay=false",

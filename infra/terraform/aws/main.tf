@@ -134,19 +134,19 @@ module "controlplane" {
   machine_role_arn     = module.machines.role_arn
   permissions_boundary = var.permissions_boundary
   alarm_topic_arn      = var.alarm_topic_arn
+  has_nat              = !var.machine_external_ip
   has_relay            = var.relay
   public_url           = one(module.relay[*].url)
   relay_instance_id    = one(module.relay[*].instance_id)
   front_secret         = local.front_secret
 
   environment = merge(local.google, {
-    DET_DB_URL                 = local.db_url
-    DET_CLUSTER_ID             = var.cluster_id
-    DET_CLUSTER_CONFIG         = "/var/task/cluster.yaml"
-    DET_OBJECTS                = "s3://${module.storage.bucket}/contexts"
-    DET_INITIAL_USER_PASSWORD  = sensitive(terraform_data.first_password.output)
-    DET_SECRETS_KEY            = sensitive(join("", terraform_data.secrets_key[*].id))
-    AWS_USE_DUALSTACK_ENDPOINT = "true"
+    DET_DB_URL                = local.db_url
+    DET_CLUSTER_ID            = var.cluster_id
+    DET_CLUSTER_CONFIG        = "/var/task/cluster.yaml"
+    DET_OBJECTS               = "s3://${module.storage.bucket}/contexts"
+    DET_INITIAL_USER_PASSWORD = sensitive(terraform_data.first_password.output)
+    DET_SECRETS_KEY           = sensitive(join("", terraform_data.secrets_key[*].id))
     # What pools of the cluster configuration leave out.
     DET_AWS_DEFAULTS = jsonencode({
       region                   = var.region

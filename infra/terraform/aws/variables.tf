@@ -3,8 +3,8 @@ variable "cluster_id" {
   type        = string
 
   validation {
-    condition     = can(regex("^[a-zA-Z][-a-zA-Z0-9]{0,30}$", var.cluster_id))
-    error_message = "Give a letter, then at most 30 letters, digits and hyphens."
+    condition     = can(regex("^[a-zA-Z](-?[a-zA-Z0-9])*$", var.cluster_id)) && length(var.cluster_id) <= 31
+    error_message = "Give a letter, then at most 30 letters, digits and hyphens; no hyphen at the end, and no two together."
   }
 }
 

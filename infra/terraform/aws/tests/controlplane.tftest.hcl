@@ -87,6 +87,32 @@ run "rights" {
   }
 }
 
+run "addresses_of_aws" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "true"])
+    error_message = "A function asks AWS by IPv4, which does not leave the network."
+  }
+}
+
+run "addresses_of_aws_beside_a_gateway_for_ipv4" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    has_nat = true
+  }
+
+  assert {
+    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "false"])
+    error_message = "A function asks for addresses that AWS has not everywhere, though IPv4 leads out."
+  }
+}
+
 run "another_zip_is_that_of_the_function_that_rents" {
   module {
     source = "../modules/aws/controlplane"

@@ -34,7 +34,8 @@ locals {
     DET_DB_IDLE_S = "60"
     DET_DB_WAKE_S = "20"
     # It has no address for IPv6, which alone leaves this network.
-    DET_AWS_PRICE_LIST = "false"
+    DET_AWS_PRICE_LIST         = "false"
+    AWS_USE_DUALSTACK_ENDPOINT = tostring(!var.has_nat)
   })
 }
 

@@ -113,6 +113,12 @@ variable "subnet_ids" {
   type        = list(string)
 }
 
+variable "has_nat" {
+  description = "Whether IPv4 leaves the subnets, too: AWS has an address for that in every region, and for IPv6 in most."
+  type        = bool
+  default     = false
+}
+
 variable "bucket_arn" {
   description = "Bucket of contexts and checkpoints."
   type        = string
