@@ -107,7 +107,8 @@ def _of_ec2(caller: str, region: str, parameters: Mapping[str, str]) -> Iterator
     for kind, given in tags.items():
         told = {f"aws:RequestTag/{key}": value for key, value in given.items()}
         yield Call(caller, f"ec2:{action}", f"{here}:{kind}/*", told)
-        yield Call(caller, "ec2:CreateTags", f"{here}:{kind}/*", told)
+        making = {**told, "ec2:CreateAction": action}
+        yield Call(caller, "ec2:CreateTags", f"{here}:{kind}/*", making)
     if action in ("RunInstances", "CreateFleet"):
         for kind in _USED:
             owner = "" if kind == "image" else _ACCOUNT

@@ -85,6 +85,11 @@ run "rights" {
     condition     = alltrue([for statement in data.aws_iam_policy_document.function["provision"].statement : length(statement.condition) > 0 if contains(["StartTaggedMachines", "EndOwnMachines", "PassMachineRole"], statement.sid)])
     error_message = "Machines of others could be started or ended."
   }
+
+  assert {
+    condition     = [for statement in data.aws_iam_policy_document.function["provision"].statement : toset(statement.condition[*].variable) if contains(statement.actions, "ec2:CreateTags")] == [toset(["aws:RequestTag/determined-cluster", "ec2:CreateAction"])]
+    error_message = "Machines of others could be tagged as the cluster's, and ended then."
+  }
 }
 
 run "addresses_of_aws" {

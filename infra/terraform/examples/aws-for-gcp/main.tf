@@ -115,13 +115,32 @@ data "aws_iam_policy_document" "provision" {
 
   statement {
     sid       = "StartTaggedMachines"
-    actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreateTags"]
+    actions   = ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"]
     resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
 
     condition {
       test     = "StringEquals"
       variable = "aws:RequestTag/determined-cluster"
       values   = [var.cluster_id]
+    }
+  }
+
+  # Tags are given while something is made, and not later: a machine of others would count as the cluster's by them.
+  statement {
+    sid       = "TagWhatIsMade"
+    actions   = ["ec2:CreateTags"]
+    resources = [for kind in ["instance", "volume", "fleet", "launch-template", "spot-instances-request"] : "arn:aws:ec2:*:${local.account}:${kind}/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestTag/determined-cluster"
+      values   = [var.cluster_id]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "ec2:CreateAction"
+      values   = ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]
     }
   }
 
