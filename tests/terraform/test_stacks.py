@@ -34,6 +34,15 @@ def test_the_stack_for_aws_plans_what_its_tests_say(aws: Stack) -> None:
     assert "0 failed" in aws.must("test")
 
 
+def test_roles_of_functions_go_after_what_lambda_removes_by_them(aws: Stack) -> None:
+    """Lambda ends the network interfaces of functions by their roles, minutes after the functions."""
+    group, rights = (
+        f"module.controlplane.aws_{name}"
+        for name in ("security_group.functions", "iam_role_policy.function")
+    )
+    assert f'"{group}" -> "{rights}"' in aws.must("graph")
+
+
 def test_the_stack_for_google_plans_what_its_tests_say(google: Stack) -> None:
     assert "0 failed" in google.must("test")
 

@@ -43,6 +43,10 @@ resource "aws_security_group" "functions" {
   name        = "${var.name}-functions"
   description = "Functions of the control plane: they reach out, nothing reaches in"
   vpc_id      = var.vpc_id
+
+  # When all is removed, Lambda takes its network interfaces away minutes after the functions, by the rights of their
+  # roles: these go once the group has no interface left.
+  depends_on = [aws_iam_role_policy.function]
 }
 
 resource "aws_vpc_security_group_egress_rule" "ipv4" {
