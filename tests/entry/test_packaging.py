@@ -31,6 +31,16 @@ def test_a_library_for_another_processor_is_refused(tmp_path: Path) -> None:
         packaging.refuse_other_machines(tmp_path, "arm64")
 
 
+def test_a_library_that_needs_a_newer_glibc_than_lambda_has_is_refused(tmp_path: Path) -> None:
+    for name, newest in (("fitting/_a.so", b"2.17"), ("re2/_b.so", b"2.34")):
+        elf(tmp_path / name, INTEL)
+        with (tmp_path / name).open("ab") as file:
+            file.write(b"\0GLIBC_2.4\0GLIBC_" + newest + b"\0")
+    packaging.refuse_newer_glibc(tmp_path, "python3.12")
+    with pytest.raises(PackagingFailed, match=r"than Lambda's 2\.26: re2/_b\.so \(2\.34\)"):
+        packaging.refuse_newer_glibc(tmp_path, "python3.11")
+
+
 def test_the_runtime_must_be_the_python_that_packages(tmp_path: Path) -> None:
     packaging.refuse_other_python(packaging.own_runtime())
     with pytest.raises(PackagingFailed, match=r"are to run in python3\.99, .* leave `runtime` out"):

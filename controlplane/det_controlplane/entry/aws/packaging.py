@@ -64,6 +64,9 @@ UNUSED = (
 EPOCH = (2020, 1, 1, 0, 0, 0)
 # Processors that Lambda has, and how ELF files name theirs.
 MACHINES = {"x86_64": 62, "arm64": 183}
+# The glibc 2.x of runtimes on Amazon Linux 2, and of those since.
+GLIBC = {"python3.10": 26, "python3.11": 26}
+NEWER_GLIBC = 34
 
 
 class PackagingFailed(Exception):
@@ -96,6 +99,7 @@ def build(
             made.extractall(task)
         trim(task)
         refuse_other_machines(task, architecture)
+        refuse_newer_glibc(task)
         add_bytecode(task)
         files = {**agents_wheel(), **(files or {})}
         for name, content in files.items():
@@ -145,6 +149,28 @@ def refuse_other_machines(task: Path, architecture: str) -> None:
         raise PackagingFailed(
             f"some libraries are not for {architecture} (ELF machine {MACHINES[architecture]}): {', '.join(wrong[:5])}"
         )
+
+
+def refuse_newer_glibc(task: Path, runtime: str = "") -> None:
+    """Raise PackagingFailed for a library that Lambda could not load: what was compiled here may need a newer glibc."""
+    offered = GLIBC.get(runtime or own_runtime(), NEWER_GLIBC)
+    wrong = [
+        f"{path.relative_to(task)} (2.{needed})"
+        for path in sorted(task.rglob("*.so*"))
+        if (needed := needed_glibc(path)) > offered
+    ]
+    if wrong:
+        raise PackagingFailed(
+            f"some libraries need a newer glibc than Lambda's 2.{offered}: {', '.join(wrong[:5])}: their packages have"
+            " no wheel for it and were compiled here; run the command with Python 3.12 or 3.13"
+        )
+
+
+def needed_glibc(path: Path) -> int:
+    """Return the newest glibc 2.x whose symbols an ELF file asks for; 0 for other files."""
+    content = path.read_bytes()
+    found = re.findall(rb"\0GLIBC_2\.(\d+)", content) if content.startswith(b"\x7fELF") else []
+    return max(map(int, found), default=0)
 
 
 def elf_machine(path: Path) -> int | None:
