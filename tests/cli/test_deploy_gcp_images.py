@@ -1,13 +1,14 @@
-"""Pools on Google Cloud get an image that exists; Terraform and Google Cloud are stand-ins."""
+"""Images of machines and of the control plane, and a project that is new; Terraform and Google Cloud are stand-ins."""
 
 from pathlib import Path
 
+import pytest
 import yaml
 from det_cli.deployment.machine_images import GPU_IMAGE
 
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_terraform import FakeTerraform
-from tests.support.google_project import MADE, Project, outputs, state
+from tests.support.google_project import DATA, MADE, Project, cause, outputs, state
 
 
 def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
@@ -24,3 +25,47 @@ def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
     (apply,) = terraform.calls("apply")
     (made,) = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
     assert [o["boot_disk_source_image"] for o in made["offers"]] == [GPU_IMAGE, own]
+
+
+def test_a_build_waits_for_the_rights_of_an_account_that_was_just_made(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.buckets[DATA] = {}
+    project.google.builds_without_rights = 2
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up()
+    assert ran.code == 0, ran.err
+    assert len(project.google.builds) == 3
+    assert "det-lab-build@acme.iam.gserviceaccount.com does not have its rights yet" in ran.err
+
+
+def test_a_build_without_rights_is_told_after_some_tries(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.buckets[DATA] = {}
+    project.google.builds_without_rights = 99
+    terraform.answers(state_pull=state(MADE[0]))
+    assert "FAILURE, no storage.objects.get access" in cause(project.up())
+    assert len(project.google.builds) == 5
+
+
+def test_apis_that_answer_late_after_they_were_enabled_are_waited_for(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    """Google's servers hear minutes later that an API is enabled; Terraform would fail then."""
+    new = {"run", "sqladmin", "cloudresourcemanager", "compute", "cloudbuild"}
+    project.google.apis -= new
+    project.google.late = 2
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up("--image", "img")
+    assert ran.code == 0, ran.err
+    assert set(project.google._refuses.values()) == {0}
+
+
+def test_an_api_that_stays_disabled_is_told(
+    project: Project, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("det_cli.deployment.google._ENABLED_S", 0.0)
+    project.google.apis.discard("cloudresourcemanager")
+    project.google.late = 99
+    assert cause(project.up()) == "the API cloudresourcemanager is disabled in project acme"

@@ -59,12 +59,20 @@ class FakeGoogle:
     tags: dict[str, str] = field(default_factory=dict)  # digests of images
     build_ends: Json = field(default_factory=lambda: {"status": "SUCCESS"})
     builds: list[Json] = field(default_factory=list)
+    builds_without_rights: int = 0  # that fail, as the builder's account is new
+    late: int = 0  # calls that an API refuses after it was enabled
+    _refuses: dict[str, int] = field(default_factory=dict)  # of these, those that are left
     calls: list[str] = field(default_factory=list)
     token_is_revoked: bool = False
     billing: bool = True
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         self.calls.append(f"{method} {path}")
+        service = path.split("/")[1]
+        if self._refuses.get(service):
+            self._refuses[service] -= 1
+            told = f"{service} has not been used in project 1 before or it is disabled"
+            raise Refusal(403, told, "SERVICE_DISABLED")
         for wanted, pattern, route in _ROUTES:
             found = re.fullmatch(pattern, path)
             if found and wanted == method:
@@ -122,7 +130,9 @@ def _services(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 def _enable(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     if not fake.billing:
         raise Refusal(400, "Billing account for project '1' is not found.")
-    fake.apis |= {str(name).removesuffix(".googleapis.com") for name in body["serviceIds"]}
+    names = {str(name).removesuffix(".googleapis.com") for name in body["serviceIds"]}
+    fake.apis |= names
+    fake._refuses = dict.fromkeys(names, fake.late)
     return {"name": "operations/enable", "done": False}
 
 
@@ -229,6 +239,10 @@ def _begin_build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 def _build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     built = {"id": "b1", "logUrl": "https://log", **fake.build_ends}
+    if fake.builds_without_rights:
+        fake.builds_without_rights -= 1
+        failure = {"type": "FETCH_SOURCE_FAILED", "detail": "no storage.objects.get access"}
+        return {**built, "status": "FAILURE", "failureInfo": failure}
     if built["status"] == "SUCCESS":
         fake.tags[fake.builds[-1]["images"][0].rpartition(":")[2]] = "sha256:built"
         built["results"] = {"images": [{"digest": "sha256:built"}]}
@@ -273,6 +287,9 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
         f"/artifactregistry/v1/{_P}/locations/[^/]+/repositories/(?P<name>[^/]+)",
         _named("repositories"),
     ),
+    ("GET", f"/artifactregistry/v1/{_P}/locations/[^/]+/repositories", _leftover("listed")),
+    ("GET", f"/cloudscheduler/v1/{_P}/locations/[^/]+/jobs", _leftover("listed")),
+    ("GET", f"/cloudbuild/v1/{_P}/builds", _leftover("listed")),
     ("GET", f"/cloudscheduler/v1/{_P}/locations/[^/]+/jobs/(?P<name>[^/]+)", _named("jobs")),
     ("GET", f"/iam/v1/{_P}/serviceAccounts", _leftover("accounts")),
     ("POST", f"{_COMPUTE}/global/networks/[^/]+/removePeering", _part),

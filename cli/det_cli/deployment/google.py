@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from det_cli.deployment.terraform import Backend
@@ -20,6 +20,9 @@ _ACCOUNTS = ("api", "tick", "prov", "sched", "relay", "build", "vm")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TIMEOUT_S = 60.0
 _OPERATION_S = 300.0
+_ENABLED_S = 300.0  # until all of Google's servers know that an API is enabled
+_LOOK_S = 5.0
+_DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
 _STATE = "/default.tfstate"
 _OPTIONS = "/options.json"
 
@@ -45,6 +48,7 @@ class Google:
         self.keypath = keypath
         self.endpoint_url = endpoint_url
         self.state_bucket = states or f"{project}-determined-deploy"
+        self._patient_until = 0.0
 
     def call(self, method: str, service: str, path: str, body: Any = None, **query: str) -> Any:
         """Return the answer of an API, or nothing when what is asked for does not exist. Raises CommandError."""
@@ -72,6 +76,10 @@ class Google:
         if "error" in operation:
             raise CommandError(f"Google Cloud: {operation['error'].get('message')}", _AGAIN)
         return operation
+
+    def has_enabled(self) -> None:
+        """Wait from now on, for a while, where an API is told to be disabled: servers hear late that it is not."""
+        self._patient_until = time.monotonic() + _ENABLED_S
 
     def upload(self, bucket: str, name: str, content: bytes) -> None:
         self._call(
@@ -275,10 +283,14 @@ class Google:
             if self.endpoint_url
             else f"https://{service}.googleapis.com"
         )
+        ask = partial(
+            self._session.request, method, base + path, params=query, timeout=_TIMEOUT_S, **content
+        )
         try:
-            answer = self._session.request(
-                method, base + path, params=query, timeout=_TIMEOUT_S, **content
-            )
+            answer = ask()
+            while _is_disabled(answer) and time.monotonic() < self._patient_until:
+                time.sleep(_LOOK_S)
+                answer = ask()
         except GoogleAuthError as e:
             raise CommandError(
                 f"Google does not accept the credentials: {_first(e)}", SIGN_IN
@@ -293,10 +305,10 @@ class Google:
 
     def _refusal(self, service: str, answer: Any) -> CommandError:
         """Return the meaning of an API's refusal, and what helps."""
-        message, reasons = _told(answer)
+        message, _ = _told(answer)
         if answer.status_code == 401:
             return CommandError(f"Google does not accept the credentials: {message}", SIGN_IN)
-        if "SERVICE_DISABLED" in reasons or "accessNotConfigured" in reasons:
+        if _is_disabled(answer):
             enable = f"gcloud services enable {service}.googleapis.com --project {self.project}"
             return Denied(f"the API {service} is disabled in project {self.project}", f"`{enable}`")
         if "billing" in message.lower():
@@ -382,6 +394,11 @@ def _told(answer: Any) -> tuple[str, set[str]]:
     reasons = {str(d.get("reason", "")) for d in error.get("details", ()) if isinstance(d, dict)}
     reasons |= {str(e.get("reason", "")) for e in error.get("errors", ())}
     return str(error.get("message", answer.status_code)), reasons
+
+
+def _is_disabled(answer: Any) -> bool:
+    """Tell whether an answer says that the API is disabled in the project."""
+    return bool(answer.status_code == 403 and _told(answer)[1] & _DISABLED)
 
 
 def _first(error: BaseException) -> str:

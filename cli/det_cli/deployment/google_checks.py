@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,18 @@ _GPU_FAMILIES = {
     "nvidia-b200": "NVIDIA_B200",
 }
 _FAMILY_QUOTA = "GPUS-PER-GPU-FAMILY-per-project-region"
+# What shows that an API that was just enabled answers: Terraform would fail where it does not yet.
+_HERE = "projects/{project}/locations/{region}"
+_PROBES = {
+    "artifactregistry": f"/v1/{_HERE}/repositories",
+    "cloudbuild": "/v1/projects/{project}/builds",
+    "cloudscheduler": f"/v1/{_HERE}/jobs",
+    "compute": "/compute/v1/projects/{project}",
+    "iam": "/v1/projects/{project}/serviceAccounts",
+    "run": f"/v2/{_HERE}/services",
+    "secretmanager": "/v1/projects/{project}/secrets",
+    "sqladmin": "/v1/projects/{project}/instances",
+}
 _SKIP = "--no-preflight-checks goes on all the same"
 
 Json = Mapping[str, Any]
@@ -96,6 +109,12 @@ def enable(google: Google, names: Sequence[str], say: Say) -> None:
     if begun is None:
         raise CommandError(f"there is no project {google.project}", "give its id by --project-id")
     google.wait("serviceusage", begun, "/v1")
+    google.has_enabled()
+    for name in names:
+        if name in _PROBES:
+            with suppress(CommandError):  # what else is wrong is looked at next
+                place = {"project": google.project, "region": google.region}
+                google.call("GET", name, _PROBES[name].format(**place))
 
 
 def check_permissions(google: Google) -> None:

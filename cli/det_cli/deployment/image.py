@@ -6,7 +6,9 @@ import io
 import json
 import tarfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from det_cli.deployment.google import Google
 from det_cli.errors import CommandError
@@ -21,6 +23,12 @@ _DOCKERFILES = (
 )
 _LOCKS = (_HERE.parent / "cloudrun/requirements.lock", _HERE.parents[3] / "requirements.lock")
 _BUILD_S = 1200
+_TRIES, _RIGHTS_S = 5, 20.0
+_UNKNOWN = "ACCOUNT_UNKNOWN"
+# Of failures, those of an account that does not have yet what it was given.
+_WITHOUT_RIGHTS = frozenset(
+    {"FETCH_SOURCE_FAILED", "PUSH_NOT_AUTHORIZED", "LOGGING_FAILURE", _UNKNOWN}
+)
 _ENDED = frozenset({"SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED", "EXPIRED"})
 
 
@@ -64,7 +72,7 @@ def built(google: Google, cluster_id: str, bucket: str, say: Say) -> str:
         say("Building the image of the control plane (some minutes)")
         source = f"builds/{tag}.tar.gz"
         google.upload(bucket, source, packed)
-        digest = _build(google, cluster_id, f"{image}:{tag}", bucket, source)
+        digest = _build(google, cluster_id, f"{image}:{tag}", bucket, source, say)
     return f"{image}@{digest}"
 
 
@@ -75,7 +83,8 @@ def _digest(google: Google, repository: str, tag: str) -> str:
     return str(found.get("version", "")).rpartition("/")[2]
 
 
-def _build(google: Google, cluster_id: str, image: str, bucket: str, source: str) -> str:
+def _build(google: Google, cluster_id: str, image: str, bucket: str, source: str, say: Say) -> str:
+    """Have the image built, and return its digest. An account that was just made may need a minute for its rights."""
     builder = f"det-{cluster_id}-build@{google.project}.iam.gserviceaccount.com"
     asked = {
         "source": {"storageSource": {"bucket": bucket, "object": source}},
@@ -87,27 +96,44 @@ def _build(google: Google, cluster_id: str, image: str, bucket: str, source: str
         "serviceAccount": f"projects/{google.project}/serviceAccounts/{builder}",
         "options": {"logging": "CLOUD_LOGGING_ONLY"},
     }
+    for left in reversed(range(_TRIES)):
+        build = _ended(google, asked)
+        if build["status"] == "SUCCESS":
+            return str(build["results"]["images"][0]["digest"])
+        failure = build.get("failureInfo", {})
+        if not left or failure.get("type") not in _WITHOUT_RIGHTS:
+            break
+        say(f"{builder} does not have its rights yet: trying again in {_RIGHTS_S:g} s")
+        time.sleep(_RIGHTS_S)
+    told = failure.get("detail") or build.get("statusDetail") or "no reason given"
+    raise CommandError(
+        f"Cloud Build could not build the image: {build['status']}, {told}", _page(build)
+    )
+
+
+def _ended(google: Google, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Begin a build, and return it when it has ended."""
     path = f"/v1/projects/{google.project}/builds"
-    begun = google.call("POST", "cloudbuild", path, asked) or {}
-    build = begun.get("metadata", {}).get("build", {})
+    build = _begun(google, path, asked)
     limit = time.monotonic() + _BUILD_S + 120
     while build.get("status") not in _ENDED:
         if time.monotonic() > limit:
             raise CommandError("Cloud Build does not finish the image", _page(build))
         time.sleep(2)
         build = google.call("GET", "cloudbuild", f"{path}/{build['id']}") or build
-    if build["status"] != "SUCCESS":
-        told = (
-            build.get("failureInfo", {}).get("detail")
-            or build.get("statusDetail")
-            or "no reason given"
-        )
-        raise CommandError(
-            f"Cloud Build could not build the image: {build['status']}, {told}", _page(build)
-        )
-    return str(build["results"]["images"][0]["digest"])
+    return build
 
 
-def _page(build: "dict[str, str]") -> str:
+def _begun(google: Google, path: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Begin a build; an account that Cloud Build does not know yet is a build that failed for want of rights."""
+    begun = google.call("POST", "cloudbuild", path, asked)
+    if begun is None:
+        detail = f"{asked['serviceAccount']} is not known there"
+        return {"status": "FAILURE", "failureInfo": {"type": _UNKNOWN, "detail": detail}}
+    build: Mapping[str, Any] = begun["metadata"]["build"]
+    return build
+
+
+def _page(build: Mapping[str, Any]) -> str:
     where = build.get("logUrl") or json.dumps(build)[:200]
     return f"its log is at {where}; `det deploy gcp up --image IMAGE` takes one that you built"
