@@ -63,7 +63,7 @@ def test_hyperparameters_reach_the_task_in_the_users_order(database: Database, n
     created = creation.create(ctx, OWNER, creation.Submission(config=submitted))
     assert created.experiment_id is not None
     changes = editing.Changes({}, None, {"max_slots": 5}, {"save_trial_best": 3})
-    editing.patch(ctx, created.experiment_id, changes)
+    editing.patch(ctx, OWNER, created.experiment_id, changes)
     tick.run(ctx)
     env = agent.poll()[0]["spec"]["env"]
     assert paths_of(json.loads(env["DET_HPARAMS"])) == PATHS

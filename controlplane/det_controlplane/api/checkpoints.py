@@ -29,6 +29,7 @@ from det_controlplane.services.trials import metric_streams
 def report_checkpoint(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     task_rights.require_task(ctx, user_of(request), body.required_text("taskId"))
+    checkpoint_rights.require_new(ctx, user_of(request), body.required_text("taskId"))
     records.report(
         ctx,
         user_of(request),

@@ -176,7 +176,7 @@ def unarchive(ctx: Context, request: Request) -> Answer:
 
 def edit(ctx: Context, request: Request) -> Answer:
     experiment_id = request.id("experimentId")
-    editing.patch(ctx, experiment_id, _changes(Body(request.json())))
+    editing.patch(ctx, user_of(request), experiment_id, _changes(Body(request.json())))
     return json_object(experiment=listing.experiment(ctx, experiment_id).shown)
 
 
@@ -237,7 +237,7 @@ def delete_tensorboards(ctx: Context, request: Request) -> Answer:
         collection,  # loads much, and is asked for seldom
     )
 
-    collection.delete_tensorboards(ctx, request.id("experimentId"))
+    collection.delete_tensorboards(ctx, user_of(request), request.id("experimentId"))
     return EMPTY
 
 

@@ -1,8 +1,9 @@
 """Choose the checkpoints that an ended experiment keeps (docs/reference/compatibility.md#checkpoints)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +11,12 @@ class Policy:
     save_experiment_best: int = 0
     save_trial_best: int = 1
     save_trial_latest: int = 1
+
+    def keeps_less_than(self, other: "Policy") -> bool:
+        """Return whether another policy may keep a checkpoint that this one deletes."""
+        return any(
+            own < of_other for own, of_other in zip(astuple(self), astuple(other), strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,16 @@ class Checkpoint:
     steps_completed: int
     metric: float | None
     registered: bool = False  # a model version, or what another trial starts from
+
+
+def policy_of(config: Mapping[str, Any]) -> Policy:
+    """Return the policy of an experiment's configuration."""
+    storage = config.get("checkpoint_storage") or {}
+    return Policy(
+        save_experiment_best=int(storage.get("save_experiment_best") or 0),
+        save_trial_best=int(storage.get("save_trial_best", 1)),
+        save_trial_latest=int(storage.get("save_trial_latest", 1)),
+    )
 
 
 def to_delete(

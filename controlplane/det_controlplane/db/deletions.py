@@ -126,6 +126,14 @@ def contents(tx: Tx, kind: Kind, id: int) -> Contents:
     return Contents(*tx.execute(select(*counts).select_from(inside).where(_inside(kind, id))).one())
 
 
+def of_another(tx: Tx, kind: Kind, id: int, user_id: int) -> tuple[int, int] | None:
+    """Return an experiment of another user, and that user; None where there is none."""
+    e = experiments.c
+    inside = select(e.id, e.user_id).join(projects).where(_inside(kind, id), e.user_id != user_id)
+    row = tx.execute(inside.order_by(e.id).limit(1)).first()
+    return None if row is None else (row.id, row.user_id)
+
+
 def count_models(tx: Tx, workspace_id: int) -> int:
     own = select(func.count()).where(models.c.workspace_id == workspace_id)
     return tx.execute(own).scalar_one()

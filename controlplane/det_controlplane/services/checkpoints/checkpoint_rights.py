@@ -23,9 +23,19 @@ def require_change(ctx: Context, user: User, uuid: UUID) -> None:
         require_owner(user, found.user_id, f"change checkpoint {uuid}")
 
 
+def require_new(ctx: Context, user: User, task_id: str) -> None:
+    """Let people report checkpoints of their own work only, or of what runs outside: trials go on from the newest."""
+    found = ownership.of_task(ctx.db, task_id)
+    if user.allocation_id is None and found is not None and not found.unmanaged:
+        require_owner(user, found.user_id, f"report checkpoints for task {task_id}")
+
+
 def require_report(ctx: Context, user: User, uuid: UUID) -> None:
-    """Let a task tell what is left of checkpoints of its own experiment, also one whose work is to delete them."""
+    """Let people tell what is left of checkpoints that they may delete, and a task of those of its own experiment.
+
+    What is told to be gone is no checkpoint any more."""
     if user.allocation_id is None:
+        require_deletion(ctx, user, [uuid])
         return
     found = ownership.of_checkpoint(ctx.db, uuid)
     if found is None or found.experiment_id == user.experiment_id:

@@ -16,6 +16,8 @@ from det_controlplane.db.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import Change, change
 
@@ -54,17 +56,9 @@ def to_delete(
     ]  # fmt: skip
     smaller = bool(searcher.get("smaller_is_better", True))
     return [
-        UUID(u) for u in gc.to_delete(found, policy or policy_of(config), smaller_is_better=smaller)
+        UUID(u)
+        for u in gc.to_delete(found, policy or gc.policy_of(config), smaller_is_better=smaller)
     ]
-
-
-def policy_of(config: dict[str, Any]) -> gc.Policy:
-    storage = config.get("checkpoint_storage") or {}
-    return gc.Policy(
-        save_experiment_best=int(storage.get("save_experiment_best") or 0),
-        save_trial_best=int(storage.get("save_trial_best", 1)),
-        save_trial_latest=int(storage.get("save_trial_latest", 1)),
-    )
 
 
 def _metric(raw: str | None) -> float | None:
@@ -110,12 +104,15 @@ def collect_cut_off(ctx: Context) -> None:
             launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
 
 
-def delete_tensorboards(ctx: Context, experiment_id: int) -> None:
+def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> None:
     """Delete the TensorBoard files of an ended experiment; its checkpoints stay."""
     with ctx.db.begin() as tx:
         experiment = checkpoints.owner(tx, experiment_id)
     if experiment is None:
         raise Missing(f"experiment {experiment_id} not found")
+    require_owner(
+        user, experiment.user_id, f"delete TensorBoard files of experiment {experiment_id}"
+    )
     if not experiment.state.terminal:
         raise WrongState(
             f"experiment {experiment_id} is {experiment.state.value} and still writes TensorBoard files:"

@@ -1,9 +1,10 @@
 """Changing what users may change on an experiment: names, labels, notes, flags, resources, retention."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from det_controlplane.core import gc
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiments, jobs
@@ -11,6 +12,8 @@ from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import config_policies
 
 
@@ -33,7 +36,7 @@ class Changes:
     policy: Mapping[str, int]
 
 
-def patch(ctx: Context, experiment_id: int, changes: Changes) -> None:
+def patch(ctx: Context, user: User, experiment_id: int, changes: Changes) -> None:
     with live.opened(ctx, experiment_id) as experiment:
         tx = experiment.tx
         if not changes.texts.get("name", "named").strip():
@@ -45,7 +48,7 @@ def patch(ctx: Context, experiment_id: int, changes: Changes) -> None:
             experiments.change(tx, experiment_id, **values)
         for name, value in changes.resources.items():
             change_resource(experiment, name, value)
-        _patch_policy(experiment, changes.policy)
+        _patch_policy(experiment, user, changes.policy)
 
 
 def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> None:
@@ -76,7 +79,12 @@ def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> N
         raise InvalidConfig(broken, what="change")
 
 
-def _patch_policy(experiment: live.LiveExperiment, policy: Mapping[str, int]) -> None:
+def _patch_policy(experiment: live.LiveExperiment, user: User, policy: Mapping[str, int]) -> None:
+    """Keep other checkpoints at the end; fewer, which deletes some, for the owner only."""
+    before = gc.policy_of(experiments.config(experiment.tx, experiment.row.id))
+    if replace(before, **policy).keeps_less_than(before):
+        what = f"keep fewer checkpoints of experiment {experiment.row.id}"
+        require_owner(user, experiment.row.user_id, what)
     for name, value in policy.items():
         if value < 0:
             raise Invalid(f"{name} must be at least 0, not {value}")

@@ -13,6 +13,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import projects, workspaces
 from det_controlplane.services.organization.workspaces import editable
 from det_controlplane.services.use_case import change
@@ -29,6 +30,7 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
         if running:
             raise WrongState(running)
         found = _contents(changed.tx, row)
+        _require_owned(changed.tx, caller, row)
         refuse_needed(changed.tx, project_id=project_id)
         if not found.experiments:
             deletions.finish(changed.tx, "project", project_id)
@@ -52,6 +54,7 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
         if running:
             raise WrongState(running)
         found = _contents(changed.tx, row)
+        _require_owned(changed.tx, caller, row)
         refuse_needed(changed.tx, workspace_id=workspace_id)
         if not found.projects:
             deletions.finish(changed.tx, "workspace", workspace_id)
@@ -81,6 +84,15 @@ def _contents(tx: Tx, row: OwnedRow) -> Contents:
             f"{row.kind} '{row.name}' has {found.live} experiments that have not ended: kill them first"
         )
     return found
+
+
+def _require_owned(tx: Tx, caller: User, row: OwnedRow) -> None:
+    """Require that a caller may delete each experiment that goes along: others may have been moved there."""
+    other = deletions.of_another(tx, row.kind, row.id, caller.id)
+    if other is not None:
+        experiment_id, owner_id = other
+        what = f"delete {row.kind} '{row.name}', which has experiment {experiment_id}"
+        require_owner(caller, owner_id, what)
 
 
 def refuse_needed(

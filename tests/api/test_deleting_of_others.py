@@ -1,0 +1,99 @@
+"""Nobody but the owner and administrators deletes what an experiment has, by no way around `delete`."""
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import Authz
+
+from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of
+from tests.support.house import House
+
+KEPT = {"checkpointStorage": {"saveTrialBest": 0, "saveTrialLatest": 0}}
+
+
+@pytest.fixture
+def house(api: Api, admin: Caller) -> House:
+    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+    return House(api, admin)
+
+
+def told_to_be_gone(checkpoint: str) -> dict[str, Any]:
+    return {"checkpoints": [{"uuid": checkpoint, "resources": {"resources": {}}}]}
+
+
+def state_of(caller: Caller, checkpoint: str) -> str:
+    return str(caller.get(f"/api/v1/checkpoints/{checkpoint}")["checkpoint"]["state"])
+
+
+def test_only_the_owner_tells_that_files_of_a_checkpoint_are_gone(
+    admin: Caller, user: Caller
+) -> None:
+    theirs, own = (report_checkpoint(c, create_ended(c)) for c in (admin, user))
+    told = user.ask("PATCH", "/api/v1/checkpoints", told_to_be_gone(theirs))
+    assert (told.status, "of another user" in told.error) == (403, True)
+    assert state_of(admin, theirs) == "STATE_COMPLETED"
+    user.done("PATCH", "/api/v1/checkpoints", told_to_be_gone(own))
+    assert state_of(user, own) == "STATE_DELETED"
+
+
+@pytest.mark.parametrize("made", [create, create_ended])
+def test_only_the_owner_has_fewer_checkpoints_kept(
+    api: Api, admin: Caller, user: Caller, made: Any
+) -> None:
+    path = f"/api/v1/experiments/{made(admin)}"
+    told = user.ask("PATCH", path, KEPT)
+    assert (told.status, "keep fewer checkpoints" in told.error) == (403, True)
+    more = {"checkpointStorage": {"saveTrialBest": 1, "saveTrialLatest": 5}}
+    user.done("PATCH", path, more)
+    admin.done("PATCH", path, KEPT)
+    user.done("PATCH", f"/api/v1/experiments/{made(user)}", KEPT)
+
+
+def test_only_the_owner_deletes_files_of_tensorboard(admin: Caller, user: Caller) -> None:
+    told = user.ask("DELETE", f"/api/v1/experiments/{create_ended(admin)}/tensorboard-files")
+    assert (told.status, "of another user" in told.error) == (403, True)
+    user.done("DELETE", f"/api/v1/experiments/{create_ended(user)}/tensorboard-files")
+
+
+@pytest.mark.parametrize("kind", ["projects", "workspaces"])
+def test_nobody_deletes_experiments_of_others_with_a_place_of_their_own(
+    admin: Caller, user: Caller, kind: str
+) -> None:
+    """Without roles everybody may move what others have there."""
+    workspace = user.post("/api/v1/workspaces", {"name": "a trap"})["workspace"]["id"]
+    made = user.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "a trap"})
+    project = made["project"]["id"]
+    experiment = create_ended(admin)
+    user.post(f"/api/v1/experiments/{experiment}/move", {"destinationProjectId": project})
+    place = f"/api/v1/{kind}/{project if kind == 'projects' else workspace}"
+    told = user.ask("DELETE", place)
+    assert (told.status, f"experiment {experiment} of another user" in told.error) == (403, True)
+    assert admin.done("DELETE", place) == {"completed": False}
+
+
+def test_an_editor_deletes_no_experiments_of_others_with_a_project(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    chief = house.person("chief", "WorkspaceAdmin", house.red)
+    made = editor.post(f"/api/v1/workspaces/{house.red}/projects", {"name": "a trap"})
+    trap, other = made["project"]["id"], house.experiment(house.admin, house.red_project)
+    house.admin.post(f"/api/v1/experiments/{other}/kill")
+    editor.post(f"/api/v1/experiments/{other}/move", {"destinationProjectId": trap})
+    assert editor.ask("DELETE", f"/api/v1/projects/{trap}").status == 403
+    assert chief.ask("DELETE", f"/api/v1/projects/{trap}").status == 200
+
+
+def test_checkpoints_are_reported_by_tasks_and_by_their_owner(admin: Caller, user: Caller) -> None:
+    """A trial goes on from its newest checkpoint, and what it loads may run code with its owner's token."""
+
+    def reported(caller: Caller, experiment: int) -> int:
+        body = {
+            "uuid": str(uuid.uuid4()), "taskId": trial_of(caller, experiment)["taskId"],
+            "resources": {"state": "1"}, "metadata": {"steps_completed": 9}, "state": "STATE_COMPLETED",
+        }  # fmt: skip
+        return caller.ask("POST", "/api/v1/checkpoints", body).status
+
+    theirs, own = create(admin), create(user)
+    assert [reported(user, theirs), reported(admin, theirs)] == [403, 200]
+    assert [reported(user, own), reported(admin, own)] == [200, 200]
