@@ -101,7 +101,14 @@ def mounting(caller: Caller, path: str) -> Told:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "//", "/etc", "/etc/../etc/ssl", "/var/run/docker.sock", "/run", "/proc/1", "/dev"],
+    [
+        *("/", "//", "/etc", "/etc/../etc/ssl", "/var/run/docker.sock", "/run", "/proc/1", "/dev"),
+        # Programs that the machine runs as root, and what they keep.
+        *("/usr", "/usr/local/bin", "/bin", "/sbin", "/lib", "/lib64", "/opt/determined/venv"),
+        *("/var/lib/docker", "/var/lib/determined", "/var/spool/cron", "/var/log"),
+        # What has one of these in it.
+        *("/var", "/var/", "/opt", "/var/lib/../../var"),
+    ],
 )
 def test_files_of_the_system_are_mounted_for_administrators_only(
     admin: Caller, user: Caller, path: str
@@ -113,7 +120,7 @@ def test_files_of_the_system_are_mounted_for_administrators_only(
 
 
 def test_other_directories_may_be_mounted(user: Caller) -> None:
-    for path in ("/data", "/dev/shm", "/home/ada"):
+    for path in ("/data", "/dev/shm", "/home/ada", "/opt/data", "/var/tmp/data", "/usr2", "/mnt"):
         assert mounting(user, path).status == 200
 
 

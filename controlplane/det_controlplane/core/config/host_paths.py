@@ -9,18 +9,12 @@ from typing import Any
 from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.problems import Problem
 
-# With one of these a container has the machine, or the engine that runs all containers of it.
+# With one of these, or what it lies in, a container has the machine: its programs, its settings, and what runs there.
 _CLOSED = (
-    "/etc",
-    "/root",
-    "/boot",
-    "/proc",
-    "/sys",
-    "/dev",
-    "/run",
-    "/var/run",
-    "/var/lib/docker",
-    "/var/lib/containerd",
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root"),
+    *("/run", "/sbin", "/snap", "/sys", "/usr", "/opt/determined"),
+    *("/var/backups", "/var/cache", "/var/lib", "/var/lock", "/var/log", "/var/mail"),
+    *("/var/run", "/var/spool"),
 )
 _OPEN = ("/dev/shm",)
 # Devices for computing and for fast networks, which reach no disk and no memory of the machine.
@@ -114,7 +108,8 @@ def _path_of(mount: Any) -> str:
 def _is_allowed(path: str, allowed: Sequence[str] | None) -> bool:
     if allowed is not None:
         return _is_below(path, allowed)
-    return path != "/" and (_is_below(path, _OPEN) or not _is_below(path, _CLOSED))
+    holds_closed = any(_is_below(closed, [path]) for closed in _CLOSED)
+    return _is_below(path, _OPEN) or not (_is_below(path, _CLOSED) or holds_closed)
 
 
 def _is_below(path: str, folders: Sequence[str]) -> bool:
