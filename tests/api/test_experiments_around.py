@@ -235,6 +235,31 @@ def test_an_invariant_wins_over_the_user_and_the_cluster_over_the_workspace(admi
     assert (config["max_restarts"], config["debug"]) == (2, True)
 
 
+def test_an_invariant_wins_over_changes_by_continuing(admin: Caller, user: Caller) -> None:
+    """Else a workspace that asks for narrow tokens would be left by `det experiment continue --config`."""
+    experiment = create_ended(user)
+    own = "/api/v1/config-policies/workspaces/1/experiment"
+    invariant = "invariant_config: {max_restarts: 1, environment: {det_token: task}}"
+    admin.done("PUT", own, {"configPolicies": invariant})
+    override = "{max_restarts: 5, environment: {det_token: owner}, description: again}"
+    body = {"id": experiment, "overrideConfig": override}
+    config = user.post("/api/v1/experiments/continue", body)["experiment"]["config"]
+    assert (config["max_restarts"], config["environment"]["det_token"]) == (1, "task")
+    assert config["description"] == "again"
+
+
+def test_an_invariant_of_another_searcher_refuses_changes_by_continuing(
+    admin: Caller, user: Caller
+) -> None:
+    experiment = create_ended(user)
+    own = "/api/v1/config-policies/workspaces/1/experiment"
+    invariant = "invariant_config: {searcher: {name: random, max_trials: 2}}"
+    admin.done("PUT", own, {"configPolicies": invariant})
+    body = {"id": experiment, "overrideConfig": "description: again"}
+    told = user.ask("POST", "/api/v1/experiments/continue", body)
+    assert (told.status, "searcher.name" in told.error) == (400, True)
+
+
 def test_policies_with_mistakes_are_refused_by_name(admin: Caller) -> None:
     path = "/api/v1/config-policies/global/tasks"
     told = admin.ask("PUT", path, {"configPolicies": "constraints: {slots: 3}"})

@@ -27,11 +27,14 @@ def stored(tx: Tx, scope: int, workload: WorkloadType) -> tuple[dict[str, Any], 
     return None if row is None else (row.policy, row.sealed)
 
 
-def in_force(tx: Tx, workspace_id: int, workload: WorkloadType) -> list[dict[str, Any]]:
-    """Return the policy of the workspace first, that of the cluster last."""
+def in_force(
+    tx: Tx, workspace_id: int, workload: WorkloadType
+) -> list[tuple[dict[str, Any], str | None]]:
+    """Return the policy of the workspace first, that of the cluster last, each with its secrets."""
     scopes = _c.workspace_id.in_((CLUSTER, workspace_id))
-    wanted = select(_c.policy).where(_c.workload_type == workload, scopes)
-    return list(tx.execute(wanted.order_by(_c.workspace_id.desc())).scalars())
+    wanted = select(_c.policy, _c.sealed).where(_c.workload_type == workload, scopes)
+    rows = tx.execute(wanted.order_by(_c.workspace_id.desc()))
+    return [(row.policy, row.sealed) for row in rows]
 
 
 def put(tx: Tx, scope: int, workload: WorkloadType, policy: dict[str, Any], sealed: str) -> None:

@@ -121,32 +121,40 @@ def _overridden(
         )
     if problems:
         raise InvalidConfig(problems)
-    stored = sealing.opened(experiment.ctx, row.config, row.sealed)
-    merged = sealing.completed(merge(shim(changes)[0], stored), stored)
-    resolved = configs.resolve(
-        merged, configs.Sources(), name=row.config["name"], seed=experiment.row.seed
-    )
-    config = resolved.config.to_json()
-    _require_host_access(experiment, user, row, config)
-    limits = config_policies.in_force(experiment.tx, row.workspace_id).constraints
-    broken = policy_rules.check(config, limits)
+    demanded = config_policies.demanded(experiment.ctx, experiment.tx, row.workspace_id)
+    config = _resolved(experiment, row, changes, demanded)
+    # As at creation, also what an administrator's experiment has: the code is another.
+    host_access.require(
+        experiment.ctx, user, config,
+        pool=experiment.row.pool, storages=[row.workspace_storage], demanded=demanded,
+    )  # fmt: skip
+    broken = policy_rules.check(config, config_policies.merged(demanded).constraints)
     if broken:
         raise InvalidConfig(broken)
     return config
 
 
-def _require_host_access(
-    experiment: LiveExperiment, user: User, row: EndedExperiment, config: dict[str, Any]
-) -> None:
-    """Refuse mounts as at creation, also those that an administrator's experiment has: the code is another."""
-    host_access.require(
-        experiment.ctx,
-        user,
-        config,
-        pool=experiment.row.pool,
-        storages=[row.workspace_storage],
-        demanded=config_policies.demanded(experiment.tx, row.workspace_id),
+def _resolved(
+    experiment: LiveExperiment,
+    row: EndedExperiment,
+    changes: dict[str, Any],
+    demanded: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Merge the changes with what the experiment has, below what config policies demand of whatever is submitted."""
+    stored = sealing.opened(experiment.ctx, row.config, row.sealed)
+    merged = sealing.completed(merge(shim(changes)[0], stored), stored)
+    invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
+    resolved = configs.resolve(
+        merged,
+        configs.Sources(invariant_policies=invariants),
+        name=row.config["name"],
+        seed=experiment.row.seed,
     )
+    config = resolved.config.to_json()
+    if config["searcher"]["name"] != "single":
+        message = "is demanded by your administrator to be another than single: submit it anew"
+        raise InvalidConfig([Problem("searcher.name", message)])
+    return config
 
 
 def _require_room(ctx: Context, pool_name: str, resources: dict[str, Any]) -> None:

@@ -59,12 +59,14 @@ def in_force(
     tx: Tx, workspace_id: int, workload: WorkloadType = WorkloadType.EXPERIMENT
 ) -> Policies:
     """Return the cluster's and the workspace's in one; where both set a constraint, the cluster wins."""
-    return merged(config_policies.in_force(tx, workspace_id, workload), workload)
+    found = config_policies.in_force(tx, workspace_id, workload)
+    return merged([policy for policy, _ in found], workload)
 
 
-def demanded(tx: Tx, workspace_id: int) -> list[dict[str, Any]]:
-    """Return the policies of experiments as they are shown, the workspace's first."""
-    return config_policies.in_force(tx, workspace_id, WorkloadType.EXPERIMENT)
+def demanded(ctx: Context, tx: Tx, workspace_id: int) -> list[dict[str, Any]]:
+    """Return the policies of experiments with their secrets, the workspace's first."""
+    found = config_policies.in_force(tx, workspace_id, WorkloadType.EXPERIMENT)
+    return [sealing.opened(ctx, *policy) for policy in found]
 
 
 def merged(

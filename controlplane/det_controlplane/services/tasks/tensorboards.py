@@ -162,7 +162,7 @@ def _require_mounts(
         if not _makes_experiments(user, experiment):
             raise _not_lent(experiment, "lies in a directory of the machine that") from e
         with ctx.db.autocommit() as tx:
-            demanded = config_policies.demanded(tx, experiment.workspace_id)
+            demanded = config_policies.demanded(ctx, tx, experiment.workspace_id)
         storages = [experiment.of_workspace]
         try:
             host_access.require(ctx, user, wanted, pool=pool, storages=storages, demanded=demanded)
