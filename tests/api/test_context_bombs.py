@@ -1,11 +1,17 @@
 """An uploaded archive that unpacks to gigabytes is refused before an experiment is made of it."""
 
+import io
+import tarfile
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
 from det_controlplane.api.http import Request, Response
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, config_of, create
 from tests.support.uploads import uploaded
-from tests.unit.test_context_bombs import zeros
+from tests.unit.test_context_bombs import packed, zeros
 
 
 def test_a_bomb_makes_no_experiment(api: Api, user: Caller) -> None:
@@ -36,3 +42,59 @@ def test_files_of_a_bomb_that_is_there_are_not_shown(api: Api, user: Caller) -> 
         answer = api.app.handle(request)
         assert isinstance(answer, Response)
         assert answer.status == 413
+
+
+def of_files(api: Api, user: Caller, files: Iterable[tarfile.TarInfo]) -> str:
+    """Return the address of the tree of an experiment with these files, which are empty."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for file in files:
+            tar.addfile(file)
+    request = {
+        "config": config_of(), "activate": False, "contextId": uploaded(api, user, made.getvalue()),
+    }  # fmt: skip
+    experiment = user.post("/api/v1/experiments", request)["experiment"]["id"]
+    return f"/api/v1/experiments/{experiment}/file_tree"
+
+
+def test_files_in_very_many_folders_fill_no_memory(api: Api, user: Caller) -> None:
+    """A hundred kilobytes stood for gigabytes of names, as each folder has those that it lies in."""
+    deep = "/".join("x" * 19 for _ in range(199))
+    tree = of_files(api, user, (tarfile.TarInfo(f"{n:03}/{deep}") for n in range(100)))
+    tracemalloc.start()
+    told = user.ask("GET", tree)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (told.status, "too many folders" in told.error) == (413, True)
+    assert peak < 64 << 20
+
+
+def test_a_file_that_lies_deeper_than_programs_nest_is_not_shown(api: Api, user: Caller) -> None:
+    tree = of_files(api, user, [tarfile.TarInfo("a/" * 1500 + "f")])
+    assert user.ask("GET", tree).status == 413
+
+
+@pytest.mark.parametrize("mtime", [2**62, -(2**62), float("nan"), float("inf")])
+def test_a_file_of_no_year_is_shown(api: Api, user: Caller, mtime: float) -> None:
+    file = tarfile.TarInfo("f")
+    file.pax_headers = {"mtime": str(mtime)}
+    (shown,) = user.get(of_files(api, user, [file]))["files"]
+    assert shown["modifiedTime"] == "1970-01-01T00:00:00Z"
+
+
+def test_an_archive_that_tar_cannot_read_is_an_answer(api: Api, user: Caller) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 512
+    content = header.tobuf() + b"no record".ljust(512, b"\0")
+    context = uploaded(api, user, packed(content))
+    request = {"config": config_of(), "activate": False, "contextId": context}
+    experiment = user.post("/api/v1/experiments", request)["experiment"]["id"]
+    told = user.ask("GET", f"/api/v1/experiments/{experiment}/file_tree")
+    assert (told.status, "cannot be read" in told.error) == (400, True)
+
+
+def test_a_path_that_no_machine_has_is_refused(user: Caller) -> None:
+    file = {"path": "a/" * 3000 + "f", "type": 48, "content": "", "mtime": 0, "mode": 420}
+    request = {"config": config_of(), "activate": False, "modelDefinition": [file]}
+    told = user.ask("POST", "/api/v1/experiments", request)
+    assert (told.status, "more than 4096 bytes" in told.error) == (400, True)

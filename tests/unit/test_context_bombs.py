@@ -61,6 +61,16 @@ def test_a_sparse_file_is_refused() -> None:
         check(packed(new.tobuf(tarfile.PAX_FORMAT)))
 
 
+def test_a_file_with_two_sizes_is_refused() -> None:
+    """Readers take the one by PAX, and find entries in what was counted as one file."""
+    two = member("two", 0)
+    two.pax_headers = {"comment": "x", "size": "0"}
+    with pytest.raises(BadArchive, match="two sizes"):
+        check(packed(two.tobuf(tarfile.PAX_FORMAT)))
+    named = member("size=0 " + "ä" * 120, 0)
+    assert check(packed(named.tobuf(tarfile.PAX_FORMAT))).entries == 1
+
+
 def test_a_header_that_fills_memory_is_refused() -> None:
     with pytest.raises(BadArchive, match="header of a file is too long"):
         check(packed(member("x", 300 * MIB, tarfile.XHDTYPE).tobuf()))

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ MAX_UNPACKED = 400 * 1024 * 1024
 MAX_ENTRIES = 50_000
 # Text packs to a tenth; what packs to a hundredth is made to do so. Small archives may.
 MAX_RATIO, _SMALL = 100, 32 * 1024 * 1024
-_MAX_EXTENSION = 64 * 1024  # of a header: a long name, not a program's memory
+LONGEST_PATH = 4096  # bytes, as Linux has it
+_MAX_EXTENSION = 4 * LONGEST_PATH  # of a header: long names, not a program's memory
+# In a header by PAX: another size than the one that is counted, behind which entries hide.
+_OTHER_SIZE = re.compile(rb"(?:^|\n)\d+ size=")
 _EXTENSIONS = b"xgLK"
 _KINDS = b"0\x0012345" + _EXTENSIONS
 _CHUNK = 1 << 20
@@ -78,8 +82,11 @@ def _headers(archive: _Counted) -> Iterator[tuple[int, int]]:
         if kind in _EXTENSIONS:
             if size > _MAX_EXTENSION:
                 raise BadArchive("the header of a file is too long")
-            if b"GNU.sparse" in archive.read(padded):
+            told = archive.read(padded)
+            if b"GNU.sparse" in told:
                 raise BadArchive("it has a sparse file, whose size is not what it holds")
+            if _OTHER_SIZE.search(told):
+                raise BadArchive("it has a file with two sizes")
         else:
             archive.skip(padded)
         if count >= MAX_ENTRIES:

@@ -96,6 +96,9 @@ def _member(file: File, size: int) -> tarfile.TarInfo:
         raise Invalid(
             f"model definition: path {file.path!r} must be relative and stay inside the archive"
         )
+    if len(file.path.encode()) > context_archive.LONGEST_PATH:
+        most = context_archive.LONGEST_PATH
+        raise Invalid(f"model definition: path {file.path[:80]!r}… has more than {most} bytes")
     member = tarfile.TarInfo(file.path.rstrip("/"))
     member.type = tarfile.DIRTYPE if file.type == _DIRECTORY else tarfile.REGTYPE
     member.size, member.mtime, member.mode = size, file.mtime, file.mode & 0o777

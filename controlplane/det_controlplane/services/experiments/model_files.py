@@ -3,15 +3,20 @@
 import io
 import mimetypes
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, Oversized
+from det_controlplane.services.errors import Invalid, Missing, Oversized
 from det_controlplane.services.experiments import model_definitions
 
 MAX_SHOWN = 16 * 1024 * 1024
+# Of a tree: a few files can lie in very many folders, each of which has the names of those that it lies in.
+MAX_NODES, MAX_PATHS, _DEEPEST = 100_000, 16 * 1024 * 1024, 200
+_YEAR_10000 = 253_402_300_800
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +27,17 @@ class FileContent:
 
 def tree(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
     """Return the files nested by directory, in the order of names."""
-    root: dict[str, Any] = {"path": "", "files": []}
-    nodes: dict[str, dict[str, Any]] = {"": root}
+    found = _Tree(experiment_id)
     for member in _members(_archive(ctx, experiment_id)):
-        _add(nodes, member.name, member.size, member.mtime, member.isdir())
-    return list(root["files"])
+        found.add(member.name, member.size, member.mtime, member.isdir())
+    return found.files
 
 
 def file(ctx: Context, experiment_id: int, path: str) -> FileContent:
     content = _archive(ctx, experiment_id)
     wanted = path.strip("/")
     if content:
-        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        with _opened(content) as tar:
             for member in tar:
                 if member.isfile() and member.name.strip("/") == wanted:
                     if member.size > MAX_SHOWN:
@@ -57,27 +61,56 @@ def _archive(ctx: Context, experiment_id: int) -> bytes:
 def _members(content: bytes) -> list[tarfile.TarInfo]:
     if not content:
         return []
-    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+    with _opened(content) as tar:
         return sorted(tar.getmembers(), key=lambda m: m.name)
 
 
-def _add(
-    nodes: dict[str, dict[str, Any]], path: str, size: int, mtime: float, is_dir: bool
-) -> dict[str, Any]:
-    path = path.strip("/")
-    if path in nodes:
-        return nodes[path]
-    folder, _, name = path.rpartition("/")
-    parent = nodes.get(folder) or _add(nodes, folder, 0, mtime, True)
-    kind = "" if is_dir else mimetypes.guess_type(name)[0] or "text/plain"
-    node: dict[str, Any] = {
-        "path": path, "name": name, "isDir": is_dir, "contentLength": size, "contentType": kind,
-        "modifiedTime": _time(mtime), "files": [],
-    }  # fmt: skip
-    nodes[path] = node
-    parent["files"].append(node)
-    return node
+@contextmanager
+def _opened(content: bytes) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            yield tar
+    except (tarfile.TarError, ValueError, EOFError) as e:
+        raise Invalid(f"the archive of the model definition cannot be read: {e}") from e
+
+
+class _Tree:
+    """The files so far, by path, and those of the top."""
+
+    def __init__(self, experiment_id: int) -> None:
+        self._experiment_id = experiment_id
+        self.files: list[dict[str, Any]] = []
+        self._nodes: dict[str, dict[str, Any]] = {"": {"files": self.files}}
+        self._paths = 0  # characters
+
+    def add(self, path: str, size: int, mtime: float, is_dir: bool) -> dict[str, Any]:
+        """Add a file with the folders that it lies in."""
+        path = path.strip("/")
+        if path in self._nodes:
+            return self._nodes[path]
+        self._take(path)
+        folder, _, name = path.rpartition("/")
+        parent = self._nodes.get(folder) or self.add(folder, 0, mtime, True)
+        kind = "" if is_dir else mimetypes.guess_type(name)[0] or "text/plain"
+        node: dict[str, Any] = {
+            "path": path, "name": name, "isDir": is_dir, "contentLength": size, "contentType": kind,
+            "modifiedTime": _time(mtime), "files": [],
+        }  # fmt: skip
+        self._nodes[path] = node
+        parent["files"].append(node)
+        return node
+
+    def _take(self, path: str) -> None:
+        """Refuse what would take more memory than a tree may."""
+        self._paths += len(path)
+        is_deep = path.count("/") >= _DEEPEST
+        if is_deep or self._paths > MAX_PATHS or len(self._nodes) > MAX_NODES:
+            raise Oversized(
+                f"the files of experiment {self._experiment_id} lie in too many folders to be shown:"
+                f" 'det experiment download-model-def {self._experiment_id}' fetches all of them"
+            )
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
+    kept = seconds if 0 <= seconds < _YEAR_10000 else 0
+    return datetime.fromtimestamp(kept, timezone.utc).isoformat().replace("+00:00", "Z")
