@@ -154,3 +154,80 @@ def test_a_label_that_reads_like_nothing_is_a_label(api: Api, user: Caller, word
     with api.ctx.db.begin() as tx:  # as earlier versions stored it
         tx.execute(text("UPDATE experiments SET labels = ARRAY[NULL, 'kept']"))
     assert user.done("DELETE", f"{path}/labels/other")["labels"] == ["kept"]
+
+
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_json_within_a_text_is_held_to_the_depth_of_bodies(user: Caller, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    created = {"requestId": str(uuid.uuid4()), "hyperparams": f'{{"a": {nested}}}'}
+    operations = {"searcherOperations": [{"createTrial": created}]}
+    own = user.get("/api/v1/me")["user"]["id"]
+    told = [
+        user.ask("POST", f"/api/v1/experiments/{create(user)}/searcher_operations", operations),
+        user.ask("POST", f"/api/v1/users/{own}/password", nested.encode()),
+    ]
+    assert [t.status for t in told] == [400, 400]
+
+
+def test_names_that_no_index_holds_are_refused(admin: Caller) -> None:
+    """PostgreSQL's indexes hold 2,704 bytes of a name, packed; chance does not pack."""
+    name = "".join(uuid.uuid4().hex for _ in range(400))
+    user = {"user": {"username": name, "active": True}}
+    told = [
+        admin.ask("POST", "/api/v1/models", {"name": name}),
+        admin.ask("POST", f"/api/v1/templates/{name}", {"config": {}}),
+        admin.ask("POST", "/api/v1/users", user),
+        admin.ask("POST", "/api/v1/groups", {"name": name}),
+    ]
+    assert [t.status for t in told] == [400] * len(told)
+
+
+HUGE = "1" + "0" * 400
+LONG_NAME = {"x" * 600: {"y" * 600: 1}}
+
+
+def unmanaged_trial(user: Caller, hparams: str) -> Told:
+    request = {"config": config_of(), "unmanaged": True}
+    experiment = user.post("/api/v1/experiments", request)["experiment"]["id"]
+    body = f'{{"experimentId": {experiment}, "hparams": {hparams}}}'
+    return user.ask("POST", "/api/v1/trials", body.encode())
+
+
+def custom_trial(user: Caller, hparams: str) -> Told:
+    searcher = {"name": "custom", "metric": "loss"}
+    experiment = create(user, searcher=searcher)
+    created = {"requestId": str(uuid.uuid4()), "hyperparams": hparams}
+    body = {"searcherOperations": [{"createTrial": created}]}
+    return user.ask("POST", f"/api/v1/experiments/{experiment}/searcher_operations", body)
+
+
+def described(user: Caller, metadata: str) -> Told:
+    (trial,) = user.get(f"/api/v1/experiments/{create(user)}/trials")["trials"]
+    body = f'{{"metadata": {metadata}}}'.encode()
+    return user.ask("POST", f"/api/v1/runs/{trial['id']}/metadata", body)
+
+
+def submitted(user: Caller, hparams: str) -> Told:
+    request = {"config": config_of(hyperparameters=json.loads(hparams)), "activate": False}
+    return user.ask("POST", "/api/v1/experiments", request)
+
+
+@pytest.mark.parametrize("told_of", [unmanaged_trial, custom_trial, described, submitted])
+def test_what_no_column_of_a_table_holds_is_refused(user: Caller, told_of: Any) -> None:
+    """Tables of everybody that sort by it would fail, or have columns with names of kilobytes."""
+    many = json.dumps({"inner": {str(n): n for n in range(20_000)}})
+    assert told_of(user, f'{{"a": {{"lr": {HUGE}}}}}').status == 400
+    assert told_of(user, json.dumps(LONG_NAME)).status == 400
+    if told_of is not submitted:  # a configuration has a bound of its own
+        assert told_of(user, many).status == 400
+    assert told_of(user, '{"a": {"lr": 0.5, "n": 12}}').status == 200
+    sort = {"sort": "hp.a.lr=desc,metadata.a.lr=asc", "limit": 10}
+    assert user.ask("POST", "/api/v1/runs", sort).status == 200
+
+
+@pytest.mark.parametrize("weight", ['"NaN"', '"Infinity"', "NaN", "1e300", HUGE, "0"])
+def test_a_weight_is_a_number_that_shares_can_be_counted_by(user: Caller, weight: str) -> None:
+    path = f"/api/v1/experiments/{create(user)}"
+    body = f'{{"resources": {{"weight": {weight}}}}}'.encode()
+    assert user.ask("PATCH", path, body).status == 400
+    user.done("PATCH", path, {"resources": {"weight": 2.5}})

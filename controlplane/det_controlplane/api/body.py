@@ -68,7 +68,10 @@ class Body:
                 raise self._wrong(name, "a number", value) from e
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self._wrong(name, "a number", value)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as e:
+            raise self._wrong(name, "a number below 1.8e308", value) from e
 
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.raw(name)

@@ -12,13 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from det_controlplane.api.errors import BadRequest, TooLarge
+from det_controlplane.core.json_size import MOST_VALUES, has_too_many_values
 from det_controlplane.core.numerals import whole
 from det_controlplane.services.identity.principal import Principal
 
 MAX_DEPTH = 200
-# Of a body: each may take hundreds of bytes once it is read, from three in JSON.
-MAX_VALUES = 500_000
-_NO_MARKS = bytes(set(range(256)) - set(b'",[{'))
 STRANGERS_BODY = 64 * 1024  # of a caller who is not known (yet)
 MAX_BODY = 130 * 1024 * 1024  # what the stock client may send: 95 MiB of files in base64
 REPORT_BODY = 16 * 1024 * 1024  # of programs: reports, logs, what ranks exchange
@@ -59,17 +57,7 @@ class Request:
         raw = self.body
         if self.headers.get("content-encoding") == "gzip":
             raw = _unpacked(raw, self.largest)
-        if not raw.strip():
-            return {}
-        if len(raw) > FORM_BODY and _values_in(raw) > MAX_VALUES:
-            raise TooLarge(f"the body has more than {MAX_VALUES} values: send less, or in parts")
-        try:
-            value = json.loads(raw.decode("utf-8-sig"))
-        except (ValueError, RecursionError) as e:
-            raise BadRequest(f"the body is not valid JSON: {e}") from e
-        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
-            _refuse_depth(value)
-        return value
+        return parsed(raw, "the body") if raw.strip() else {}
 
     def text(self, *names: str, default: str = "") -> str:
         """Return the first value of a query parameter, by any of its spellings."""
@@ -163,19 +151,20 @@ class Stream:
 Answer = Response | Wait | Stream
 
 
-def _values_in(raw: bytes) -> int:
-    """Return about how many values are in JSON, by the marks between them, before anything is made of them."""
-    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= MAX_VALUES:
-        return 0
-    # Texts may have such marks, too: code in base64 has none, lines of a log many.
-    marks = raw.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, delete=_NO_MARKS)
-    quotes = marks.count(b'"')
-    if quotes > 4 * MAX_VALUES:
-        return quotes // 2
-    return len(b"".join(marks.split(b'"')[::2]))
+def parsed(raw: bytes, what: str) -> Any:
+    """Return the value that JSON stands for, whatever kind it is of, within bounds of its size and depth."""
+    if has_too_many_values(raw):
+        raise TooLarge(f"{what} has more than {MOST_VALUES} values: send less, or in parts")
+    try:
+        value = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as e:
+        raise BadRequest(f"{what} is not valid JSON: {e}") from e
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _refuse_depth(value, what)
+    return value
 
 
-def _refuse_depth(value: Any) -> None:
+def _refuse_depth(value: Any, what: str) -> None:
     """Refuse what could be read and not be written again."""
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -187,7 +176,7 @@ def _refuse_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise BadRequest(f"the body nests values deeper than {MAX_DEPTH} levels")
+    raise BadRequest(f"{what} nests values deeper than {MAX_DEPTH} levels")
 
 
 def _unpacked(body: bytes, largest: int) -> bytes:

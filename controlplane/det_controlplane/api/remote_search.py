@@ -1,6 +1,5 @@
 """Events and operations of a search that a program outside decides (`searcher.name: custom`)."""
 
-import json
 import math
 import uuid
 from collections.abc import Callable, Mapping
@@ -8,8 +7,17 @@ from typing import Any
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, Wait, json_response
+from det_controlplane.api.http import (
+    EMPTY,
+    REPORT_BODY,
+    Answer,
+    Request,
+    Wait,
+    json_response,
+    parsed,
+)
 from det_controlplane.api.router import get, post
+from det_controlplane.core.documents import fault_of
 from det_controlplane.core.metrics import storable
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
@@ -101,16 +109,16 @@ def _uuid(given: Body, name: str) -> str:
 
 def _hyperparams(given: Body, request_id: str) -> dict[str, Any]:
     text = given.required_text("hyperparams")
-    try:
-        found = json.loads(text)
-    except ValueError as e:
-        raise BadRequest(f"trial {request_id}: hyperparams must be JSON: {e}") from e
+    found = parsed(text.encode(), f"trial {request_id}: hyperparams")
     if not isinstance(found, dict):
         raise BadRequest(
             f"trial {request_id}: hyperparams must be a JSON object, not {text[:80]!r}"
         )
     if _has_nul(found):
         raise BadRequest(f"trial {request_id}: hyperparams must not contain a NUL character")
+    fault = fault_of(found)
+    if fault is not None:
+        raise BadRequest(f"trial {request_id}: hyperparams {fault}")
     return dict(storable(found))
 
 

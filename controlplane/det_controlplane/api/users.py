@@ -1,6 +1,5 @@
 """Accounts: list, look at, create, edit; and what web pages remember of a person."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -66,10 +65,7 @@ def edit_many(ctx: Context, request: Request) -> Answer:
 
 def set_password(ctx: Context, request: Request) -> Answer:
     """Set a password: the body is its text as JSON, already hashed by the client."""
-    try:
-        password = json.loads(request.body or b'""')
-    except ValueError as e:
-        raise BadRequest("the body must be the password as JSON text") from e
+    password = request.json_value() if request.body else ""
     if not isinstance(password, str):
         raise BadRequest("the body must be the password as JSON text")
     changes = UserChanges(password=Password(password, is_hashed=True))

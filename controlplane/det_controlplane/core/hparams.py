@@ -57,7 +57,7 @@ _SAMPLED: dict[str, type[Const | Int | Double | Log | Categorical]] = {
 }
 _OPTIONAL = frozenset({"count"})
 _EXACT_INT = 2**53  # JSON readers keep larger numbers only approximately
-_MAX_DEPTH = 32
+_MAX_DEPTH, _LONGEST_PATH = 32, 1000
 
 
 def parse(raw: Any, path: str = "hyperparameters") -> tuple[Space, list[Problem]]:
@@ -158,6 +158,9 @@ def _members(
     for key in raw:
         if not key or not isinstance(key, str):
             problems.append(Problem(path, f"has the name {key!r}; names are non-empty strings"))
+        elif len(path) + len(key) > _LONGEST_PATH:
+            message = f"has a name of more than {_LONGEST_PATH} characters, with what it lies in"
+            problems.append(Problem(path[:80], message))
         else:
             members[key] = _param(raw[key], f"{path}.{key}", problems, depth)
     return members

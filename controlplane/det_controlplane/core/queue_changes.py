@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from det_controlplane.core.config.policies import Policies, check_change
+from det_controlplane.core.numerals import LARGEST_WEIGHT
 from det_controlplane.core.schedule import SchedulerType
 
 HIGHEST_PRIORITY, LOWEST_PRIORITY = 1, 99
@@ -165,8 +166,9 @@ class _Queue:
     def _set_weight(self, job: QueuedJob, weight: float) -> QueueChange | Refused:
         if self._scheduler(job) != "fair_share":
             return self._wrong_scheduler(job, "a weight", "fair_share")
-        if not 0 < weight < float("inf"):
-            return Refused(f"job {job.id}: weight must be a number above 0, not {weight}")
+        if not 0 < weight <= LARGEST_WEIGHT:
+            most = f"{LARGEST_WEIGHT:,.0f}"
+            return Refused(f"job {job.id}: weight must be above 0 and {most} at most, not {weight}")
         if refused := _against_policies(job, "weight", weight):
             return refused
         return QueueChange(job.id, weight=None if weight == job.weight else weight)

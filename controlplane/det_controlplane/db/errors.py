@@ -13,7 +13,9 @@ _RETRYABLE = ("40P01", "40001", "0A000")
 _VIOLATION = "23"
 # The last one ends what rested too long within a transaction.
 _GOING_DOWN = ("57P", "53", "08", "25P03")
-_UNFIT, _DIVISION_BY_ZERO = "22", "22012"
+# Of values, and of limits of the server: an index holds no names of kilobytes.
+_UNFIT = ("22", "54")
+_DIVISION_BY_ZERO = "22012"
 _TIMED_OUT = ("55P03", "57014")  # lock_timeout, statement_timeout
 
 

@@ -24,6 +24,7 @@ from det_controlplane.core.config.lengths import (
     parse_length,
     parse_period,
 )
+from det_controlplane.core.numerals import LARGEST_WEIGHT
 from det_controlplane.core.problems import Problem
 
 _INT32 = 2**31 - 1
@@ -129,7 +130,7 @@ Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)]
 Bytes = Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole), BeforeValidator(_shm_size)]
 Identifier = Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Weight = Annotated[float, Field(gt=0, le=1e9)]
+Weight = Annotated[float, Field(gt=0, le=LARGEST_WEIGHT)]
 Name = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[
     str, Field(min_length=1), BeforeValidator(lambda v: _absolute(v) if isinstance(v, str) else v)

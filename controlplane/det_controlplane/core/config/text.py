@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ _MAX_DEPTH = 100
 # Aliases can make a small text huge.
 _MAX_VALUES = 200_000
 _MAX_CHARACTERS = 1_000_000
+_LARGEST = int(sys.float_info.max)  # of integers: no column of a table holds more
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL has no such characters
 
 
@@ -69,7 +71,9 @@ def _is_plain(value: Any, depth: int, budget: _Budget) -> bool:
             ):
                 return False
         return True
-    return kind is int or kind is bool or value is None or (kind is float and math.isfinite(value))
+    if kind is int:
+        return bool(-_LARGEST <= value <= _LARGEST)
+    return kind is bool or value is None or (kind is float and math.isfinite(value))
 
 
 def _unplain(path: str, value: Any, depth: int, budget: _Budget) -> Iterator[Problem]:
@@ -100,7 +104,10 @@ def _unplain(path: str, value: Any, depth: int, budget: _Budget) -> Iterator[Pro
     elif isinstance(value, float):
         if not math.isfinite(value):
             yield Problem(path, f"is {value}; only finite numbers can be stored")
-    elif value is not None and not isinstance(value, bool | int):
+    elif isinstance(value, int):
+        if not -_LARGEST <= value <= _LARGEST:
+            yield Problem(path, "is an integer beyond the range of a float (about 1.8e308)")
+    elif value is not None:
         yield Problem(
             path, f"has a value of the kind {type(value).__name__}, which JSON does not know"
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from det_controlplane.core import gc
 from det_controlplane.core.config import policies as policy_rules
+from det_controlplane.core.numerals import LARGEST_WEIGHT
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiments, jobs
 from det_controlplane.db.schema.enums import EffectKind
@@ -65,8 +66,8 @@ def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> N
 def _check_resource(name: str, value: Any) -> None:
     if name == "priority" and not 1 <= value <= 99:
         raise Invalid(f"priority must be between 1 (first) and 99 (last), not {value}")
-    if name == "weight" and value <= 0:
-        raise Invalid(f"weight must be more than 0, not {value}")
+    if name == "weight" and not 0 < value <= LARGEST_WEIGHT:
+        raise Invalid(f"weight must be above 0 and {LARGEST_WEIGHT:,.0f} at most, not {value}")
     if name == "max_slots" and value < 0:
         raise Invalid(f"max_slots must be at least 0, not {value}")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from det_controlplane.core import search
+from det_controlplane.core import documents, search
 from det_controlplane.db import trial_reports, trials
 from det_controlplane.db.errors import Violated
 from det_controlplane.db.trial_reports import TrialOrders
@@ -46,6 +46,9 @@ def metadata(ctx: Context, trial_id: int) -> dict[str, Any] | None:
 
 
 def set_metadata(ctx: Context, trial_id: int, values: dict[str, Any]) -> dict[str, Any]:
+    fault = documents.fault_of(values)
+    if fault is not None:
+        raise Invalid(f"metadata of run {trial_id} {fault}")
     with ctx.db.begin() as tx:
         if not trials.update(tx, trial_id, metadata=values):
             raise Missing(f"trial {trial_id} not found")

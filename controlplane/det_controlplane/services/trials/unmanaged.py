@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from det_controlplane.core import documents
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import trials
 from det_controlplane.db import unmanaged as rows
@@ -69,6 +70,9 @@ def create_trial(
     ctx: Context, experiment_id: int, hparams: dict[str, Any], external_id: str | None
 ) -> int:
     """Create a trial that runs elsewhere. The same external id always is the same trial."""
+    fault = documents.fault_of(hparams)
+    if fault is not None:
+        raise Invalid(f"hparams {fault}")
     now, request_id = ctx.now(), ctx.new_uuid()
     with ctx.db.begin() as tx:
         experiment = rows.parent(tx, experiment_id)
