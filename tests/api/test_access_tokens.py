@@ -97,7 +97,14 @@ def test_an_access_token_keeps_its_user_from_nothing(api: Api, admin: Caller, us
     program.done("PATCH", path, {"displayName": "D."})
     of_admin = api.with_token(admin.post("/api/v1/tokens", {})["token"])
     own = f"/api/v1/users/{id_of(admin)}"
-    for change in ({"active": False}, {"remote": True}):
+    api.signed_in("admin").post(
+        "/api/v1/users", {"user": {"username": "second", "active": True, "admin": True}}
+    )
+    changes: list[dict[str, object]] = [
+        {"active": False}, {"remote": True}, {"admin": False},
+        {"agentUserGroup": {"agentUid": 0, "agentUser": "root", "agentGid": 0, "agentGroup": "root"}},
+    ]  # fmt: skip
+    for change in changes:
         assert of_admin.ask("PATCH", own, change).status == 403
 
 

@@ -86,6 +86,19 @@ def test_an_agent_user_needs_all_four_parts(admin: Caller) -> None:
     assert "agentGid" in told.error
 
 
+@pytest.mark.parametrize("path", ["users/2", "workspaces/{}"])
+@pytest.mark.parametrize("uid", ["root", {}, -1, 2**31, True, 1.5])
+def test_an_agent_user_has_numbers_of_a_machine(admin: Caller, path: str, uid: object) -> None:
+    """Agents get no orders any more, and tasks are not listed, where one has no number there."""
+    made = admin.post("/api/v1/workspaces", {"name": "ours"})["workspace"]["id"]
+    group = {"agentUid": uid, "agentUser": "grace", "agentGid": 8, "agentGroup": "lab"}
+    told = admin.ask("PATCH", f"/api/v1/{path.format(made)}", {"agentUserGroup": group})
+    assert (told.status, "agentUid" in told.error) == (400, True)
+    admin.done(
+        "PATCH", f"/api/v1/{path.format(made)}", {"agentUserGroup": {**group, "agentUid": "7"}}
+    )
+
+
 def test_users_are_filtered_and_paged(admin: Caller) -> None:
     make(admin, "grace")
     page = admin.get("/api/v1/users", limit=1, offset=2, sortBy="SORT_BY_ID")

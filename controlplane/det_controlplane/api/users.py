@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from det_controlplane.api.agent_users import agent_user_of
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
@@ -81,9 +82,6 @@ def _changes(body: Body, password: Password | None) -> UserChanges:
     def flag(name: str) -> bool | None:
         return None if body.raw(name) is None else body.flag(name)
 
-    agent_user = body.body("agentUserGroup")
-    names = ("agentUid", "agentUser", "agentGid", "agentGroup")
-    given = {name: agent_user.raw(name) for name in names}
     return UserChanges(
         username=body.optional_text("username"),
         display_name=body.optional_text("displayName"),
@@ -91,7 +89,7 @@ def _changes(body: Body, password: Password | None) -> UserChanges:
         admin=flag("admin"),
         active=flag("active"),
         remote=flag("remote"),
-        agent_user=given if body.raw("agentUserGroup") is not None else None,
+        agent_user=agent_user_of(body),
     )
 
 

@@ -1,5 +1,6 @@
 """Workspaces and the resource pools that are reserved for them."""
 
+from det_controlplane.api.agent_users import agent_user_of
 from det_controlplane.api.auth import setting, user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unimplemented
@@ -44,7 +45,7 @@ def _changes(body: Body) -> WorkspaceChanges:
 
     return WorkspaceChanges(
         name=body.optional_text("name"),
-        agent_user=body.object("agentUserGroup") if given("agentUserGroup") else None,
+        agent_user=agent_user_of(body),
         checkpoint_storage=body.object("checkpointStorageConfig")
         if given("checkpointStorageConfig")
         else None,

@@ -170,10 +170,13 @@ def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
     if caller.id == user_id:
         if changes.password is not None:
             require_session(caller, "change its user's password")
-        # What would keep its user from signing in, and so from revoking it.
-        given = (changes.username, changes.active, changes.remote, changes.end_tokens or None)
+        # What would keep its user from signing in, and so from revoking it, or from what the user may do.
+        given = (
+            changes.username, changes.active, changes.remote, changes.end_tokens or None,
+            changes.admin, changes.agent_user,
+        )  # fmt: skip
         if any(change is not None for change in given):
-            require_session(caller, "rename its user, or sign it out")
+            require_session(caller, "rename its user, sign it out, or change its rights")
     else:
         require_sign_in(caller, "change accounts of others")
     administrative = (changes.admin, changes.active, changes.remote, changes.agent_user)
