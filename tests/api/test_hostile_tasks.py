@@ -8,7 +8,7 @@ import pytest
 from det_controlplane.core.config.cluster import Authz
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, config_of
+from tests.support.api import Api, Caller, config_of, create
 from tests.support.fake_cluster import archive
 from tests.support.house import House
 from tests.support.planted import MARK, SECRET_CONFIG
@@ -30,6 +30,23 @@ def test_a_task_steers_no_command_of_another_user(api: Api, user: Caller, admin:
     for path, body in (("set_priority", {"priority": 50}), ("kill", {})):
         assert task.ask("POST", f"{C}/{other}/{path}", body).status == 403
         assert task.ask("POST", f"{C}/{own}/{path}", body).status == 200
+
+
+def test_a_command_sends_no_alerts_of_experiments_of_another_user(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    launch(user)
+    agent = PlayedAgent(api, "agent-1")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    command = api.with_token(order["spec"]["env"]["DET_SESSION_TOKEN"])
+
+    def alerted(experiment: int) -> int:
+        body = {"experimentId": experiment, "data": {"title": "spent"}}
+        return command.ask("POST", "/api/v1/webhooks/custom", body).status
+
+    assert [alerted(create(admin)), alerted(create(user))] == [403, 200]
 
 
 def generic(caller: Caller, **more: str) -> str:

@@ -1,5 +1,6 @@
 """Who may do what where roles decide: `security.authz.type: rbac`."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -182,6 +183,15 @@ def test_nothing_is_forked_warm_started_or_registered_from_what_is_not_seen(
         searcher = {"name": "single", "metric": "loss", "max_length": {"batches": 4}, **source}
         config = config_of(searcher=searcher)
         assert editor.ask("POST", "/api/v1/experiments", {**body, "config": config}).status == 404
+    searched = {**body, "config": config_of(searcher={"name": "custom", "metric": "loss"})}
+    search = editor.post("/api/v1/experiments", searched)["experiment"]["id"]
+    created = {
+        "requestId": str(uuid.uuid4()), "hyperparams": "{}", "checkpointUuid": checkpoint,
+    }  # fmt: skip
+    operations = {"searcherOperations": [{"createTrial": created}]}
+    path = f"/api/v1/experiments/{search}/searcher_operations"
+    assert editor.ask("POST", path, operations).status == 404
+    assert house.admin.ask("POST", path, operations).status == 200
     editor.post("/api/v1/models", {"name": "mine", "workspaceId": house.red})
     told = editor.ask("POST", "/api/v1/models/mine/versions", {"checkpointUuid": checkpoint})
     assert told.status == 404

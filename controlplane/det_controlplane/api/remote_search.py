@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import (
@@ -41,7 +42,7 @@ def operate(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     operations = [_operation(o, i) for i, o in enumerate(body.bodies("searcherOperations"))]
     trigger = body.body("triggeredByEvent").optional_integer("id")
-    remote.operate(ctx, request.id("experimentId"), operations, trigger)
+    remote.operate(ctx, user_of(request), request.id("experimentId"), operations, trigger)
     return EMPTY
 
 

@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from det_controlplane.core import search
+from det_controlplane.core.roles import Right
 from det_controlplane.db import experiments
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, WrongState
 from det_controlplane.services.experiments import live, warm_starts
 from det_controlplane.services.experiments.live import LiveExperiment
+from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity.route_rights import require_things
 
 Operation = Mapping[str, Any]  # one, in the JSON of the API
 
@@ -26,9 +29,15 @@ def events(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
 
 
 def operate(
-    ctx: Context, experiment_id: int, operations: Sequence[Operation], triggered_by: int | None
+    ctx: Context,
+    user: User,
+    experiment_id: int,
+    operations: Sequence[Operation],
+    triggered_by: int | None,
 ) -> None:
     """Carry out all of the operations or none. What answers an event again, or an ended experiment, changes nothing."""
+    uuids = [o["createTrial"]["checkpointUuid"] for o in operations if _starts_from_one(o)]
+    require_things(ctx, user, Right.VIEW_EXPERIMENT_ARTIFACTS, "checkpoint", uuids)
     with live.opened(ctx, experiment_id) as experiment:
         remote = _remote(experiment)
         if not experiment.row.state.live:
@@ -86,6 +95,10 @@ def _refuse_useless_checkpoints(
             raise Invalid(
                 f"searcherOperations[{index}]: {fault}; none of the operations was carried out"
             )
+
+
+def _starts_from_one(operation: Operation) -> bool:
+    return "checkpointUuid" in operation.get("createTrial", {})
 
 
 def _trial_of(operation: Operation) -> str | None:

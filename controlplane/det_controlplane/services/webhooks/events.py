@@ -15,6 +15,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.webhooks import LogTrigger
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
+from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.logs.searching import LogSearch
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
@@ -66,6 +67,7 @@ def alert(
     """Queue an alert for the webhooks that the experiment names and that listen to alerts."""
     if caller.experiment_id is not None and caller.experiment_id != experiment_id:
         raise Forbidden("a task's token may only send alerts of its own experiment")
+    task_rights.require_experiment(ctx, caller, experiment_id)
     with ctx.db.begin() as tx:
         if not experiments.exists(tx, experiment_id):
             raise Missing(f"experiment {experiment_id} not found")
