@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from det_controlplane.core import patterns
+from det_controlplane.core import json_size, patterns
 
 from det_agent.container_key import ContainerKey
 
@@ -24,6 +24,8 @@ _FIELDS = {
     "stdtype": "stdtype",
 }
 _SNAKE = frozenset(_FIELDS.values())
+_LONGEST_FIELD, _LARGEST_RANK = 1000, 2**31 - 1
+_TOO_MANY = f"more than {patterns.MOST_LINES} lines in one request: send fewer at a time"
 _LEVELS = frozenset({"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "UNSPECIFIED"})
 
 
@@ -56,13 +58,17 @@ class TaskLine:
 
 def posted_lines(body: bytes, key: ContainerKey, agent_id: str) -> list[TaskLine]:
     """Read a body of `POST /api/v1/task/logs` (an object) or `POST /task-logs` (an array)."""
+    if json_size.has_too_many_values(body):
+        raise BadTaskLogs(400, _TOO_MANY)
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadTaskLogs(400, "the body is not JSON") from None
     entries = parsed.get("logs") if isinstance(parsed, dict) else parsed
     if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise BadTaskLogs(400, 'the body must be {"logs": [...]} or a list of task logs')
+    if len(entries) > patterns.MOST_LINES:
+        raise BadTaskLogs(400, _TOO_MANY)
     return [_line(_completed(entry, key, agent_id)) for entry in entries]
 
 
@@ -118,7 +124,21 @@ def _completed(entry: Mapping[str, Any], key: ContainerKey, agent_id: str) -> di
         line["level"] = f"LOG_LEVEL_{level}"
     else:
         line.pop("level", None)
+    _refuse_odd(line)
     return line
+
+
+def _refuse_odd(line: Mapping[str, Any]) -> None:
+    """Refuse what the control plane could not store: it would go there with lines of other containers."""
+    for name, value in line.items():
+        if name == "rank_id":
+            is_rank = isinstance(value, int) and not isinstance(value, bool)
+            if not is_rank or not 0 <= value <= _LARGEST_RANK:
+                raise BadTaskLogs(400, "rank_id of a line must be a whole number")
+        elif not isinstance(value, str):
+            raise BadTaskLogs(400, f"{name} of a line must be a text")
+        elif name != "log" and len(value) > _LONGEST_FIELD:
+            raise BadTaskLogs(400, f"{name} of a line has more than {_LONGEST_FIELD} characters")
 
 
 def _line(line: Mapping[str, Any]) -> TaskLine:

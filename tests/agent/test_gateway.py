@@ -20,6 +20,7 @@ from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.log_limits import LogLimits
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
+from det_controlplane.core import patterns
 from determined.common.connections import Connections
 
 from tests.support.fake_controlplane import FakeControlPlane
@@ -388,6 +389,37 @@ def test_logs_that_unpack_to_more_than_a_request_may_have_are_refused(
     body = gzip.compress(b" " * (4 << 20) + b'{"logs": []}')
     headers = {**TOKEN, "Content-Encoding": "gzip"}
     assert caller.ask("POST", "/api/v1/task/logs", body, headers)[0] == 400
+    assert caller.spooled() == []
+
+
+def test_lines_that_would_fill_the_memory_of_the_agent_are_refused(caller: Caller) -> None:
+    """A container's few kilobytes stood for gigabytes in the agent, which the others of its machine need, too."""
+    headers = {**TOKEN, "Content-Encoding": "gzip"}
+    bombs = [
+        b"[" + b"{}," * (10 << 20) + b"{}]",
+        b'{"logs": [' + b"{}," * patterns.MOST_LINES + b"{}]}",
+        b'{"logs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ]
+    for bomb in bombs:
+        status, answer, _ = caller.ask("POST", "/api/v1/task/logs", gzip.compress(bomb, 1), headers)
+        assert (status, answer["error"]["reason"]) == (400, "InvalidArgument")
+    assert caller.spooled() == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"log": 5}, {"log": {"a": "b"}}, {"rank_id": "first"}, {"rank_id": 2**40}, {"rank_id": True},
+        {"timestamp": 7}, {"source": ["x"]}, {"container_id": "x" * 2000},
+    ],
+    ids=["log", "log-object", "rank", "large-rank", "no-rank", "time", "source", "long"],
+)  # fmt: skip
+def test_a_line_that_cannot_be_stored_is_refused_to_its_container(
+    caller: Caller, odd: dict[str, Any]
+) -> None:
+    """The control plane would refuse it with the lines of other containers that are sent along."""
+    body = json.dumps({"logs": [{"log": "fine"}, {"log": "odd", **odd}]}).encode()
+    assert caller.ask("POST", "/api/v1/task/logs", body, TOKEN)[0] == 400
     assert caller.spooled() == []
 
 

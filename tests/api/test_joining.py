@@ -110,6 +110,28 @@ def test_an_agent_ships_logs_of_its_own_tasks_under_its_own_name(api: Api, user:
     assert heard[0][0]["agentId"] == "agent-1"
 
 
+def test_a_line_that_cannot_be_stored_takes_no_other_along(api: Api, user: Caller) -> None:
+    """Agents drop a batch that is refused, and it has lines of all tasks of a machine."""
+    experiment = create(user, activate=True)
+    agent = PlayedAgent(api, "agent-1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    task = trial_of(user, experiment)["taskId"]
+    odd: list[dict[str, Any]] = [
+        {"timestamp": "noon"}, {"timestamp": "0001-01-01T00:00:00+23:59"}, {"rank_id": "x"}, {"rank_id": 2**40},
+        {"log": 5}, {"source": {}},
+    ]  # fmt: skip
+    spoken = [{"task_id": task, "log": word} for word in ("before", "after\0\ud800")]
+    lines = [spoken[0], *({"task_id": task, "log": "odd", **o} for o in odd), spoken[1]]
+    agent._caller.post("/agents/v1/logs", {"batch_id": str(uuid.uuid4()), "logs": lines})
+    heard = [line["log"] for line in user.lines(f"/api/v1/tasks/{task}/logs")]
+    assert [text for text in heard if text == "odd" or text.startswith(("before", "after"))] == [
+        "before",
+        "after\0\ufffd",
+    ]
+
+
 def test_an_agent_reports_for_no_container_of_another(api: Api, user: Caller) -> None:
     owner, other = PlayedAgent(api, "owner"), PlayedAgent(api, "other")
     owner.join()

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.core.patterns import PATTERN_S, PatternSearch
+from det_controlplane.core.patterns import MOST_LINES, PATTERN_S, PatternSearch
 from det_controlplane.db import logs
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
@@ -213,6 +213,6 @@ def test_a_pattern_that_takes_too_long_is_dropped_and_said_to_be(
 
 
 def test_a_post_has_no_more_lines_than_can_be_searched(ctx: Context, agent: Agent) -> None:
-    lines = [{"task_id": "t", "log": ""}] * (task_logs.MOST_LINES + 1)
+    lines = [{"task_id": "t", "log": ""}] * (MOST_LINES + 1)
     with pytest.raises(Oversized, match="at most 20000"):
         task_logs.store(ctx, lines)

@@ -1,5 +1,6 @@
 """Task and trial logs: NDJSON streams, and the routes that containers and agents ship to."""
 
+import logging
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,10 @@ from det_controlplane.services.identity import route_rights
 from det_controlplane.services.identity.principal import AgentPrincipal
 from det_controlplane.services.logs import retention, task_logs
 from det_controlplane.services.logs.task_logs import Filters
+
+log = logging.getLogger("det.logs")
+
+_LARGEST_RANK = 2**31 - 1
 
 
 def trial_logs(ctx: Context, request: Request) -> Answer:
@@ -142,13 +147,15 @@ def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
 
 
 def row(entry: Body) -> dict[str, Any]:
-    timestamp = entry.time("timestamp")
+    timestamp, rank_id = entry.time("timestamp"), entry.optional_integer("rankId")
+    if rank_id is not None and abs(rank_id) > _LARGEST_RANK:
+        raise BadRequest(f"rankId must be a number of at most 31 bits, not {rank_id}")
     return {
         "task_id": entry.text("taskId"),
         "allocation_id": entry.optional_text("allocationId"),
         "agent_id": entry.optional_text("agentId"),
         "container_id": entry.optional_text("containerId"),
-        "rank_id": entry.optional_integer("rankId"),
+        "rank_id": rank_id,
         "timestamp": None if timestamp is None else timestamp.isoformat(),
         "level": entry.optional_text("level"),
         "source": entry.optional_text("source"),
@@ -165,13 +172,22 @@ def ship(ctx: Context, request: Request) -> Answer:
         batch_id = UUID(body.required_text("batchId"))
     except ValueError as e:
         raise BadRequest("batch_id must be a UUID") from e
-    is_matched = body.flag("matched")
-    lines = [
-        row(entry) | ({"matched": tuple(entry.items("matched"))} if is_matched else {})
-        for entry in body.bodies("logs")
-    ]
+    read = [_shipped(entry, body.flag("matched")) for entry in body.bodies("logs")]
+    lines = [line for line in read if line is not None]
+    if len(lines) < len(read):
+        told = "agent %s sent %d lines that cannot be stored"
+        log.warning(told, request.principal.id, len(read) - len(lines))
     task_logs.ship(ctx, lines, batch_id, request.principal.id)
     return EMPTY
+
+
+def _shipped(entry: Body, is_matched: bool) -> dict[str, Any] | None:
+    """Return a line; None for one that is not as it should be: lines of other tasks come with it."""
+    try:
+        matched = {"matched": tuple(entry.items("matched"))} if is_matched else {}
+        return row(entry) | matched
+    except BadRequest:
+        return None
 
 
 def retain_of_experiment(ctx: Context, request: Request) -> Answer:

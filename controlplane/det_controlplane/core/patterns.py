@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LONGEST_LINE = 64 * 1024  # characters; what is behind them is neither stored nor searched
+MOST_LINES = 20_000  # of a request
 # Instructions of RE2's. With this many a line of the greatest length still takes about a second.
 _LARGEST_PROGRAM = 4000
 # Processor time for the lines of a task in a request: of a pattern, and of all patterns together.

@@ -9,7 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core.patterns import LONGEST_LINE, InvalidPattern, compiled, required_texts
+from det_controlplane.core.patterns import (
+    LONGEST_LINE,
+    MOST_LINES,
+    InvalidPattern,
+    compiled,
+    required_texts,
+)
 from det_controlplane.db import containers, log_windows, logs
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.log_windows import Filters as Filters
@@ -24,7 +30,6 @@ from det_controlplane.services.webhooks import events
 log = logging.getLogger("det.logs")
 
 BATCH = 1000
-MOST_LINES = 20_000  # of a request
 # How long a log counts as followed after its follower asked for more.
 FOLLOWED = timedelta(minutes=2)
 SEARCH_S = 2.0
