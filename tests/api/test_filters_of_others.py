@@ -12,7 +12,7 @@ from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.permissions import NeedScope
 
 from tests.api.test_route_rights import GUARDED, Things, rule_of, things
-from tests.support.api import Api, Caller, Told
+from tests.support.api import Api, Caller, Told, report_checkpoint, report_metrics, trial_of
 from tests.support.house import House, id_of
 
 # Things that are not there, of which an answer must not be told from one about things that are not seen.
@@ -116,3 +116,26 @@ def test_a_search_counts_nothing_that_is_not_seen(
     of_blue = {"projectId": house.blue_project, "limit": -2}
     told = viewer.ask("POST", f"/api/v1/{path}", of_blue)
     assert told.status == 404 or told.json()["pagination"]["total"] == 0
+
+
+def test_metrics_of_what_used_a_checkpoint_are_those_of_trials_that_are_seen(house: House) -> None:
+    admin, viewer = house.admin, house.person("viewer", "Viewer", house.red)
+    red, blue = (house.experiment(admin, p) for p in (house.red_project, house.blue_project))
+    checkpoint = report_checkpoint(admin, red)
+    admin.post("/api/v1/models", {"name": "m", "workspaceId": house.red})
+    version = admin.post("/api/v1/models/m/versions", {"checkpointUuid": checkpoint})
+    for experiment in (red, blue):
+        trial = trial_of(admin, experiment)["id"]
+        source = {
+            "trialId": trial, "checkpointUuid": checkpoint, "modelId": version["modelVersion"]["model"]["id"],
+            "modelVersion": 1, "trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE",
+        }  # fmt: skip
+        admin.post("/api/v1/trial-source-info", {"trialSourceInfo": source})
+        report_metrics(admin, trial, "inference", 1, {"f1": experiment})
+    for path in (
+        f"/api/v1/checkpoints/{checkpoint}/metrics",
+        "/api/v1/models/m/versions/1/metrics",
+    ):
+        seen = [r["metrics"]["avg_metrics"]["f1"] for r in viewer.get(path)["metrics"]]
+        everything = [r["metrics"]["avg_metrics"]["f1"] for r in admin.get(path)["metrics"]]
+        assert (seen, everything) == ([red], [red, blue])

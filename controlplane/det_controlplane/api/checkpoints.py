@@ -97,6 +97,7 @@ def remove_files(ctx: Context, request: Request) -> Answer:
 def checkpoint_metrics(ctx: Context, request: Request) -> Answer:
     found = metric_streams.of_checkpoint(
         ctx,
+        user_of(request),
         request.param("checkpointUuid"),
         request.text("metricGroup", "metric_group"),
         source_type_of(request),

@@ -140,6 +140,7 @@ def version_metrics(ctx: Context, request: Request) -> Answer:
     version = versions.get(ctx, name, number)
     found = metric_streams.of_model_version(
         ctx,
+        user_of(request),
         version["model"]["id"],
         number,
         request.text("metricGroup", "metric_group"),

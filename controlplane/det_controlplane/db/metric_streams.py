@@ -1,6 +1,7 @@
 """Reported metrics in the API's JSON."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -22,10 +23,14 @@ _PAGE = text(f"""
       AND (m.trial_id, coalesce(m.total_batches, -1), m.id) > (:trial_id, :step, :id)
     ORDER BY m.trial_id, coalesce(m.total_batches, -1), m.id LIMIT :limit
 """)
+# Of trials that are seen, which may be of other workspaces than what they used.
 _OF_SOURCES = f"""
     SELECT coalesce(json_agg({_REPORT} ORDER BY m.trial_id, m.total_batches, m.id), '[]'::json) FROM metrics m
     JOIN trial_sources s ON s.trial_id = m.trial_id {{join}}
+    JOIN trials t ON t.id = m.trial_id JOIN experiments e ON e.id = t.experiment_id JOIN projects p ON p.id = e.project_id
     WHERE {{where}} AND NOT m.archived AND (cast(:group AS text) = '' OR m.metric_group = :group)
+      AND (cast(:within AS integer[]) IS NULL OR p.workspace_id = ANY(cast(:within AS integer[])))
+      AND (cast(:experiment_id AS integer) IS NULL OR e.id = :experiment_id)
       AND (cast(:kind AS text) = '' OR s.kind = :kind)
 """
 _OF_CHECKPOINT = text(_OF_SOURCES.format(join="", where="s.checkpoint_uuid = :uuid"))
@@ -55,16 +60,33 @@ def page(
     return [r.report for r in rows], last
 
 
-def of_checkpoint(tx: Tx, uuid: UUID, group: str, kind: str) -> list[Any] | None:
+@dataclass(frozen=True, slots=True)
+class SourceFilter:
+    """Which reports of trials that used something: of a group, for a kind of use, as far as they are seen."""
+
+    group: str
+    kind: str
+    within: Sequence[int] | None  # the workspaces of trials; None: all
+    experiment_id: int | None  # of a caller that sees no other
+
+    def params(self) -> dict[str, Any]:
+        within = None if self.within is None else list(self.within)
+        return {
+            "group": self.group, "kind": self.kind, "within": within,
+            "experiment_id": self.experiment_id,
+        }  # fmt: skip
+
+
+def of_checkpoint(tx: Tx, uuid: UUID, chosen: SourceFilter) -> list[Any] | None:
     """Return reports of the trials that said they used the checkpoint; None when there is none."""
-    params = {"uuid": uuid, "group": group, "kind": kind}
-    if tx.execute(_CHECKPOINT, params).scalar() is None:
+    params = {"uuid": uuid, **chosen.params()}
+    if tx.execute(_CHECKPOINT, {"uuid": uuid}).scalar() is None:
         return None
     found: list[Any] = tx.execute(_OF_CHECKPOINT, params).scalar_one()
     return found
 
 
-def of_model_version(db: Database, model_id: int, version: int, group: str, kind: str) -> list[Any]:
-    params = {"model_id": model_id, "version": version, "group": group, "kind": kind}
+def of_model_version(db: Database, model_id: int, version: int, chosen: SourceFilter) -> list[Any]:
+    params = {"model_id": model_id, "version": version, **chosen.params()}
     found: list[Any] = db.read(_OF_VERSION, params)[0][0]
     return found

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from det_controlplane.core.roles import Right
 from det_controlplane.db import metric_streams, trials
-from det_controlplane.db.metric_streams import START, Position
+from det_controlplane.db.metric_streams import START, Position, SourceFilter
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
+from det_controlplane.services.identity.principal import User
 
 __all__ = ["START", "Position", "check_trials", "of_checkpoint", "of_model_version", "page"]
 BATCH = 500
@@ -26,14 +28,22 @@ def page(
     return metric_streams.page(ctx.db, trial_ids, group, after, BATCH)
 
 
-def of_checkpoint(ctx: Context, uuid: str, group: str, kind: str) -> Any:
-    """Return reports of the trials that said they used the checkpoint."""
+def of_checkpoint(ctx: Context, user: User, uuid: str, group: str, kind: str) -> Any:
+    """Return reports of the trials that said they used the checkpoint, as far as the caller sees them."""
     with ctx.db.autocommit() as tx:
-        found = metric_streams.of_checkpoint(tx, parse_uuid(uuid), group, kind)
+        found = metric_streams.of_checkpoint(tx, parse_uuid(uuid), _seen_by(user, group, kind))
     if found is None:
         raise Missing(f"checkpoint {uuid} not found")
     return found
 
 
-def of_model_version(ctx: Context, model_id: int, version: int, group: str, kind: str) -> Any:
-    return metric_streams.of_model_version(ctx.db, model_id, version, group, kind)
+def of_model_version(
+    ctx: Context, user: User, model_id: int, version: int, group: str, kind: str
+) -> Any:
+    chosen = _seen_by(user, group, kind)
+    return metric_streams.of_model_version(ctx.db, model_id, version, chosen)
+
+
+def _seen_by(user: User, group: str, kind: str) -> SourceFilter:
+    within = user.grants.workspaces(Right.VIEW_EXPERIMENT_METADATA)
+    return SourceFilter(group, kind, within, user.experiment_id if user.narrow else None)
