@@ -171,6 +171,8 @@ def test_without_a_key_secrets_are_refused_and_everything_else_works(
     told = user.ask("POST", "/api/v1/experiments", request)
     assert told.status == 400
     assert "DET_SECRETS_KEY" in told.error
+    told = user.ask("POST", "/api/v1/notebooks", {"config": {}})
+    assert told.error.startswith("invalid notebook configuration: has a secret")
 
 
 def test_secrets_of_earlier_rows_are_sealed(api: Api, user: Caller) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from det_controlplane.adapters.aes_cipher import AesCipher
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, trial_of
@@ -58,6 +59,50 @@ def test_a_tensorboard_sees_a_shared_directory_read_only(
     work = json.loads(base64.b64decode(spec["files"][0]["content_b64"]))
     seen = work["sources"][0]["storage"]
     assert seen == {"type": "directory", "container_path": f"{mount['container_path']}/mine"}
+
+
+LOGIN = {"username": "ada", "password": "word-2"}
+PRIVATE = {"image": "registry.example/private", "registry_auth": LOGIN}
+
+
+def pulled_by(api: Api, agent: PlayedAgent, caller: Caller, **body: Any) -> tuple[str, Any]:
+    """Launch a TensorBoard; return its image and the password that its agent gets for the image's registry."""
+    launch(caller, "tensorboard", **body)
+    spec = start(api, agent)
+    return spec["image"], (spec["registry_auth"] or {}).get("password")
+
+
+def test_the_image_of_an_experiment_is_pulled_with_its_login(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    ids = [create(user, environment=PRIVATE)]
+    assert pulled_by(api, agent, user, experimentIds=ids) == (PRIVATE["image"], "word-2")
+    assert "word-2" not in json.dumps(user.get(f"{V}/tensorboards"))
+
+
+def test_the_login_of_an_experiment_is_for_its_own_image_only(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    own = {"environment": {"image": "elsewhere.example/own"}}
+    ids = [create(user, environment=PRIVATE)]
+    told = pulled_by(api, agent, user, experimentIds=ids, config=own)
+    assert told == ("elsewhere.example/own", None)
+
+
+def test_the_login_of_an_experiment_is_not_lent_to_another_user(
+    api: Api, user: Caller, admin: Caller, agent: PlayedAgent
+) -> None:
+    ids = [create(user, environment=PRIVATE)]
+    told = pulled_by(api, agent, somebody_else(api, admin), experimentIds=ids)
+    assert told == (PRIVATE["image"], None)
+
+
+def test_a_tensorboard_starts_without_a_login_that_nobody_can_read(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    ids = [create(user, environment=PRIVATE)]
+    api.ctx.cipher = AesCipher(["another key of the tests"])
+    assert pulled_by(api, agent, user, experimentIds=ids) == (PRIVATE["image"], None)
 
 
 def test_credentials_of_one_user_are_not_lent_to_another(

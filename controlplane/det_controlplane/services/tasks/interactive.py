@@ -58,16 +58,18 @@ def launch_tensorboard(
     if repeated is not None:
         return get(ctx, user, submission.kind, repeated)
     drawing = tensorboards.find(ctx, user, wanted)
-    submission = _drawn(submission, drawing)
+    submission = _drawn(ctx, user, submission, drawing)
     return _launched(ctx, user, submission, tensorboards.building(ctx, user, drawing))
 
 
-def _drawn(submission: Submission, drawing: tensorboards.TensorBoardSources) -> Submission:
+def _drawn(
+    ctx: Context, user: User, submission: Submission, drawing: tensorboards.TensorBoardSources
+) -> Submission:
     """Complete what is asked of a TensorBoard by what its experiments have."""
-    environment = submission.config.get("environment")
-    if environment is not None and not isinstance(environment, Mapping):
+    environment = submission.config.get("environment") or {}
+    if not isinstance(environment, Mapping) or environment.get("image"):
         return submission
-    filled = {**drawing.environment, **(environment or {})}
+    filled = {**tensorboards.environment_of(ctx, user, drawing), **environment}
     return replace(submission, config={**submission.config, "environment": filled})
 
 
@@ -100,7 +102,7 @@ def preview_tensorboard(
     """Return the configuration that a launch would resolve; raises where something to show is missing or not visible."""
     drawing = tensorboards.find(ctx, user, wanted)
     tensorboards.building(ctx, user, drawing)
-    return preview(ctx, user, _drawn(submission, drawing))
+    return preview(ctx, user, _drawn(ctx, user, submission, drawing))
 
 
 def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:

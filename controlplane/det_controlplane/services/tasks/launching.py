@@ -139,7 +139,8 @@ def opened(
         tx, now = changed.tx, changed.now
         place = ProgramContext(task_id, _port(ctx, tx, submission.kind), ctx.new_token())
         program = build(config, place)
-        parts = sealing.seal(ctx, program.stored(config))
+        with _problems_of(submission.kind):
+            parts = sealing.seal(ctx, program.stored(config))
         if context is not None and context.row is not None:
             context_rows.insert(tx, context.row, user.id, now)
         experiments.insert_job(

@@ -8,6 +8,7 @@ from typing import Any
 from det_controlplane.core.config import TaskConfig
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
+from det_controlplane.core.secrets import masked_paths
 from det_controlplane.db import experiment_pages
 from det_controlplane.db import tensorboards as rows
 from det_controlplane.db.engine import as_json
@@ -44,12 +45,6 @@ class TensorBoardSources:
     experiments: Sequence[DrawnExperiment]
     reads: Mapping[str, Sequence[int]]
 
-    @property
-    def environment(self) -> dict[str, Any]:
-        """Return the image and the registry of the newest experiment, which a TensorBoard takes where none is given."""
-        environment = self.experiments[0].config.get("environment") or {}
-        return {"image": environment["image"]} if environment.get("image") else {}
-
 
 def find(ctx: Context, user: User, wanted: TensorBoardRequest) -> TensorBoardSources:
     """Return the trials to show; raises where one is missing, or not visible to this user."""
@@ -81,6 +76,24 @@ def _refuse_missing(
     lost += [f"trial {id}" for id in trial_ids if id not in trials]
     if lost:
         raise Missing(f"{', '.join(lost)} not found")
+
+
+def environment_of(ctx: Context, user: User, drawing: TensorBoardSources) -> dict[str, Any]:
+    """Return what a TensorBoard takes where no image is given: that of the newest experiment.
+
+    The login to its registry goes along for those who had it before: the experiment's owner, and administrators."""
+    experiment = drawing.experiments[0]
+    shown = experiment.config.get("environment") or {}
+    if not shown.get("image"):
+        return {}
+    taken = {"image": shown["image"]}
+    if shown.get("registry_auth") and (user.admin or user.id == experiment.user_id):
+        config = sealing.opened(ctx, experiment.config, experiment.sealed)
+        login = config["environment"]["registry_auth"]
+        # Without the cluster's key there are only asterisks: the machine's own login may do.
+        if not masked_paths(login):
+            taken["registry_auth"] = login
+    return taken
 
 
 def building(ctx: Context, user: User, drawing: TensorBoardSources) -> Build:
