@@ -264,6 +264,17 @@ def test_a_reserved_pool_is_for_its_workspaces_alone(admin: Caller, user: Caller
     user.post("/api/v1/experiments", {"config": config})
 
 
+def test_pools_are_listed_page_by_page_and_without_those_that_are_reserved(admin: Caller) -> None:
+    def names(**query: list[str]) -> list[str]:
+        found = admin.done("GET", "/api/v1/resource-pools", query=query)
+        return [pool["name"] for pool in found["resourcePools"]]
+
+    assert names() == ["default", "reserved"]
+    assert names(offset=["1"], limit=["1"]) == ["reserved"]
+    admin.post("/api/v1/resource-pools/reserved/workspace-bindings", {"workspaceIds": [1]})
+    assert names(unbound=["true"]) == ["default"]
+
+
 def test_default_pools_are_for_everybody(admin: Caller, user: Caller) -> None:
     path = "/api/v1/resource-pools/default/workspace-bindings"
     for method in ("POST", "PUT"):

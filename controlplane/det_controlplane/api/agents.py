@@ -3,12 +3,11 @@
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
+from det_controlplane.api.listing import page_of, part_of
 from det_controlplane.api.router import delete, get, post
-from det_controlplane.core.paging import Page
 from det_controlplane.services.agents import administration, join_tokens
 from det_controlplane.services.context import Context
-
-_ALL = Page(default_limit=-1)
+from det_controlplane.services.organization import pools
 
 
 def list_agents(ctx: Context, request: Request) -> Answer:
@@ -17,7 +16,8 @@ def list_agents(ctx: Context, request: Request) -> Answer:
         found = [{**a, "slots": {}} for a in found]
     if request.flag("excludeContainers", "exclude_containers"):
         found = [{**a, "containers": {}} for a in found]
-    return json_response({"agents": found, "pagination": _ALL.pagination(len(found))})
+    part, pagination = part_of(found, page_of(request, default_limit=-1))
+    return json_response({"agents": part, "pagination": pagination})
 
 
 def get_agent(ctx: Context, request: Request) -> Answer:
@@ -63,7 +63,11 @@ def _set_slot(ctx: Context, request: Request, **wanted: bool) -> Answer:
 
 def list_pools(ctx: Context, request: Request) -> Answer:
     found = administration.pools(ctx)
-    return json_response({"resourcePools": found, "pagination": _ALL.pagination(len(found))})
+    if request.flag("unbound"):
+        open_to_all = pools.unbound(ctx)
+        found = [pool for pool in found if pool["name"] in open_to_all]
+    part, pagination = part_of(found, page_of(request, default_limit=-1))
+    return json_response({"resourcePools": part, "pagination": pagination})
 
 
 def create_token(ctx: Context, request: Request) -> Answer:

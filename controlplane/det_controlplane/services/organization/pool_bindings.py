@@ -17,6 +17,12 @@ def workspaces_of(ctx: Context, pool: str) -> list[int]:
     return _bound(ctx).get(pool, [])
 
 
+def unbound(ctx: Context) -> list[str]:
+    """Return the pools that are reserved for no workspace."""
+    bound = _bound(ctx)
+    return [p.pool_name for p in ctx.config.resource_pools if p.pool_name not in bound]
+
+
 def open_to(ctx: Context, workspace_id: int) -> list[str]:
     """Return the pools that a workspace may use: its own, and those that are reserved for no workspace."""
     return usable(ctx, _bound(ctx), workspace_id)
