@@ -68,7 +68,12 @@ def write_csv(out: "TextIO", header: Sequence[str], rows: Sequence[Sequence[Any]
 
     writer = csv.writer(out, lineterminator="\n")
     for row in (header, *rows):
-        writer.writerow([_shown_by_spreadsheets(cell(v)) for v in row])
+        writer.writerow([_shown_by_spreadsheets(_exact(v)) for v in row])
+
+
+def _exact(value: Any) -> str:
+    """Return the text of a value for programs: tables round numbers, CSV does not."""
+    return str(value) if isinstance(value, float) else cell(value)
 
 
 def _shown_by_spreadsheets(text: str) -> str:

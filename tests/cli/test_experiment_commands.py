@@ -53,8 +53,9 @@ def test_list_all_adds_every_user_and_the_archived_column(mine: FakeCluster, det
 
 
 def test_show_project_adds_workspace_and_project(mine: FakeCluster, det: Det) -> None:
-    (row,) = csv.DictReader(io.StringIO(det("e", "ls", "--show_project", "--csv").out))
-    assert (row["Workspace"], row["Project"]) == ("Uncategorized", "Uncategorized")
+    header, row = csv.reader(io.StringIO(det("e", "ls", "--show_project", "--csv").out))
+    assert header[:3] == ["Workspace", "Project", "ID"]
+    assert row[:3] == ["Uncategorized", "Uncategorized", "3"]
 
 
 def test_list_walks_over_all_pages(cluster: FakeCluster, det: Det) -> None:
@@ -213,7 +214,7 @@ def test_describe_with_metrics_has_a_column_for_each(mine: FakeCluster, det: Det
     out = det("e", "describe", 1, "--csv", "--metrics").out
     rows = list(csv.DictReader(io.StringIO(out.split("Workloads:\n")[1])))
     assert [r["Training Metric: loss"] for r in rows] == ["0.75", "0.5"]
-    assert [r["Validation: val_loss"] for r in rows] == ["", "0.25"]
+    assert [r["Validation Metric: val_loss"] for r in rows] == ["", "0.25"]
 
 
 def test_describe_takes_several_experiments(mine: FakeCluster, det: Det) -> None:

@@ -39,6 +39,24 @@ def test_versions_of_models_come_within_what_determined_s_client_prints(api: Api
     assert told(det, "model", "describe", "m")["version"]["version"] == 1
 
 
+def test_tasks_have_the_states_and_workspaces_that_determined_s_client_prints(
+    api: Api, det: Det
+) -> None:
+    id = det("cmd", "run", "-d", "work").out.strip()
+    (listed,) = told(det, "cmd", "list")
+    described = told(det, "cmd", "describe", id)
+    for shown in (listed, described):
+        assert (shown["state"], shown["workspaceName"]) == ("QUEUED", "Uncategorized")
+
+
+def test_workloads_of_a_trial_have_a_key_for_each_kind(api: Api, det: Det) -> None:
+    owner = api.signed_in("determined")
+    report_checkpoint(owner, create(owner))
+    (workload,) = told(det, "trial", "describe", 1)["workloads"]
+    assert (workload["training"], workload["validation"]) == (None, None)
+    assert workload["checkpoint"]["state"] == "STATE_COMPLETED"
+
+
 def test_usage_comes_within_what_determined_s_client_prints(api: Api, det: Det) -> None:
     api.signed_in("determined")
     days = ("2026-01-01", "2026-01-02")

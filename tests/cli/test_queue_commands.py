@@ -112,7 +112,12 @@ def test_a_slot_whose_task_is_unknown_is_occupied(busy: FakeCluster, det: Det) -
 
 
 def test_task_list_shows_priority_under_the_priority_scheduler(busy: FakeCluster, det: Det) -> None:
-    (row,) = csv.DictReader(io.StringIO(det("task", "list", "--csv").out))
+    shown = det("task", "list", "--csv").out
+    # The columns of Determined's client stand first, as it has them.
+    assert shown.startswith(
+        "Task ID,Allocation ID,Name,Slots Needed,Registered Time,Agent,Priority,"
+    )
+    (row,) = csv.DictReader(io.StringIO(shown))
     assert (row["Task ID"], row["Agent"], row["Priority"]) == ("1.t", "gpu-1", "42")
 
 

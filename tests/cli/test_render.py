@@ -72,6 +72,13 @@ def test_names_tell_a_spreadsheet_nothing(
     assert capsys.readouterr().out.splitlines() == [shown, shown]
 
 
+def test_csv_has_every_digit_that_a_table_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = [0.123456789, 12345678.0]
+    render.print_rows(["a", "b"], [numbers], as_csv=True)
+    assert capsys.readouterr().out == "a,b\n0.123456789,12345678.0\n"
+    assert "0.123457" in render.table(["a", "b"], [numbers])
+
+
 def test_names_tell_a_terminal_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Other users name things; a terminal would obey: clear its screen, set its title, fill the clipboard."""
     name = "a\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07\u202eb"

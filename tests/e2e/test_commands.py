@@ -24,12 +24,12 @@ def test_a_running_command_is_seen_and_killed(cluster: Cluster) -> None:
     def state() -> str:
         return str(cluster.det("cmd", "describe", id, "--json").json()["state"])
 
-    cluster.until(lambda: state() == "STATE_RUNNING", "the command runs")
+    cluster.until(lambda: state() == "RUNNING", "the command runs")
     assert "sleeper" in cluster.det("task", "list").out
     assert f"sleeper ({id})" in cluster.det("job", "list").out
     assert "runs on" in cluster.det("why", "task", id).out
     cluster.det("cmd", "kill", id)
-    cluster.until(lambda: state() == "STATE_TERMINATED", "the command has ended")
+    cluster.until(lambda: state() == "TERMINATED", "the command has ended")
     assert "killed" in cluster.det("cmd", "describe", id, "--json").json()["exitStatus"]
     assert "on request of" in cluster.det("cmd", "logs", id).out
 

@@ -121,7 +121,10 @@ _WORKLOAD: tuple[Column, ...] = (
 def _workload_columns(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
     """Return the columns of workloads: one for each metric that any workload reported."""
     columns = list(_WORKLOAD)
-    for kind, title, at in (("training", "Training Metric", 4), ("validation", "Validation", None)):
+    for kind, title, at in (
+        ("training", "Training Metric", 4),
+        ("validation", "Validation Metric", None),
+    ):
         names = sorted({n for r in rows for n in metrics_of(r.get(kind))})
         added = [(f"{title}: {n}", _metric(kind, n)) for n in names]
         columns[at or len(columns) : at or len(columns)] = added

@@ -69,8 +69,8 @@ def list_(args: argparse.Namespace) -> None:
         rows = [{**row["experiment"], "bestTrial": row["bestTrial"]} for row in found]
     else:
         rows = _listed(session, args)
-    columns = LIST + costs.add(session, "experiments", rows)
-    columns += (_PROJECT if args.show_project else ()) + (_ARCHIVED if args.all else ())
+    columns = (_PROJECT if args.show_project else ()) + LIST + (_ARCHIVED if args.all else ())
+    columns += costs.add(session, "experiments", rows)
     show(args, columns + asked, rows)
 
 

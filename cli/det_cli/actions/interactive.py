@@ -9,7 +9,7 @@ from determined.common.http import APIError, Session
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, pages
 from det_cli.errors import FAILED, OK, UsageError
-from det_cli.render import Column, print_object, say, show
+from det_cli.render import Column, print_object, say, show, state_text
 from det_cli.times import local
 
 # Named as in Determined's lists, and as `--sort-by` names them: scripts read the header of `--csv`.
@@ -17,7 +17,7 @@ _COLUMNS: tuple[Column, ...] = (
     ("id", lambda t: t["id"]),
     ("username", lambda t: t["username"]),
     ("description", lambda t: t["description"]),
-    ("state", lambda t: t["state"].removeprefix("STATE_")),
+    ("state", lambda t: t["state"]),
 )
 _LAST: tuple[Column, ...] = (
     ("exitStatus", lambda t: t["exitStatus"]),
@@ -63,9 +63,7 @@ def list_(args: argparse.Namespace) -> None:
         filters["users"] = [own]
     if args.workspace_name:
         filters["workspaceId"] = workspace_of(session, args.workspace_name)["id"]
-    found = _with_workspaces(
-        session, list(pages(session, f"/{args.kind}s", f"{args.kind}s", filters))
-    )
+    found = _shown(session, list(pages(session, f"/{args.kind}s", f"{args.kind}s", filters)))
     found.sort(key=lambda t: str(t.get(args.sort_by) or ""), reverse=args.order_by == "desc")
     if args.quiet:
         for task in found:
@@ -77,7 +75,8 @@ def list_(args: argparse.Namespace) -> None:
 def describe(args: argparse.Namespace) -> None:
     session = connect(args)
     task = session.get(path_of(args.kind, whole_id(session, args.kind, args.task_id)))[args.kind]
-    show(args, _columns(args.kind), _with_workspaces(session, [task]), task)
+    (shown,) = _shown(session, [task])
+    show(args, _columns(args.kind), [shown], {**task, **shown})
 
 
 def config(args: argparse.Namespace) -> None:
@@ -122,14 +121,16 @@ def _columns(kind: str) -> tuple[Column, ...]:
     return _COLUMNS + _OWN.get(kind, ()) + _LAST
 
 
-def _with_workspaces(session: Session, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add the names of their workspaces to tasks, and leave out tokens and addresses that open them."""
+def _shown(session: Session, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return tasks as Determined's client prints them, also in JSON: with the names of their workspaces, states without
+    a prefix, and without the keys that open them."""
     if not tasks:
         return []
     names = {w["id"]: w["name"] for w in pages(session, "/workspaces", "workspaces")}
     return [
         {
             **{key: value for key, value in task.items() if key not in _SECRETS},
+            "state": state_text(task["state"]),
             "workspaceName": names.get(task["workspaceId"], str(task["workspaceId"])),
         }
         for task in tasks

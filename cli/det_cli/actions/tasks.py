@@ -14,9 +14,6 @@ from det_cli.times import local
 _BEFORE: tuple[Column, ...] = (
     ("Task ID", lambda t: t["taskId"]),
     ("Allocation ID", lambda t: t["allocationId"]),
-    ("Kind", lambda t: _kind(t)),
-    ("State", lambda t: state_text(t.get("state"))),
-    ("Parent", lambda t: t.get("parentId")),
     ("Name", lambda t: t["name"]),
     ("Slots Needed", lambda t: t["slotsNeeded"]),
     ("Registered Time", lambda t: local(t.get("registeredTime"))),
@@ -28,6 +25,10 @@ _PRIORITY: tuple[Column, ...] = (
 _AFTER: tuple[Column, ...] = (
     ("Resource Pool", lambda t: t.get("resourcePool")),
     ("Ports", lambda t: ", ".join(str(p["port"]) for p in t.get("proxyPorts") or [])),
+    # Ours, behind the columns that Determined's client has.
+    ("Kind", lambda t: _kind(t)),
+    ("State", lambda t: state_text(t.get("state"))),
+    ("Parent", lambda t: t.get("parentId")),
 )
 
 
@@ -47,7 +48,7 @@ def list_(args: argparse.Namespace) -> None:
     paused = [_as_listed(t) for t in _generic(session) if t["state"] == "STATE_PAUSED"]
     found.update((t["taskId"], t) for t in paused)
     tasks = sorted(found.values(), key=lambda t: (t.get("registeredTime") or "", t["allocationId"]))
-    by_priority = any(t.get("schedulerType") == "priority" for t in tasks)
+    by_priority = not tasks or any(t.get("schedulerType") == "priority" for t in tasks)
     show(args, _BEFORE + (_PRIORITY if by_priority else ()) + _AFTER, tasks, found)
 
 

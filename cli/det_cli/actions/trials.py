@@ -48,7 +48,8 @@ def describe(args: argparse.Namespace) -> None:
     trial = session.get(f"{V1}/trials/{args.trial_id}")["trial"]
     workloads = _workloads(session, args)
     if args.format in ("json", "yaml"):
-        data = {"trial": trial, "workloads": workloads}
+        every_kind = [{**dict.fromkeys(_KINDS), **w} for w in workloads]
+        data = {"trial": trial, "workloads": every_kind}
         (print_json if args.format == "json" else print_yaml)(data)
         return
     if args.workloads:
