@@ -187,6 +187,14 @@ def test_what_cannot_be_run_is_refused_with_the_cause(
     assert user.get(C)["commands"] == []
 
 
+def test_every_problem_of_a_configuration_is_told_at_once(user: Caller) -> None:
+    config = {"resources": {"resource_pool": "x", "slots": -1}, "colour": 1}
+    told = user.ask("POST", C, {"config": config})
+    assert told.status == 400
+    for place in ("resources.resource_pool", "resources.slots", "colour", "entrypoint"):
+        assert f"{place}: " in told.error
+
+
 def test_a_refusal_calls_the_task_by_its_kind(user: Caller, agent: PlayedAgent) -> None:
     config = {"entrypoint": ["true"], "resources": {"slots": 99}}
     told = user.ask("POST", C, {"config": config})

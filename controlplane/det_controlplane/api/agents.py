@@ -7,7 +7,7 @@ from det_controlplane.api.listing import page_of, part_of
 from det_controlplane.api.router import delete, get, post
 from det_controlplane.services.agents import administration, join_tokens
 from det_controlplane.services.context import Context
-from det_controlplane.services.organization import pools
+from det_controlplane.services.organization import pool_bindings
 
 
 def list_agents(ctx: Context, request: Request) -> Answer:
@@ -64,7 +64,7 @@ def _set_slot(ctx: Context, request: Request, **wanted: bool) -> Answer:
 def list_pools(ctx: Context, request: Request) -> Answer:
     found = administration.pools(ctx)
     if request.flag("unbound"):
-        open_to_all = pools.unbound(ctx)
+        open_to_all = pool_bindings.unbound(ctx)
         found = [pool for pool in found if pool["name"] in open_to_all]
     part, pagination = part_of(found, page_of(request, default_limit=-1))
     return json_response({"resourcePools": part, "pagination": pagination})

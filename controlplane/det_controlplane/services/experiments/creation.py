@@ -160,7 +160,7 @@ def _resolve(
     demanded: list[dict[str, Any]],
 ) -> "tuple[Resolved, str, bool]":
     seed = ctx.new_seed()
-    pool, in_vain = _pool(ctx, submitted, template, project)
+    pool, in_vain = capacity.pool_and_problems(ctx, submitted, template, project)
     name = "" if submitted.get("name") else f"Experiment ({configs.petname(seed)})"
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
@@ -195,16 +195,6 @@ def _exceeds(ctx: Context, pool: Pool, resolved: "Resolved") -> bool:
         sentence = capacity.sentence(slots, pool, capacity.of_pool(ctx, pool.pool_name))
         raise InvalidConfig([Problem("resources.slots_per_trial", sentence)])
     return exceeds
-
-
-def _pool(
-    ctx: Context, submitted: dict[str, Any], template: dict[str, Any] | None, project: TargetProject
-) -> tuple[Pool, list[Problem]]:
-    """Return the pool, or what is wrong with it and another one to find the other problems with."""
-    try:
-        return capacity.pool_of(ctx, submitted, template, project), []
-    except InvalidConfig as error:
-        return ctx.config.resource_pools[0], list(error.problems)
 
 
 def _model_definition(

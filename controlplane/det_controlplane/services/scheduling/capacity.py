@@ -31,6 +31,20 @@ def pool_of(
     return pool
 
 
+def pool_and_problems(
+    ctx: Context,
+    submitted: Mapping[str, Any],
+    template: Mapping[str, Any] | None,
+    project: Any,
+    slots_key: str = "slots_per_trial",
+) -> tuple[Pool, list[Problem]]:
+    """Return the pool, or what is wrong with it and another one to find the other problems with."""
+    try:
+        return pool_of(ctx, submitted, template, project, slots_key), []
+    except InvalidConfig as error:
+        return ctx.config.resource_pools[0], list(error.problems)
+
+
 def refuse_reserved(ctx: Context, pool: Pool, project: Any) -> None:
     """Refuse pools that are bound to other workspaces."""
     usable = pool_bindings.usable(ctx, project.bound_pools or {}, project.workspace_id)

@@ -13,7 +13,7 @@ from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
 from det_controlplane.core.lifecycle.task import TaskKind
-from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
 from det_controlplane.db import contexts as context_rows
 from det_controlplane.db import experiments, submissions, tasks
@@ -94,10 +94,16 @@ def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
     workspace = _workspace(ctx, user, submission.workspace_id or DEFAULT_WORKSPACE)
     submitted: dict[str, Any] = dict(sealing.completed(dict(submission.config), None))
     template = templates.to_merge(ctx, user, submission.template)
-    pool = _pool(ctx, submission.kind, submitted, template, workspace)
+    pool, in_vain = _pool(ctx, submission.kind, submitted, template, workspace)
     kind: KindOfConfig = submission.kind.value.lower()  # type: ignore[assignment]
     sources = configs.task_sources_of(ctx.config, pool, template=template)
-    resolved = configs.resolve_task(kind, submitted, sources, name=configs.petname(ctx.new_seed()))
+    name = configs.petname(ctx.new_seed())
+    try:
+        resolved = configs.resolve_task(kind, submitted, sources, name=name)
+    except InvalidConfig as error:
+        raise InvalidConfig([*in_vain, *error.problems]) from error
+    if in_vain:
+        raise InvalidConfig(in_vain)
     config = resolved.config
     host_access.require(ctx, user, config.to_json(), pool=pool.pool_name)
     limits = config_policies.merged(workspace.policies or [], WorkloadType.NTSC).constraints
@@ -203,12 +209,12 @@ def _pool(
     submitted: Mapping[str, Any],
     template: Mapping[str, Any] | None,
     workspace: TargetWorkspace,
-) -> Pool:
+) -> tuple[Pool, list[Problem]]:
     if kind is not TaskKind.TENSORBOARD:
-        return capacity.pool_of(ctx, submitted, template, workspace, "slots")
+        return capacity.pool_and_problems(ctx, submitted, template, workspace, "slots")
     resources = submitted.get("resources")
     without_slots = {**(resources if isinstance(resources, Mapping) else {}), "slots": 0}
-    return capacity.pool_of(
+    return capacity.pool_and_problems(
         ctx, {**submitted, "resources": without_slots}, template, workspace, "slots"
     )
 
