@@ -35,7 +35,7 @@ for program in {programs}; do
 done
 printf '#!/bin/sh\\necho "systemctl $*" >> /var/log/called\\n[ "$1" != poweroff ] || echo off > /run/power\\n' \
     > {scratch}/bin/systemctl
-printf '#!/bin/sh\\necho off > /run/power\\n' > {scratch}/bin/shutdown
+printf '#!/bin/sh\\necho soon > /run/power\\n' > {scratch}/bin/shutdown
 printf '#!/bin/sh\\nexec {python} -m det_agent.main "$@"\\n' > {venv}/bin/det-agent
 chmod +x {scratch}/bin/* {venv}/bin/det-agent
 {image}
@@ -49,9 +49,10 @@ ip route add default via {gateway}
 iptables -N DOCKER-USER
 echo booting
 export PATH={scratch}/bin:$PATH
-{user_data} < /dev/null &
+{user_data} < /dev/null | cat &
 read -r power < /run/power || sleep infinity
-sleep 0.5 # what was printed last is on its way through `tee`
+# The two minutes that boot.py leaves: what was said is on the console before they are over.
+[ "$power" != soon ] || wait
 echo "power off"
 """
 # Python may lie on a mount of its own in one of these folders, which an overlay does not show.
