@@ -300,7 +300,7 @@ def test_what_was_refused_or_not_reached_is_told_also_elsewhere(
     archive()
     press(tab, "Stop here")
     tab.page.get_by_role("link", name="Models", exact=True).click()
-    tab.page.get_by_role("heading", name="Models").wait_for()
+    tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
     answer()
     tab.page.get_by_text("Archive: 1 experiment refused. not now").wait_for()
 
