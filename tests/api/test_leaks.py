@@ -111,6 +111,20 @@ def test_a_cluster_whose_disk_is_full_is_not_healthy(api: Api) -> None:
     assert (told.status, told.json()["database"]) == (503, "down")
 
 
+def test_a_request_that_a_full_disk_refuses_is_told_so_and_the_cluster_is_not_healthy(
+    api: Api, user: Caller
+) -> None:
+    with api.ctx.db.begin() as tx:
+        tx.execute(text(_FULL[0]))
+        tx.execute(text(_FULL[1].replace("UPDATE ON cluster", "INSERT ON experiments")))
+    told = user.ask("POST", "/api/v1/experiments", {"config": config_of(), "activate": False})
+    assert (told.status, "the disk of the database is full" in told.error) == (503, True)
+    assert api.anonymous().ask("GET", "/health").status == 503
+    later = api.ctx.now() + timedelta(minutes=2)
+    api.ctx.now = lambda: later
+    assert api.anonymous().ask("GET", "/health").status == 200
+
+
 def upload(task: Caller, task_id: str, allocation: str, state: str = "ACTIVE") -> str:
     """Report a checkpoint as a container does: its announcement, or its completion."""
     checkpoint = str(uuid.uuid4())

@@ -102,6 +102,25 @@ def test_a_server_that_wakes_or_has_too_much_to_do_is_asked_again_when_it_says(
     assert all(pause < 10 for pause in paused[3:])
 
 
+def test_a_long_wait_is_told_once_with_what_the_server_says(
+    api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = b'{"error": {"error": "the disk of the database is full"}}'
+    answers = iter([Raw(full, {"Retry-After": "2"}, status=503)] * 4 + [Raw(b"{}")])
+    api.on("GET", "/a", lambda _: next(answers))
+    Session(api.url).get("/a")
+    assert caplog.messages == [
+        f"waiting for {api.url}, which does not answer yet: the disk of the database is full"
+    ]
+
+
+def test_a_short_wait_is_not_told(api: FakeApi, caplog: pytest.LogCaptureFixture) -> None:
+    answers = iter([Raw(b"", status=503), Raw(b"{}")])
+    api.on("GET", "/a", lambda _: next(answers))
+    Session(api.url).get("/a")
+    assert caplog.messages == []
+
+
 def test_a_refusal_tells_when_to_ask_again(api: FakeApi) -> None:
     api.on("GET", "/a", Raw(b"", {"Retry-After": "5"}, status=503))
     with pytest.raises(APIError) as refused:

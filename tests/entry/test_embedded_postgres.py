@@ -44,6 +44,20 @@ def test_tcp_wants_the_password(tmp_path: Path) -> None:
             run(wrong, "select 1")
 
 
+def test_a_server_of_which_a_process_crashed_ends_and_is_started_by_who_keeps_it(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedPostgres(tmp_path, throwaway=True) as server:
+        [[pid]] = run(
+            server.url(), "select pid from pg_stat_activity where backend_type = 'checkpointer'"
+        )
+        os.kill(int(str(pid)), signal.SIGABRT)
+        assert eventually(lambda: not server.running())
+        server.stop()
+        server.start()
+        assert run(server.url(), "select 1") == [[1]]
+
+
 def test_a_lock_file_whose_process_is_now_something_else_is_cleared(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path, throwaway=True):
         pass

@@ -72,6 +72,19 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
         assert alive(watched.pid("worker"))
 
 
+def test_programs_are_kept_while_what_runs_cannot_be_noted(tmp_path: Path) -> None:
+    with supervised(tmp_path, worker=SLEEP, other=SLEEP) as watched:
+        worker, other = watched.pid("worker"), watched.pid("other")
+        (tmp_path / "new").mkdir()  # as a full disk: nothing is written to that name
+        os.kill(worker, signal.SIGKILL)
+        assert eventually(lambda: not alive(worker))
+        (tmp_path / "new").rmdir()
+        os.kill(other, signal.SIGKILL)
+        before = {0, worker, other}
+        assert eventually(lambda: before.isdisjoint(map(watched.pid, ("worker", "other"))))
+        assert alive(watched.pid("worker"))
+
+
 def test_a_program_that_cannot_live_is_not_started_in_a_hurry(tmp_path: Path) -> None:
     with supervised(tmp_path, worker=SLEEP, broken=DIE) as watched:
         before = watched.cpu_ticks()

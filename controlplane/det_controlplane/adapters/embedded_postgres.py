@@ -26,7 +26,13 @@ _MAX_SOCKET_PATH = 90  # the system allows 103 to 107 bytes, the server appends 
 # Ends the server when the pipe from our process closes, however our process died.
 _WATCHDOG = 'read server; read closed; kill -INT "$server" 2>/dev/null'
 
-_SMALL = {"shared_buffers": "16MB", "max_connections": "64", "max_wal_size": "256MB"}
+# After a crash the server ends, and its supervisor starts it: on a full disk PostgreSQL itself may give up half-way.
+_SMALL = {
+    "shared_buffers": "16MB",
+    "max_connections": "64",
+    "max_wal_size": "256MB",
+    "restart_after_crash": "off",
+}
 _THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 

@@ -22,7 +22,7 @@ from det_controlplane.api.router import Access, Handler, Match, Route, Router
 from det_controlplane.core import audit, permissions
 from det_controlplane.core.permissions import Rule
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.errors import WAKING_S, DatabaseDown, TryAgain, Unstorable
+from det_controlplane.db.errors import WAKING_S, DatabaseDown, DatabaseFull, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.audit import recording
 from det_controlplane.services.audit.recording import Recorder
@@ -169,6 +169,8 @@ class App:
         if isinstance(e, errors.ApiError):
             after = {"Retry-After": str(e.retry_after_s)} if e.retry_after_s else {}
             return Response(e.to_json(), e.status, headers=after)
+        if isinstance(e, DatabaseFull):
+            self.ctx.full_at = self.ctx.now()
         if isinstance(e, (DatabaseDown, TryAgain, refusals.Busy)):
             return unavailable(e)
         for kind, api_error in _STATUS:

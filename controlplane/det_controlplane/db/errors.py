@@ -16,6 +16,7 @@ _GOING_DOWN = ("57P", "53", "08", "25P03")
 # Of values, and of limits of the server: an index holds no names of kilobytes.
 _UNFIT = ("22", "54")
 _DIVISION_BY_ZERO = "22012"
+_DISK_FULL = "53100"
 _TIMED_OUT = ("55P03", "57014")  # lock_timeout, statement_timeout
 
 
@@ -25,6 +26,10 @@ class BadUrl(ValueError):
 
 class DatabaseDown(Exception):
     """PostgreSQL does not answer."""
+
+
+class DatabaseFull(DatabaseDown):
+    """PostgreSQL has no room on its disk: it may answer, and stores nothing."""
 
 
 class DatabaseAsleep(DatabaseDown):
@@ -82,6 +87,8 @@ def _translated(e: Exception) -> Exception:
     code = _field(e, "C")
     if code in _RETRYABLE:
         return TryAgain(cause_of(e))
+    if code == _DISK_FULL:
+        return DatabaseFull(f"the disk of the database is full: make room on it ({cause_of(e)})")
     if code.startswith(_GOING_DOWN):
         return DatabaseDown(f"the database does not answer: {cause_of(e)}")
     if code.startswith(_VIOLATION):

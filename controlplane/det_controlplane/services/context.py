@@ -56,6 +56,7 @@ class Context:
     issuers: Issuers | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
     wheel: OwnWheel | None = None  # what rented machines install, if their image has no agent
+    full_at: datetime | None = None  # when the database last had no room for what a request stores
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
     memory: ExperimentMemory = field(default_factory=ExperimentMemory)
     # Requests that come together are told by one statement who makes them.

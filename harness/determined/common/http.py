@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import http.client
 import json
+import logging
 import ssl
 import time
 import uuid
@@ -13,8 +14,12 @@ from urllib.parse import urlencode
 from determined.common.certificates import UntrustedCertificate
 from determined.common.connections import RETRY_STATUSES, Connections, pause_asked, pauses
 
+log = logging.getLogger(__name__)
+
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 10.0
+_SILENT_S = 3.0  # a wait that lasts longer is told
+_LONGEST_TOLD = 300  # characters of an answer: those of gateways are pages
 QueryValue = Union[str, int, float, bool, None, Sequence[Union[str, int]]]
 
 
@@ -183,7 +188,7 @@ class Session:
         target = _target(path, params)
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         next_pause = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        last = ""
+        last, paused_s = "", 0.0
         for attempt in range(self.retries + 1):
             pause_s = next(next_pause)
             try:
@@ -200,13 +205,18 @@ class Session:
                     break
             else:
                 self._patient = True
+                if answered.get("content-encoding") == "gzip":
+                    payload = gzip.decompress(payload)
                 if response.status not in RETRY_STATUSES or attempt == self.retries:
-                    if answered.get("content-encoding") == "gzip":
-                        payload = gzip.decompress(payload)
                     return response.status, answered, payload
-                last = f"HTTP {response.status}"
+                last = str(error_from(response.status, payload))[:_LONGEST_TOLD]
                 pause_s = max(pause_s, pause_asked(answered.get("retry-after")))
             if attempt < self.retries:
+                if paused_s <= _SILENT_S < paused_s + pause_s:
+                    log.warning(
+                        "waiting for %s, which does not answer yet: %s", self.base_url, last
+                    )
+                paused_s += pause_s
                 time.sleep(pause_s)
         raise MasterUnreachableError(f"cannot reach {self.base_url}: {last}")
 

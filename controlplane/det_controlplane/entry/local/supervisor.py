@@ -120,7 +120,7 @@ class Supervisor:
         for watch in [w for w in self._watches if w.kept.name == name]:
             self._watches.remove(watch)
             watch.kept.stop()
-        self.changed()
+        self._tell()
 
     def kept(self) -> list[Supervised]:
         return [w.kept for w in self._watches]
@@ -147,7 +147,7 @@ class Supervisor:
         for watch in reversed(self._watches):
             watch.kept.stop()
         self._watches.clear()
-        self.changed()
+        self._tell()
 
     def stop_together(self, names: set[str]) -> None:
         """Stop several that do not need each other at once."""
@@ -158,6 +158,13 @@ class Supervisor:
         for thread in threads:
             thread.join()
         self._watches = [w for w in self._watches if w.kept.name not in names]
+
+    def _tell(self) -> None:
+        """Call `changed`; that it cannot write, as on a full disk, ends nothing that runs."""
+        try:
+            self.changed()
+        except OSError as e:
+            log.warning("what runs could not be noted: %s", e)
 
     def _tend(self) -> float | None:
         """Note deaths, start what is due; seconds until the next start that is due."""
@@ -175,7 +182,7 @@ class Supervisor:
             watch.kept.start()
         except Exception as e:
             log.error("%s did not start: %s", watch.kept.name, e)
-        self.changed()
+        self._tell()
 
     def _died(self, watch: _Watch) -> None:
         if time.monotonic() - watch.started_at > _SETTLED_S:
@@ -184,7 +191,7 @@ class Supervisor:
         watch.due = time.monotonic() + watch.pause_s
         watch.pause_s = min(watch.pause_s * 2, _LAST_PAUSE_S)
         watch.kept.stop()
-        self.changed()
+        self._tell()
 
 
 @contextmanager
