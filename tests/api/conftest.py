@@ -1,12 +1,16 @@
 """The API in this process over a database of the test's own; agents and containers are played by the test."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.engine import Database
 
 from tests.support.api import Api, Caller, api_over
+from tests.support.house import House
+from tests.support.played_agent import PlayedAgent
 from tests.support.postgres import DatabaseServer
 from tests.support.rented import Rented, rented_cluster
 
@@ -33,6 +37,20 @@ def user(api: Api) -> Caller:
 @pytest.fixture
 def admin(api: Api) -> Caller:
     return api.signed_in("admin")
+
+
+@pytest.fixture
+def house(api: Api, admin: Caller) -> House:
+    """Two workspaces of a cluster with roles."""
+    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+    return House(api, admin)
+
+
+@pytest.fixture
+def agent(api: Api) -> PlayedAgent:
+    played = PlayedAgent(api, "a1")
+    played.join()
+    return played
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,6 @@ def launch(caller: Caller, *words: str, **more: Any) -> dict[str, Any]:
     return answer
 
 
-@pytest.fixture
-def agent(api: Api) -> PlayedAgent:
-    played = PlayedAgent(api, "a1")
-    played.join()
-    return played
-
-
 def test_a_command_is_told_with_every_field_and_its_whole_configuration(user: Caller) -> None:
     answer = launch(user, "echo", "hi")
     command, config = answer["command"], answer["config"]

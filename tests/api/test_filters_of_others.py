@@ -2,17 +2,15 @@
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from det_controlplane.api import routes
 from det_controlplane.api.openapi import description
-from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.permissions import NeedScope
 
 from tests.api.test_route_rights import GUARDED, Things, rule_of, things
-from tests.support.api import Api, Caller, Told, report_checkpoint, report_metrics, trial_of
+from tests.support.api import Caller, Told, report_checkpoint, report_metrics, trial_of
 from tests.support.house import House, id_of
 
 # Things that are not there, of which an answer must not be told from one about things that are not seen.
@@ -25,12 +23,6 @@ LISTINGS = [
     for r in routes.every()
     if r in GUARDED and any(n.of is NeedScope.LISTED for n in rule_of(r).needs)
 ]
-
-
-@pytest.fixture
-def house(api: Api) -> House:
-    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
-    return House(api, api.signed_in("admin"))
 
 
 def filters(path: str) -> list[dict[str, Any]]:

@@ -29,13 +29,6 @@ def state(caller: Caller, task_id: str) -> str:
     return str(found).removeprefix("GENERIC_TASK_STATE_")
 
 
-@pytest.fixture
-def agent(api: Api) -> PlayedAgent:
-    played = PlayedAgent(api, "a1")
-    played.join()
-    return played
-
-
 def run(api: Api, agent: PlayedAgent) -> list[dict[str, Any]]:
     api.tick()
     orders = agent.poll()

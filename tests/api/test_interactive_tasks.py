@@ -22,13 +22,6 @@ from tests.support.played_agent import PlayedAgent
 V = "/api/v1"
 
 
-@pytest.fixture
-def agent(api: Api) -> PlayedAgent:
-    played = PlayedAgent(api, "a1")
-    played.join()
-    return played
-
-
 def later(api: Api, **span: float) -> None:
     now = api.ctx.now() + timedelta(**span)
     api.ctx.now = lambda: now

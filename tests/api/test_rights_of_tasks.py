@@ -4,22 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.roles import Grants, Right
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import authentication, route_rights
 
-from tests.support.api import Api, Caller, trial_of
+from tests.support.api import Caller, trial_of
 from tests.support.house import House
 
 V = "/api/v1"
 CONFIG = "entrypoint: [python3, work.py]\nresources: {slots: 0}\n"
-
-
-@pytest.fixture
-def house(api: Api, admin: Caller) -> House:
-    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
-    return House(api, admin)
 
 
 def create(caller: Caller, project: int, **more: Any) -> str:

@@ -1,20 +1,14 @@
 """Who may do what where roles decide: `security.authz.type: rbac`."""
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.roles import ROLES
-from det_controlplane.db.engine import Database
 
 from tests.api.test_task_tokens import reports
 from tests.support.api import (
-    Api,
     Caller,
-    api_over,
     config_of,
     report_checkpoint,
     trial_of,
@@ -22,18 +16,6 @@ from tests.support.api import (
 from tests.support.house import House, R, assignment, id_of
 from tests.support.played_agent import PlayedAgent
 from tests.support.statements import statements
-
-
-@pytest.fixture
-def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        made.ctx.config = replace(made.ctx.config, authz=Authz.RBAC)
-        yield made
-
-
-@pytest.fixture
-def house(api: Api, admin: Caller) -> House:
-    return House(api, admin)
 
 
 def test_without_a_role_nothing_is_there(house: House) -> None:

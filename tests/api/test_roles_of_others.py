@@ -1,32 +1,15 @@
 """Roles in one workspace give nothing over what others have in another one: `security.authz.type: rbac`."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from det_controlplane.core.config.cluster import Authz
-from det_controlplane.db.engine import Database
 
-from tests.support.api import Api, Caller, Told, api_over, config_of, report_checkpoint, trial_of
+from tests.support.api import Caller, Told, config_of, report_checkpoint, trial_of
 from tests.support.house import House, assignment, id_of
 from tests.support.played_agent import PlayedAgent
 
 OVERRIDE = "entrypoint: python3 evil.py"
 SEARCHER = {"name": "single", "metric": "loss", "max_length": {"batches": 4}}
-
-
-@pytest.fixture
-def api(database: Database, tmp_path: Path) -> Iterator[Api]:
-    with api_over(database, tmp_path) as made:
-        made.ctx.config = replace(made.ctx.config, authz=Authz.RBAC)
-        yield made
-
-
-@pytest.fixture
-def house(api: Api, admin: Caller) -> House:
-    return House(api, admin)
 
 
 @pytest.fixture

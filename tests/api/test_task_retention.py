@@ -20,13 +20,6 @@ V = "/api/v1"
 CONFIG = "entrypoint: [python3, work.py]\nresources: {slots: 0}\n"
 
 
-@pytest.fixture
-def agent(api: Api) -> PlayedAgent:
-    played = PlayedAgent(api, "a1")
-    played.join()
-    return played
-
-
 @pytest.fixture(autouse=True)
 def large_files_are_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_definitions, "INLINE_LIMIT", 16)

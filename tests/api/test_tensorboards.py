@@ -16,13 +16,6 @@ from tests.support.played_agent import PlayedAgent
 V = "/api/v1"
 
 
-@pytest.fixture
-def agent(api: Api) -> PlayedAgent:
-    played = PlayedAgent(api, "a1")
-    played.join()
-    return played
-
-
 def test_a_tensorboard_reads_what_its_experiments_wrote(
     api: Api, user: Caller, agent: PlayedAgent
 ) -> None:

@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from det_controlplane.api.http import Request, Stream
-from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db import updates as rows
 
 from tests.support.api import Api, Caller, create_ended, report_checkpoint
@@ -95,12 +93,6 @@ def test_a_subscription_names_projects_or_workspaces(user: Caller) -> None:
     told = subscribed(user, {"projects": {"workspace_ids": [1]}})()
     assert named(told) == [("project", "Uncategorized")]
     assert named(subscribed(user, {"projects": {"workspace_ids": [99]}})()) == []
-
-
-@pytest.fixture
-def house(api: Api, admin: Caller) -> House:
-    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
-    return House(api, admin)
 
 
 def version_of(house: House, name: str, workspace: int, project_id: int) -> None:
