@@ -55,8 +55,8 @@ class LoopDependencies:
 
 
 @dataclass
-class _PollOrder:
-    """Counts polls and applied answers, so that an answer that a newer one overtook is not applied."""
+class _Contact:
+    """The polls and applied answers so far, counted so that an answer that a newer one overtook is not applied."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     numbering: threading.Lock = field(default_factory=threading.Lock)
@@ -79,7 +79,7 @@ class Loop:
         self._agent = agent
         self._changed = changed
         self._stop = threading.Event()
-        self._contact = _PollOrder()
+        self._contact = _Contact()
         self._may_wait_s = 0.0
         self._due = 0.0
         self._due_moved = threading.Event()
@@ -176,7 +176,7 @@ class Loop:
             except (APIError, MasterUnreachableError) as e:
                 _log.debug("the change is told at the next poll: %s", e)
 
-    def _exchange(self, wait_s: float) -> "_Outcome":
+    def _exchange(self, wait_s: float) -> _Outcome:
         """Poll and apply the answer."""
         seen = self._contact.applied
         with self._contact.numbering:
@@ -206,7 +206,7 @@ class Loop:
             self._contact.applied += 1
             return self._apply(answer)
 
-    def _apply(self, answer: PollAnswer) -> "_Outcome":
+    def _apply(self, answer: PollAnswer) -> _Outcome:
         pause_s = max(answer.next_poll_s, SHORTEST_PAUSE_S) * JITTER.uniform(0.8, 1.2)
         # Where polls are held the next one begins at once, also when a report beside it was answered last.
         self._due = time.monotonic() + (0.0 if self._may_wait_s > 0 else pause_s)
