@@ -9,7 +9,7 @@ from det_cli.errors import UsageError
 if TYPE_CHECKING:
     from det_cli.declare import Arg, Command, Group
 
-
+_HELP = ("-h", "--help", "help")
 # Commands of Determined that have no counterpart, and why.
 _NO_KUBERNETES = (
     "Kubernetes is not used here: `det resource-pool bindings` holds a pool to workspaces,"
@@ -58,16 +58,9 @@ def find(words: list[str]) -> Found:
     while isinstance(node, Group):
         taken, rest = _own_options(node, rest)
         options += taken
-        if not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help")):
-            chosen = node.member(node.default) if node.default else None
-            if chosen is None and rest:
-                where = f"det {' '.join(path)}"
-                hint = f"`{where} --help` lists the commands"
-                raise UsageError(f"{where} has no option '{rest[0]}'", hint)
-            if chosen is None:
-                return Found(path, node, ["-h"], options)
-            rest = [node.default, *rest]
-        if rest[0] in ("-h", "--help", "help"):
+        if not rest or (rest[0].startswith("-") and rest[0] not in _HELP):
+            rest = _with_default(node, path, rest)
+        if rest[0] in _HELP:
             return Found(path, node, ["-h"], options)
         member = node.member(rest[0])
         if member is None:
@@ -76,6 +69,17 @@ def find(words: list[str]) -> Found:
         node, rest = member, rest[1:]
         path.append(node.name)
     return Found(path, node, rest, options)
+
+
+def _with_default(group: "Group", path: list[str], words: list[str]) -> list[str]:
+    """Put the group's default command before words that name none; without one, ask for the group's help."""
+    if group.default:
+        return [group.default, *words]
+    if words:
+        where = f"det {' '.join(path)}"
+        hint = f"`{where} --help` lists the commands"
+        raise UsageError(f"{where} has no option '{words[0]}'", hint)
+    return ["-h"]
 
 
 def _own_options(group: "Group", words: list[str]) -> "tuple[list[Arg], list[str]]":
