@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from det_controlplane.db.engine import Database
-from det_controlplane.entry.container import main, renewal
-from det_controlplane.entry.container.renewal import RENEWED, Renewal, deployed
+from det_controlplane.entry.container import main, relay_renewal
+from det_controlplane.entry.container.relay_renewal import RENEWED, Renewal, deployed
 from det_controlplane.services.tasks import proxying
 from websockets.sync.client import connect
 
@@ -73,7 +73,7 @@ def test_open_connections_are_told_of_it_once_and_keep_it_until_they_end(
 
 
 def test_connections_keep_it_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "NOTICE_S", 0.0)
+    monkeypatch.setattr(relay_renewal, "NOTICE_S", 0.0)
     played = Played(monkeypatch, "old", "new")
     played.open = ["a-task"]
     for ended in (0, 0, 1):
@@ -155,8 +155,8 @@ def test_it_ends_with_a_status_after_which_its_machine_starts_it_again(
 ) -> None:
     ended, versions = threading.Event(), iter(found)
     monkeypatch.setenv("DET_RELAY_DEPLOYED", told)
-    monkeypatch.setattr(renewal, "_end", ended.set)
-    monkeypatch.setattr(renewal, "LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(relay_renewal, "end_process", ended.set)
+    monkeypatch.setattr(relay_renewal, "LOOKS_EVERY_S", 0.0)
     monkeypatch.setattr(main, "deployed", lambda _: next(versions))
     monkeypatch.setenv("DET_DB_URL", "postgresql://x")
     monkeypatch.setenv("DET_RELAY_FUNCTION", "f")

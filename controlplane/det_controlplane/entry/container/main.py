@@ -21,8 +21,8 @@ from det_controlplane.api.app import App
 from det_controlplane.db.errors import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError
 from det_controlplane.entry.build import build_app, build_context, build_relay
-from det_controlplane.entry.container.idle import ending_when_idle
-from det_controlplane.entry.container.renewal import (
+from det_controlplane.entry.container.relay_idle import ending_when_idle
+from det_controlplane.entry.container.relay_renewal import (
     RENEWED,
     deployed,
     ending_when_replaced,

@@ -1,13 +1,12 @@
 """Ends a relay that no task needs: what runs it stops its machine then, and starts it for the next such task."""
 
 import logging
-import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
+from det_controlplane.entry.container.watching import end_process, watching
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import proxying
 
@@ -16,21 +15,11 @@ _LOOKS_EVERY_S = 30.0
 log = logging.getLogger("det.relay")
 
 
-def _end() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
-def ending_when_idle(ctx: Context, idle_s: float, end: Callable[[], None] = _end) -> Iterator[None]:
+def ending_when_idle(
+    ctx: Context, idle_s: float, end: Callable[[], None] = end_process
+) -> AbstractContextManager[None]:
     """End this process once no task with ports ran or waited for so long."""
-    over = threading.Event()
-    watching = threading.Thread(target=_watch, args=(ctx, idle_s, over, end), name="idle")
-    watching.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watching.join()
+    return watching(lambda over: _watch(ctx, idle_s, over, end), "idle")
 
 
 def _watch(ctx: Context, idle_s: float, over: threading.Event, end: Callable[[], None]) -> None:

@@ -3,15 +3,14 @@
 import hashlib
 import json
 import logging
-import os
-import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
+from det_controlplane.entry.container.watching import end_process, watching
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import proxying
 
@@ -75,29 +74,17 @@ _NOTICE = (
 )
 
 
-def _end() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
 def ending_when_replaced(
     ctx: Context, look: Callable[[], str], renewed: Callable[[], None], own: str
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """End this process once a newer version is deployed; `renewed` is called before."""
-    over = threading.Event()
 
     def end() -> None:
         renewed()
-        _end()
+        end_process()
 
     renewal = Renewal(ctx, look, end, own)
-    watching = threading.Thread(target=_watch, args=(renewal, over), name="renewal")
-    watching.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watching.join()
+    return watching(lambda over: _watch(renewal, over), "renewal")
 
 
 def _watch(renewal: Renewal, over: threading.Event) -> None:
