@@ -1,22 +1,14 @@
 """Nobody but the owner and administrators deletes what an experiment has, by no way around `delete`."""
 
 import uuid
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from det_controlplane.core.config.cluster import Authz
 
 from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of
 from tests.support.house import House
 
 KEPT = {"checkpointStorage": {"saveTrialBest": 0, "saveTrialLatest": 0}}
-
-
-@pytest.fixture
-def house(api: Api, admin: Caller) -> House:
-    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
-    return House(api, admin)
 
 
 def told_to_be_gone(checkpoint: str) -> dict[str, Any]:
