@@ -195,6 +195,18 @@ def test_what_the_caller_may_not_see_is_named_and_the_rest_is_shown(
     assert "needs 8 slots" in ran.out
 
 
+def test_what_whole_pools_cost_is_refused_in_one_line(busy: FakeCluster, det: Det) -> None:
+    def refused(_: Asked) -> Any:
+        raise Refusal(
+            403, "user determined lacks VIEW_CLUSTER_USAGE: " + "a long explanation " * 20
+        )
+
+    busy.on("GET", "/api/v1/costs/pools", refused)
+    lines = det("top", "--once").out.splitlines()
+    (told,) = [line for line in lines if "costs" in line or "explanation" in line]
+    assert told.startswith("not shown: costs of pools today: user determined lacks VIEW_CLUSTER_U")
+
+
 def test_a_cluster_of_determined_itself_shows_what_it_knows(busy: FakeCluster, det: Det) -> None:
     def absent(_: Asked) -> Any:
         raise Refusal(404, "Not Found")

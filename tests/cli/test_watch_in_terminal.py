@@ -51,6 +51,16 @@ def test_the_picture_is_shown_and_q_gives_the_terminal_back(start: Start) -> Non
         assert watch.echoes()
 
 
+def test_the_last_column_is_shown(start: Start) -> None:
+    with start() as watch:
+        watch.until(shown("q quit"), "the picture")
+        time = watch.screen.cells[-1].rsplit(" ", 1)[-1]
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", time)
+        assert len(watch.screen.cells[-1]) == watch.screen.columns
+        watch.press("q")
+        assert watch.end() == 0
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

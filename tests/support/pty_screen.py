@@ -51,7 +51,8 @@ class Screen:
         assert character.isprintable(), f"a control character on the screen: {character!r}"
         line = self.cells[self.row].ljust(self.column)
         self.cells[self.row] = line[: self.column] + character + line[self.column + 1 :]
-        self.column += 1
+        # Lines are not wrapped: the cursor stays on the last column.
+        self.column = min(self.column + 1, self.columns - 1)
 
     def _obey(self, numbers: str, verb: str) -> None:
         if verb == "H":

@@ -41,8 +41,9 @@ class ClusterReader:
                 (self._get("/tasks", of="tasks").get("allocationIdToSummary") or {}).values(),
             )
         )
+        spent = self._money()
         hidden = tuple(f"{part}: {why}" for part, why in sorted(self._parts.hidden.items()))
-        return Cluster(self._name, self._user, pools, jobs, machines, hidden, self._money())
+        return Cluster(self._name, self._user, pools, jobs, machines, hidden, spent)
 
     def pause_at_least_s(self, cluster: Cluster) -> float:
         """Ask less often for what is large."""
@@ -73,9 +74,9 @@ class ClusterReader:
     def _money(self) -> "Money | None":
         today = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
         spent = []
-        for start in (today, today.replace(day=1)):
+        for span, start in (("today", today), ("this month", today.replace(day=1))):
             after = start.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-            key = f"costs after {after}"
+            key = f"costs of pools {span}"
             answer = self._parts.seldom(_MONEY_S, "/costs/pools", {"after": after}, key=key)
             if "costs" not in answer:
                 return None

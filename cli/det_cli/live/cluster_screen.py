@@ -26,8 +26,7 @@ def lines(cluster: Cluster, room: int, now: float) -> list[Line]:
         )
     ]
     out += _money_lines(cluster)
-    for part in cluster.hidden:
-        out += [line(Segment(told, "dim")) for told in wrapped(f"not shown: {part}", room)]
+    out += [line(Segment(f"not shown: {part}", "dim")) for part in cluster.hidden]
     parts = [
         _pool_lines(cluster, room),
         _queue_lines(cluster, room, now),

@@ -93,7 +93,7 @@ class Terminal:
         """Show lines from the top; those that did not change are not written again."""
         moved = len(lines) != len(self._shown)
         parts = [
-            f"\x1b[{row};1H{text}\x1b[0m\x1b[K"
+            f"\x1b[{row};1H\x1b[K{text}\x1b[0m"  # after the text it would erase a last column
             for row, text in enumerate(lines, 1)
             if moved or self._shown[row - 1] != text
         ]
