@@ -53,6 +53,10 @@ def test_a_shell_is_used_in_the_page(tab: Tab, browser: Any, base: str, cluster:
     typed(tab, "printf '\\033[38;2;10;120;10m%s\\033[0m\\n' \"<i>$((40+2))</i>\"; kept=h''ere")
     shown(tab, "<i>42</i>")
     assert tab.page.locator(".xterm-rows i").count() == 0
+    ground = "e => getComputedStyle(e).backgroundColor"
+    assert tab.page.locator(".xterm-viewport").evaluate(ground) == "rgba(0, 0, 0, 0)", (
+        "the page's own"
+    )
     assert tab.faults() == []
     tab.page.keyboard.press("Control+Shift+ArrowUp")
     assert "Copy" not in (left := tab.page.evaluate("document.activeElement.textContent"))

@@ -49,7 +49,8 @@ class WebCourier:
             )
             status = connection.getresponse().status
         except (OSError, http.client.HTTPException) as e:
-            raise Unsent(f"{host} does not answer: {e or type(e).__name__}") from e
+            told = getattr(e, "strerror", None) or str(e) or type(e).__name__
+            raise Unsent(f"{host} does not answer: {told}") from e
         finally:
             deadline.cancel()
             connection.close()

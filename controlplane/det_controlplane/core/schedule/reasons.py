@@ -142,8 +142,8 @@ class Explainer:
         """Return the reason of a request for which an agent has room that is kept for another one."""
         kept = f"{need}; those free on {name} are kept for"
         if self._kept and name in self._kept.agent_ids:
-            sentence = f"{kept} {self._kept.request.allocation_id}, which has waited for more than {_LIMIT}"
-            return WaitReason(WaitCode.NO_FREE_SLOTS, f"{sentence}; it starts after it")
+            ahead = f"a job ahead that needs {self._kept.request.slots} slots and has waited for more than {_LIMIT}"
+            return WaitReason(WaitCode.NO_FREE_SLOTS, f"{kept} {ahead}; it starts after that")
         sentence = f"{kept} a request ahead, until others leave"
         return WaitReason(WaitCode.WAITING_FOR_PREEMPTION, sentence)
 

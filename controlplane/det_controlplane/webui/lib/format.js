@@ -8,14 +8,17 @@ export function metric(value) {
   return size && (size < 1e-3 || size >= 1e6) ? value.toExponential(3) : String(Number(value.toPrecision(5)));
 }
 
+/** Keep a number and its unit in one line. @param {number} count @param {string} of */
+const unit = (count, of) => `${count}\u00a0${of}`;
+
 /** @param {number} seconds */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   const s = Math.max(0, Math.round(seconds));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60 ? `${s % 60} s` : ""}`.trim();
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+  if (s < 60) return unit(s, "s");
+  if (s < 3600) return `${unit(Math.floor(s / 60), "min")} ${s % 60 ? unit(s % 60, "s") : ""}`.trim();
+  if (s < 86400) return `${unit(Math.floor(s / 3600), "h")} ${unit(Math.floor((s % 3600) / 60), "min")}`;
+  return `${unit(Math.floor(s / 86400), "d")} ${unit(Math.floor((s % 86400) / 3600), "h")}`;
 }
 
 /** @param {string | null | undefined} from @param {string | null | undefined} to */
@@ -29,9 +32,9 @@ export function ago(time) {
   if (!time) return "–";
   const s = (Date.now() - Date.parse(time)) / 1000;
   if (s < 45) return "just now";
-  if (s < 3600) return `${Math.max(1, Math.round(s / 60))} min ago`;
-  if (s < 86400) return `${Math.round(s / 3600)} h ago`;
-  if (s < 86400 * 30) return `${Math.round(s / 86400)} d ago`;
+  if (s < 3600) return `${unit(Math.max(1, Math.round(s / 60)), "min")} ago`;
+  if (s < 86400) return `${unit(Math.round(s / 3600), "h")} ago`;
+  if (s < 86400 * 30) return `${unit(Math.round(s / 86400), "d")} ago`;
   return day(time);
 }
 

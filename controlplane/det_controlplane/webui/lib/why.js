@@ -6,4 +6,7 @@
 export const mainReason = (reasons) => reasons.find((r) => r.state === "QUEUED") ?? reasons.find((r) => r.sentence.startsWith("runs")) ?? reasons[0];
 
 /** Say a reason. @param {Reason | undefined} reason @param {string} subject */
-export const saidOf = (reason, subject) => (reason?.sentence ? `${reason.trialId ? `Trial ${reason.trialId}` : subject} ${reason.sentence}` : "");
+export const saidOf = (reason, subject) => (reason?.sentence ? `${reason.trialId ? `Trial ${reason.trialId}` : subject} ${inPage(reason.sentence)}` : "");
+
+/** Name buttons and pages where the sentence names commands for the same. @param {string} sentence @param {string} [of] where the button is, if not here */
+export const inPage = (sentence, of = "") => sentence.replace(/`det (experiment activate \d+|task unpause)`/, `“Resume”${of}`).replace("with `det budget set`", "under Budgets");

@@ -1,6 +1,6 @@
 // The cluster: its pools, the agents and their slots, the machines that are rented, and what they cost.
 import { get, post } from "../lib/api.js";
-import { ago, counted, money } from "../lib/format.js";
+import { counted, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
@@ -10,6 +10,7 @@ import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State } from "..
 import { Line } from "../parts/fields.js";
 import { Ask, attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Ago } from "../parts/time.js";
 import { Costs, Rented } from "./cluster_rented.js";
 import { Work } from "./cluster_work.js";
 
@@ -23,10 +24,13 @@ async function all(signal) {
     get("/api/v1/rented-pools", {}, { signal }).catch(() => ({ pools: [] })),
     get("/api/v1/instances", { limit: -1 }, { signal }).catch(() => ({ instances: [] })),
     get("/api/v1/tasks", {}, { signal }).catch(() => ({ allocationIdToSummary: {} })),
-    get("/api/v1/costs/pools", { after: monthBegan() }, { signal }).catch(() => ({ costs: [] })),
+    seesMoney() ? get("/api/v1/costs/pools", { after: monthBegan() }, { signal }).catch(() => ({ costs: [] })) : { costs: [] },
   ]);
   return { month: month.costs, pools: pools.resourcePools, agents: agents.agents, rented: rented.pools, instances: instances.instances, work: Object.values(work.allocationIdToSummary) };
 }
+
+/** Tell whether what whole pools cost is shown to the user. */
+const seesMoney = () => may("VIEW_CLUSTER_USAGE");
 
 /** Months of bills begin at midnight of UTC. */
 const monthBegan = () => `${new Date().toISOString().slice(0, 7)}-01T00:00:00Z`;
@@ -54,8 +58,8 @@ function Shown({ pools, agents, rented, instances, work, month, reload }) {
         ["Agents", agents.length, away ? counted(away, "is out of service", "are out of service") : "all in service"],
         ["Rented machines", instances.length],
         ["Cost now", html`${money(hourly)} <span class="faint">an hour</span>`],
-        ["This month", money(spent), spent > 0 && `${money(idle)} of it idle`],
-      ]} />
+        seesMoney() && ["This month", money(spent), spent > 0 && `${money(idle)} of it idle`],
+      ].filter(Boolean)} />
       ${pools.map((pool) => html`<${Pool} key=${pool.name} pool=${pool} agents=${agents.filter((a) => a.resourcePools.includes(pool.name))} rented=${rented.find((r) => r.name === pool.name)} instances=${instances.filter((i) => i.pool === pool.name)} work=${work.filter((w) => w.resourcePool === pool.name && w.resources.length > 0)} month=${month.find((c) => c.pool === pool.name)} reload=${reload} />`)}
     </div>
   `;
@@ -123,7 +127,7 @@ function Agents({ agents, reload }) {
     { name: "Slots", cell: (/** @type {any} */ a) => html`<${Slots} agent=${a} />` },
     { name: "Containers", right: true, cell: (/** @type {any} */ a) => Object.keys(a.containers).length },
     { name: "Address", cell: (/** @type {any} */ a) => a.addresses.join(", ") },
-    { name: "Joined", right: true, cell: (/** @type {any} */ a) => ago(a.registeredTime) },
+    { name: "Joined", right: true, cell: (/** @type {any} */ a) => html`<${Ago} at=${a.registeredTime} />` },
     may("UPDATE_AGENTS") && {
       name: "", right: true,
       cell: (/** @type {any} */ a) => html`

@@ -9,6 +9,7 @@ import { html, useState } from "../lib/view.js";
 import { Bones, Button, Failure, Figures, Pairs, State, Toggle } from "../parts/basic.js";
 import { Ask, Dialog, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Span } from "../parts/time.js";
 
 const HOUR_MS = 3_600_000;
 const HOURS = 24;
@@ -64,7 +65,7 @@ function Machines({ total, row, onSight, reload }) {
     { name: "Where", cell: (/** @type {any} */ i) => `${i.provider} ${i.zone || i.region}` },
     { name: "Price", right: true, cell: (/** @type {any} */ i) => `${money(i.priceUsdHour)} / h` },
     { name: "Cost", right: true, cell: (/** @type {any} */ i) => money(i.costUsd) },
-    { name: "Life", right: true, cell: (/** @type {any} */ i) => html`<span title=${`since ${moment(i.launchedAt ?? i.requestedAt)}`}>${span(i.launchedAt ?? i.requestedAt, i.endedAt)}</span>` },
+    { name: "Life", right: true, cell: (/** @type {any} */ i) => html`<span title=${`since ${moment(i.launchedAt ?? i.requestedAt)}`}><${Span} from=${i.launchedAt ?? i.requestedAt} to=${i.endedAt} /></span>` },
     { name: "Why", wrap: true, cell: (/** @type {any} */ i) => html`<span class="soft">${i.reason ?? ""}</span>` },
     may("UPDATE_AGENTS") && { name: "", right: true, cell: (/** @type {any} */ i) => !i.endedAt && html`<${Menu} label=${`Actions on ${nameOf(i)}`} kind="plain" items=${[{ name: "Give back", danger: true, act: () => setDoomed(i) }]} />` },
   ];

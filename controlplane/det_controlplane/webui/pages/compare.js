@@ -1,6 +1,6 @@
 // Experiments or trials side by side: curves together, then what each was given and what came of it.
 import { first, get } from "../lib/api.js";
-import { duration, ended, metric, money, span } from "../lib/format.js";
+import { duration, ended, metric, money } from "../lib/format.js";
 import { MOST_COMPARED } from "../lib/experiments.js";
 import { useLive } from "../lib/live.js";
 import { maySomewhere } from "../lib/rights.js";
@@ -11,6 +11,7 @@ import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Chart, Swatch } from "../parts/chart.js";
 import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../parts/curve_choice.js";
 import { Check } from "../parts/fields.js";
+import { Span } from "../parts/time.js";
 
 const POINTS = 600;
 const LIVE_MS = 5_000;
@@ -55,7 +56,7 @@ async function experimentSide(id, signal) {
       "Best value": html`${metric(e.bestTrialSearcherMetric)} <span class="faint">${e.searcherMetric}</span>`,
       "Best trial": best && html`<a href=${link(`/trials/${best.id}`)}>${best.id}</a>`,
       Trials: e.numTrials,
-      Duration: span(e.startTime, e.endTime),
+      Duration: html`<${Span} from=${e.startTime} to=${e.endTime} />`,
       Cost: money(cost.costs[0]?.costUsd),
       User: e.displayName || e.username,
     },
@@ -74,7 +75,7 @@ async function trialSide(id, signal) {
       "Best value": html`${metric(t.searcherMetricValue)} <span class="faint">${e.searcherMetric}</span>`,
       Experiment: html`<a href=${link(`/experiments/${e.id}`)}>${e.id}</a>`,
       Batches: metric(t.totalBatchesProcessed),
-      Duration: t.wallClockTime ? duration(t.wallClockTime) : span(t.startTime, t.endTime),
+      Duration: t.wallClockTime ? duration(t.wallClockTime) : html`<${Span} from=${t.startTime} to=${t.endTime} />`,
       Restarts: t.restarts,
     },
     given: flat(e.config),

@@ -1,6 +1,6 @@
 // Home: what runs for me, what waits and why, what failed, and what it all costs.
 import { get, post } from "../lib/api.js";
-import { ago, counted, metric, money, span } from "../lib/format.js";
+import { counted, metric, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { maySomewhere } from "../lib/rights.js";
 import { link } from "../lib/router.js";
@@ -10,6 +10,7 @@ import { mainReason, saidOf } from "../lib/why.js";
 import { html } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
 import { Table } from "../parts/table.js";
+import { Ago, Span } from "../parts/time.js";
 import { filterText } from "./experiments_filter.js";
 
 const LIVE_MS = 5_000;
@@ -124,7 +125,7 @@ const Running = ({ rows }) => html`
     { name: "Now", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
     { name: "Progress", cell: (/** @type {any} */ e) => html`<${Progress} value=${e.progress ?? 0} />` },
     { name: "Best", right: true, cell: (/** @type {any} */ e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
-    { name: "Since", right: true, cell: (/** @type {any} */ e) => span(e.startTime, null) },
+    { name: "Since", right: true, cell: (/** @type {any} */ e) => html`<${Span} from=${e.startTime} />` },
   ]} />
 `;
 
@@ -134,7 +135,7 @@ const Open = ({ rows }) => html`
     { name: "Task", main: true, cell: (/** @type {any} */ t) => html`<a href=${link(`/tasks/${t.kind}/${t.id}`)}>${t.description || t.id.slice(0, 8)}</a>` },
     { name: "Kind", cell: (/** @type {any} */ t) => KINDS[t.kind] },
     { name: "State", cell: (/** @type {any} */ t) => html`<${State} state=${stateOf(t)} />` },
-    { name: "Since", right: true, cell: (/** @type {any} */ t) => span(t.startTime, null) },
+    { name: "Since", right: true, cell: (/** @type {any} */ t) => html`<${Span} from=${t.startTime} />` },
     { name: "", right: true, cell: (/** @type {any} */ t) => served(t) && html`<${Button} href=${served(t)} target="_blank" rel="noreferrer">Open<//>` },
   ]} />
 `;
@@ -144,7 +145,7 @@ const Failed = ({ rows }) => html`
   <${Table} label="Failed" total=${rows.length} row=${(/** @type {number} */ i) => rows[i]} columns=${[
     { name: "Name", main: true, cell: name },
     { name: "Why", wrap: true, cell: (/** @type {any} */ e) => html`<span class="soft">${e.why}</span>` },
-    { name: "When", right: true, cell: (/** @type {any} */ e) => ago(e.endTime) },
+    { name: "When", right: true, cell: (/** @type {any} */ e) => html`<${Ago} at=${e.endTime} />` },
   ]} />
 `;
 
@@ -154,6 +155,6 @@ const Completed = ({ rows }) => html`
     { name: "Name", main: true, cell: name },
     { name: "Best", right: true, cell: (/** @type {any} */ e) => html`<span title=${e.searcherMetric}>${metric(e.bestTrialSearcherMetric)}</span>` },
     { name: "Trials", right: true, cell: (/** @type {any} */ e) => e.numTrials },
-    { name: "When", right: true, cell: (/** @type {any} */ e) => ago(e.endTime) },
+    { name: "When", right: true, cell: (/** @type {any} */ e) => html`<${Ago} at=${e.endTime} />` },
   ]} />
 `;

@@ -1,8 +1,9 @@
 // The columns of the table of experiments.
-import { ago, duration, metric, moment, size, span, stateName } from "../lib/format.js";
+import { metric, size, stateName } from "../lib/format.js";
 import { link } from "../lib/router.js";
 import { html } from "../lib/view.js";
 import { Progress, State } from "../parts/basic.js";
+import { Ago, Span } from "../parts/time.js";
 
 /** @typedef {import("../parts/table.js").Column} Column */
 
@@ -25,9 +26,9 @@ export const COLUMNS = {
   user: { name: "User", sort: "user", cell: (e) => e.displayName || e.username },
   projectName: { name: "Project", cell: (e) => `${e.workspaceName} / ${e.projectName}` },
   resourcePool: { name: "Pool", sort: "resourcePool", cell: (e) => e.resourcePool },
-  startTime: { name: "Started", right: true, sort: "startTime", cell: (e) => html`<span title=${moment(e.startTime)}>${ago(e.startTime)}</span>` },
-  endTime: { name: "Ended", right: true, sort: "endTime", cell: (e) => html`<span title=${moment(e.endTime)}>${ago(e.endTime)}</span>` },
-  duration: { name: "Duration", right: true, sort: "duration", cell: (e) => (e.endTime ? duration(e.duration) : span(e.startTime, null)) },
+  startTime: { name: "Started", right: true, sort: "startTime", cell: (e) => html`<${Ago} at=${e.startTime} />` },
+  endTime: { name: "Ended", right: true, sort: "endTime", cell: (e) => html`<${Ago} at=${e.endTime} />` },
+  duration: { name: "Duration", right: true, sort: "duration", cell: (e) => html`<${Span} from=${e.startTime} to=${e.endTime} />` },
   checkpointSize: { name: "Checkpoints", right: true, sort: "checkpointSize", cell: (e) => `${e.checkpointCount} · ${size(e.checkpointSize)}` },
   forkedFrom: { name: "Forked from", right: true, sort: "forkedFrom", cell: (e) => e.forkedFrom && html`<a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>` },
 };

@@ -1,6 +1,5 @@
 // One model of the registry with its versions.
 import { get, post } from "../lib/api.js";
-import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { usePaged } from "../lib/paged.js";
 import { keeps, may } from "../lib/rights.js";
@@ -12,6 +11,7 @@ import { Line } from "../parts/fields.js";
 import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { Listing } from "../parts/listing.js";
 import { MoveTo } from "../parts/move_to.js";
+import { Ago } from "../parts/time.js";
 import { Edit, EditVersion } from "./model_dialogs.js";
 
 const LIVE_MS = 15_000;
@@ -75,7 +75,7 @@ function Versions({ model, versions, path, reload }) {
     { name: "Trained by", cell: (/** @type {any} */ v) => v.checkpoint.training?.trialId && html`<a href=${link(`/trials/${v.checkpoint.training.trialId}`)}>trial ${v.checkpoint.training.trialId}</a>` },
     { name: "Comment", wrap: true, cell: (/** @type {any} */ v) => html`<span class="soft">${v.comment}</span>` },
     { name: "User", cell: (/** @type {any} */ v) => v.username },
-    { name: "Registered", right: true, cell: (/** @type {any} */ v) => html`<span title=${moment(v.creationTime)}>${ago(v.creationTime)}</span>` },
+    { name: "Registered", right: true, cell: (/** @type {any} */ v) => html`<${Ago} at=${v.creationTime} />` },
     { name: "", right: true, cell: (/** @type {any} */ v) => html`<${Menu} label=${`Actions on version ${v.version}`} kind="plain" items=${actions(v)} />` },
   ];
   return html`

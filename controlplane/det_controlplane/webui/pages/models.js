@@ -1,6 +1,5 @@
 // The model registry: models by name, each with its versions.
 import { get, post } from "../lib/api.js";
-import { ago, moment } from "../lib/format.js";
 import { usePaged } from "../lib/paged.js";
 import { maySomewhere } from "../lib/rights.js";
 import { ask, go, link, place } from "../lib/router.js";
@@ -9,6 +8,7 @@ import { Button, Empty, Head, Panel, Search } from "../parts/basic.js";
 import { Line } from "../parts/fields.js";
 import { Listing } from "../parts/listing.js";
 import { Ask } from "../parts/overlay.js";
+import { Ago } from "../parts/time.js";
 
 export function Page() {
   const { query } = place.value;
@@ -39,7 +39,7 @@ const COLUMNS = [
   { name: "Versions", right: true, cell: (/** @type {any} */ m) => m.numVersions },
   { name: "Description", wrap: true, cell: (/** @type {any} */ m) => html`<span class="soft">${m.description}</span>` },
   { name: "User", cell: (/** @type {any} */ m) => m.username },
-  { name: "Changed", right: true, cell: (/** @type {any} */ m) => html`<span title=${moment(m.lastUpdatedTime)}>${ago(m.lastUpdatedTime)}</span>` },
+  { name: "Changed", right: true, cell: (/** @type {any} */ m) => html`<${Ago} at=${m.lastUpdatedTime} />` },
 ];
 
 /** @param {{ onClose: () => void }} props */

@@ -1,6 +1,6 @@
 // The job queue of a pool: who is before whom, why each waits, and how to change it.
 import { get } from "../lib/api.js";
-import { ago, counted, moment } from "../lib/format.js";
+import { counted, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
@@ -9,6 +9,7 @@ import { html, useState } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State, Tabs } from "../parts/basic.js";
 import { Menu, tell } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Ago } from "../parts/time.js";
 import { Manage, refusalOf, update } from "./queue_manage.js";
 import { placedAt, placeOf, useOrder } from "./queue_order.js";
 
@@ -147,7 +148,7 @@ function columnsOf(rows, pool, change, manage, order) {
     { name: "Slots", right: true, title: "Slots that it has, of those that it asks for", cell: (/** @type {any} */ j) => `${j.allocatedSlots} / ${j.requestedSlots}` },
     { name: fair ? "Weight" : "Priority", right: true, cell: (/** @type {any} */ j) => (fair ? j.weight : j.priority) },
     { name: "User", cell: (/** @type {any} */ j) => j.username },
-    { name: "Submitted", right: true, cell: (/** @type {any} */ j) => html`<span title=${moment(j.submissionTime)}>${ago(j.submissionTime)}</span>` },
+    { name: "Submitted", right: true, cell: (/** @type {any} */ j) => html`<${Ago} at=${j.submissionTime} />` },
     { name: "", right: true, cell: (/** @type {any} */ j) => !j.hidden && html`<${Menu} label=${`Actions on ${j.name}`} items=${moves(j)} kind="plain" />` },
   ];
 }

@@ -12,6 +12,9 @@ const here = () => {
   return /^\/(sign-in|sign-out|login|logout)$/.test(path) ? "/dashboard" : path + (query.size ? `?${query}` : "");
 };
 
+/** Say in full what the API says as Determined's does. @param {Error} error */
+const kindly = (error) => (error.message === "invalid credentials" ? new Error("The user name or the password is wrong.") : error);
+
 export function Page() {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   const [busy, setBusy] = useState(false);
@@ -42,7 +45,7 @@ export function Page() {
     try {
       await act();
     } catch (e) {
-      setError(/** @type {Error} */ (e));
+      setError(kindly(/** @type {Error} */ (e)));
       setBusy(false);
     }
   };

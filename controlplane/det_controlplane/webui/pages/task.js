@@ -5,6 +5,7 @@ import { useLive } from "../lib/live.js";
 import { ask, link, place } from "../lib/router.js";
 import { branch, end as endTask, hasTerminal, isOver, KINDS, one, served, stateOf, steers, terminalOf } from "../lib/tasks.js";
 import { html, useEffect } from "../lib/view.js";
+import { inPage } from "../lib/why.js";
 import { Button, Empty, Head, Loaded, Panel, State } from "../parts/basic.js";
 import { Logs } from "../parts/logs.js";
 import { attempt } from "../parts/overlay.js";
@@ -36,7 +37,7 @@ function Task({ kind, id }) {
   const found = useLive(
     async (signal) => {
       const [task, why] = await Promise.all([one(kind, id, signal), get(`/api/v1/why/task/${encodeURIComponent(id)}`, {}, { signal }).catch(() => ({ reasons: [] }))]);
-      return { task, reason: why.reasons[0]?.sentence ?? "", ready: opening && !isOver(task) && (await answers(id, signal)) };
+      return { task, reason: inPage(why.reasons[0]?.sentence ?? ""), ready: opening && !isOver(task) && (await answers(id, signal)) };
     },
     [kind, id, opening],
     (data) => (isOver(data.task) ? 0 : 2_500),

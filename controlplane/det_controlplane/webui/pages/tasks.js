@@ -1,5 +1,4 @@
 // Notebooks, shells, commands, TensorBoards and generic tasks: what runs, and where it is.
-import { ago, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { maySomewhere } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";
@@ -8,6 +7,7 @@ import { html, useEffect, useState } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel, State, Toggle } from "../parts/basic.js";
 import { attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Ago } from "../parts/time.js";
 import { NewTask } from "./new_task.js";
 
 const LIVE_MS = 4_000;
@@ -70,7 +70,7 @@ function Rows({ rows, reload }) {
     { name: "State", cell: (/** @type {any} */ t) => html`<${State} state=${stateOf(t)} />` },
     { name: "User", cell: (/** @type {any} */ t) => t.displayName || t.username },
     { name: "Pool", cell: (/** @type {any} */ t) => t.resourcePool },
-    { name: "Started", right: true, cell: (/** @type {any} */ t) => html`<span title=${moment(t.startTime)}>${ago(t.startTime)}</span>` },
+    { name: "Started", right: true, cell: (/** @type {any} */ t) => html`<${Ago} at=${t.startTime} />` },
     {
       name: "", right: true,
       cell: (/** @type {any} */ t) => html`

@@ -1,12 +1,13 @@
 // One trial: its curves, its work step by step, and the machines it ran on.
 import { get, post } from "../lib/api.js";
-import { duration, ended, metric, moment, money, span } from "../lib/format.js";
+import { duration, ended, metric, moment, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { usePaged } from "../lib/paged.js";
 import { REST_MS, whenChanged } from "../lib/revision.js";
 import { may } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { flat } from "../lib/trials.js";
+import { inPage } from "../lib/why.js";
 import { html, useMemo, useRef, useState } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Pairs, Panel, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
@@ -14,6 +15,7 @@ import { isDrawn } from "../parts/curve_choice.js";
 import { Listing } from "../parts/listing.js";
 import { Logs } from "../parts/logs.js";
 import { Ask } from "../parts/overlay.js";
+import { Span } from "../parts/time.js";
 import { Checkpoints } from "./experiment/checkpoints.js";
 import { Fork } from "./experiment/dialogs.js";
 import { Allocations } from "./trial_allocations.js";
@@ -72,7 +74,7 @@ function Shown({ trial, tab, reload }) {
   );
   const [, , shown] = TABS.find(([key]) => key === tab) ?? TABS[0];
   const experiment = told.data?.experiment;
-  const reason = told.data?.reasons[0]?.sentence;
+  const reason = inPage(told.data?.reasons[0]?.sentence ?? "", " of its experiment");
   const text = html`of <a href=${link(`/experiments/${trial.experimentId}`)}>${experiment?.name ?? "experiment"} ${trial.experimentId}</a>`;
   return html`
     <${Head} title=${`Trial ${trial.id}`} text=${text} beside=${html`<${State} state=${trial.state} />`}>
@@ -84,7 +86,7 @@ function Shown({ trial, tab, reload }) {
       <${Figures} of=${[
         [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
         ["Batches", metric(trial.totalBatchesProcessed)],
-        ["Duration", trial.wallClockTime ? duration(trial.wallClockTime) : span(trial.startTime, trial.endTime), `since ${moment(trial.startTime)}`],
+        ["Duration", trial.wallClockTime ? duration(trial.wallClockTime) : html`<${Span} from=${trial.startTime} to=${trial.endTime} />`, `since ${moment(trial.startTime)}`],
         ["Restarts", trial.restarts],
         ["Cost", money(told.data?.cost?.costUsd)],
       ]} />
@@ -107,7 +109,7 @@ function Shown({ trial, tab, reload }) {
   `;
 }
 
-/** Tell whether a reason says more than the state does. @param {any} trial @param {string | undefined} reason */
+/** Tell whether a reason says more than the state does. @param {any} trial @param {string} reason */
 const tells = (trial, reason) => reason && trial.state !== "STATE_CANCELED" && !reason.startsWith("has completed");
 
 /** @param {any} trial @returns {[string, string][]} groups and names of its metrics */

@@ -1,10 +1,11 @@
 // The runs that a trial had, one after the other: on which machines, how long, at what cost, and how each ended.
 import { get } from "../lib/api.js";
-import { moment, money, span } from "../lib/format.js";
+import { moment, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { html } from "../lib/view.js";
 import { Empty, Loaded, Panel, State } from "../parts/basic.js";
 import { Table } from "../parts/table.js";
+import { Span } from "../parts/time.js";
 
 /** @param {string} id of a task @param {AbortSignal} signal */
 async function runsOf(id, signal) {
@@ -42,7 +43,7 @@ export function Allocations({ trial }) {
     { name: "Slots", right: true, cell: (/** @type {any} */ a) => a.slots },
     { name: "Machines", wrap: true, cell: (/** @type {any} */ a) => html`<${Machines} of=${a} />` },
     { name: "Began", right: true, cell: (/** @type {any} */ a) => moment(a.startTime) },
-    { name: "Lasted", right: true, cell: (/** @type {any} */ a) => span(a.startTime, a.endTime) },
+    { name: "Lasted", right: true, cell: (/** @type {any} */ a) => html`<${Span} from=${a.startTime} to=${a.endTime} />` },
     { name: "Cost", right: true, cell: (/** @type {any} */ a) => money(a.costUsd) },
     { name: "How it ended", wrap: true, cell: (/** @type {any} */ a) => html`<span class="soft">${a.exitReason ?? ""}</span>` },
   ];

@@ -1,15 +1,16 @@
 // One webhook: the last tries to deliver its messages.
 import { get } from "../lib/api.js";
-import { ago, moment } from "../lib/format.js";
+import { moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { link } from "../lib/router.js";
 import { html } from "../lib/view.js";
 import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
 import { Table } from "../parts/table.js";
+import { Ago } from "../parts/time.js";
 
 const LIVE_MS = 8_000;
 /** @type {Record<string, string>} */
-const EVENTS = { EXPERIMENT_STATE_CHANGE: "an experiment ended", TASK_LOG: "a line of a log", CUSTOM: "an alert" };
+const EVENTS = { EXPERIMENT_STATE_CHANGE: "An experiment ended", TASK_LOG: "A line of a log", CUSTOM: "An alert" };
 
 /** @param {{ id: string }} props */
 export function Page({ id }) {
@@ -40,10 +41,10 @@ const None = ({ waiting }) => html`
 /** @param {{ rows: any[] }} props */
 function Deliveries({ rows }) {
   const columns = [
-    { name: "When", cell: (/** @type {any} */ d) => html`<span title=${moment(d.at)}>${ago(d.at)}</span>` },
+    { name: "When", cell: (/** @type {any} */ d) => html`<${Ago} at=${d.at} />` },
     {
       name: "Event", main: true,
-      cell: (/** @type {any} */ d) => html`<span title=${d.eventId}>${EVENTS[d.eventType] ?? d.eventType}</span>${d.experimentId && html`, <a href=${link(`/experiments/${d.experimentId}`)}>experiment ${d.experimentId}</a>`}`,
+      cell: (/** @type {any} */ d) => html`<span title=${d.eventId}>${EVENTS[d.eventType] ?? d.eventType}</span>${d.experimentId && html`: <a href=${link(`/experiments/${d.experimentId}`)}>experiment ${d.experimentId}</a>`}`,
     },
     { name: "Try", right: true, cell: (/** @type {any} */ d) => d.attempt },
     { name: "Result", wrap: true, cell: (/** @type {any} */ d) => html`<span class=${d.arrived ? "state green" : "state red"}>${d.arrived ? "arrived" : d.nextAt ? "failed" : "given up"}</span>${!d.arrived && html` <span class="soft">${d.failure}</span>`}` },

@@ -1,6 +1,6 @@
 // Webhooks: addresses that are told what happens.
 import { get, post, send } from "../lib/api.js";
-import { ago, counted, moment } from "../lib/format.js";
+import { counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { isAdmin, may, maySomewhere } from "../lib/rights.js";
 import { go } from "../lib/router.js";
@@ -10,6 +10,7 @@ import { Button, Empty, Head, Loaded, Panel } from "../parts/basic.js";
 import { Choice, Line, Tick } from "../parts/fields.js";
 import { Ask, AskDelete, attempt, Menu } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Ago } from "../parts/time.js";
 
 const LIVE_MS = 8_000;
 const [STATE, LOG, ALERT] = ["TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "TRIGGER_TYPE_TASK_LOG", "TRIGGER_TYPE_CUSTOM"];
@@ -78,9 +79,9 @@ function Rows({ rows, places, open }) {
 function Messages({ of: w }) {
   const failing = w.lastFailedAt && !(w.lastArrivedAt > w.lastFailedAt);
   return html`
-    ${failing && html`<div class="bad" title=${moment(w.lastFailedAt)}>Failed ${ago(w.lastFailedAt)}${w.lastFailure ? `, ${w.lastFailure}` : ""}</div>`}
+    ${failing && html`<div class="bad">Failed <${Ago} at=${w.lastFailedAt} />${w.lastFailure ? `, ${w.lastFailure}` : ""}</div>`}
     ${w.waitingMessages > 0 && html`<div class="soft">${counted(w.waitingMessages, "message waits", "messages wait")}</div>`}
-    ${w.lastArrivedAt && html`<div class="soft" title=${moment(w.lastArrivedAt)}>Arrived ${ago(w.lastArrivedAt)}</div>`}
+    ${w.lastArrivedAt && html`<div class="soft">Arrived <${Ago} at=${w.lastArrivedAt} /></div>`}
     ${!failing && !w.lastArrivedAt && html`<span class="faint">none yet</span>`}
   `;
 }

@@ -1,6 +1,6 @@
 // Workspaces and their projects, where experiments are kept.
 import { post } from "../lib/api.js";
-import { ago, counted } from "../lib/format.js";
+import { counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { made, may, mayDemand, rolesDecide } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";
@@ -10,6 +10,7 @@ import { Button, Head, Loaded, Panel, Toggle } from "../parts/basic.js";
 import { Line } from "../parts/fields.js";
 import { Ask } from "../parts/overlay.js";
 import { Table } from "../parts/table.js";
+import { Ago } from "../parts/time.js";
 import { Steering } from "./workspaces_steering.js";
 
 const LIVE_MS = 30_000;
@@ -53,7 +54,7 @@ const Projects = ({ workspace, reload }) => html`
     { name: "Project", main: true, cell: (/** @type {any} */ p) => html`<a href=${link(`/experiments?project=${p.id}`)}>${p.name}</a>${p.archived && html` <span class="label">archived</span>`}` },
     { name: "Description", wrap: true, cell: (/** @type {any} */ p) => html`<span class="soft">${p.description}</span>` },
     { name: "Experiments", right: true, cell: (/** @type {any} */ p) => html`${p.numExperiments}${p.numActiveExperiments ? html` <span class="soft">(${counted(p.numActiveExperiments, "runs", "run")})</span>` : ""}` },
-    { name: "Last start", right: true, cell: (/** @type {any} */ p) => ago(p.lastExperimentStartedAt) },
+    { name: "Last start", right: true, cell: (/** @type {any} */ p) => html`<${Ago} at=${p.lastExperimentStartedAt} />` },
     { name: "", right: true, cell: (/** @type {any} */ p) => html`<${Steering} of=${p} reload=${reload} />` },
   ]} />
 `;

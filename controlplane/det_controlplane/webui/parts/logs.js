@@ -29,6 +29,7 @@ export function Logs({ path, live, name }) {
   const [seen, log] = useLogWindow(path, live, asked);
   const [pinned, setPinned] = useState(true);
   const box = useKept(seen.parts, log);
+  useAbove(box);
   const narrow = !!(asked.text || asked.level || asked.rank);
   const look = () => {
     const element = box.current;
@@ -72,6 +73,23 @@ export function Logs({ path, live, name }) {
       </div>
     </div>
   `;
+}
+
+/** Tell a log how much of the page stands above it; also later, as notices come and go. @param {{ current: HTMLElement | null }} box */
+function useAbove(box) {
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const tell = () => {
+      const atEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - 1;
+      element.style.setProperty("--above", `${Math.round(element.getBoundingClientRect().top + scrollY)}px`);
+      if (atEnd) element.scrollTop = element.scrollHeight;
+    };
+    tell();
+    const sizes = new ResizeObserver(tell);
+    sizes.observe(/** @type {HTMLElement} */ (document.getElementById("main")));
+    return () => sizes.disconnect();
+  }, []);
 }
 
 /** Show what is around a line whose time was pressed, also what filters leave out. @param {any} e */

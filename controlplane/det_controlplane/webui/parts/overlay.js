@@ -6,7 +6,7 @@ import { Button, Failure, Icon } from "./basic.js";
 
 /**
  * @typedef {{ name: string, icon?: string, danger?: boolean, off?: boolean, on?: boolean, act: () => void }} Item one that is on or not is switched, and the menu stays
- * @typedef {{ text: string, bad?: boolean, undo?: () => void, id: number }} Toast
+ * @typedef {{ text: string, bad?: boolean, undo?: () => void, about?: string, id: number }} Toast
  */
 
 /** @param {{ label: string, icon?: string, text?: any, items: (Item | false | null | undefined)[], side?: string, kind?: string }} props */
@@ -168,10 +168,11 @@ const LASTS_MS = 5_000;
 const LASTS_LONG_MS = 12_000; // with something to read closely, or to press
 let count = 0;
 
-/** @param {string} text @param {{ bad?: boolean, undo?: () => void }} [how] */
+/** @param {string} text @param {{ bad?: boolean, undo?: () => void, about?: string }} [how] `about` one thing only the latest is shown: what was before cannot be undone any more */
 export function tell(text, how = {}) {
   const toast = { text, ...how, id: ++count };
-  toasts.value = [...toasts.value.slice(-3), toast];
+  const others = toasts.value.filter((t) => !how.about || t.about !== how.about);
+  toasts.value = [...others.slice(-3), toast];
   expire(toast.id, how.undo || how.bad ? LASTS_LONG_MS : LASTS_MS);
 }
 
@@ -201,11 +202,11 @@ function drop(id) {
   toasts.value = toasts.value.filter((t) => t.id !== id);
 }
 
-/** Do something, and say how it went. @param {() => Promise<unknown>} act @param {string} done @param {() => void} [undo] */
-export async function attempt(act, done, undo) {
+/** Do something, and say how it went. @param {() => Promise<unknown>} act @param {string} done @param {() => void} [undo] @param {string} [about] */
+export async function attempt(act, done, undo, about) {
   try {
     await act();
-    tell(done, { undo });
+    tell(done, { undo, about });
     return true;
   } catch (e) {
     tell(/** @type {Error} */ (e).message, { bad: true });

@@ -1,12 +1,13 @@
 // Where a person is signed in; ending that.
 import { get, send } from "../lib/api.js";
-import { ago, counted, moment } from "../lib/format.js";
+import { counted, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { signedOut, user } from "../lib/session.js";
 import { html, useState } from "../lib/view.js";
 import { Button, Empty, Loaded, Panel } from "./basic.js";
 import { Ask, attempt, tell } from "./overlay.js";
 import { Table } from "./table.js";
+import { Ago } from "./time.js";
 
 /** @type {[RegExp, string][]} in this order, as browsers claim to be others, too */
 const BROWSERS = [[/Edg\//, "Edge"], [/OPR\//, "Opera"], [/Firefox\//, "Firefox"], [/Chrome\//, "Chrome"], [/Safari\//, "Safari"]];
@@ -35,7 +36,7 @@ export function Sessions({ of }) {
   const columns = [
     { name: "Program", main: true, cell: (/** @type {any} */ s) => html`<span title=${s.program}>${programName(s.program)}</span>${s.current && html` <span class="state green">this one</span>`}` },
     { name: "Address", cell: (/** @type {any} */ s) => s.address || html`<span class="faint">unknown</span>` },
-    { name: "Signed in", right: true, cell: (/** @type {any} */ s) => html`<span title=${moment(s.createdAt)}>${ago(s.createdAt)}</span>` },
+    { name: "Signed in", right: true, cell: (/** @type {any} */ s) => html`<${Ago} at=${s.createdAt} />` },
     { name: "Ends", right: true, cell: (/** @type {any} */ s) => (s.expiresAt ? moment(s.expiresAt) : "never") },
     { name: "", right: true, cell: (/** @type {any} */ s) => html`<${Button} aria-label=${`Sign out session ${s.id}, ${programName(s.program)}`} onClick=${() => end(s)}>Sign out<//>` },
   ];

@@ -5,7 +5,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { Button, Icon } from "./basic.js";
 
 /**
- * @typedef {{ name: string, title?: string, right?: boolean, main?: boolean, wrap?: boolean, sort?: string, cell: (row: any) => any }} Column
+ * @typedef {{ name: string, title?: string, right?: boolean, main?: boolean | "whole", wrap?: boolean, sort?: string, cell: (row: any) => any }} Column what is `main` is cut where others need the room, unless it is "whole"
  * @typedef {{ chosen: Set<any>, onChange: (chosen: Set<any>) => void }} Choice
  */
 
@@ -146,7 +146,7 @@ function Row({ row, index, columns, choice, id, props }) {
   const cells = () => html`
     <tr role="row" ...${props} aria-rowindex=${index + 2} aria-selected=${choice ? String(chosen) : undefined}>
       ${choice && html`<td role="cell" class="pick"><input class="check" type="checkbox" aria-label=${`Choose ${key}`} checked=${chosen} onChange=${toggle} /></td>`}
-      ${columns.map((c) => html`<td role="cell" data-name=${c.main ? undefined : c.name || undefined} class=${`${c.right ? "right" : ""} ${c.main ? "main-cell cut" : ""} ${c.wrap ? "wrap" : ""}`}>${c.cell(row)}</td>`)}
+      ${columns.map((c) => html`<td role="cell" data-name=${c.main ? undefined : c.name || undefined} class=${`${c.right ? "right" : ""} ${c.main ? "main-cell" : ""} ${c.wrap ? "wrap" : ""}`}>${c.main === true ? html`<div class="yields"><div class="cut">${c.cell(row)}</div></div>` : c.cell(row)}</td>`)}
     </tr>
   `;
   // While somebody scrolls or chooses, rows that stay as they are are not made anew.

@@ -1,7 +1,7 @@
 // Access tokens of one person, or of everybody: made, described, revoked.
 import { get, post, send } from "../lib/api.js";
 import { copy } from "../lib/clipboard.js";
-import { ago, moment } from "../lib/format.js";
+import { moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
 import { usePaged } from "../lib/paged.js";
 import { link } from "../lib/router.js";
@@ -11,6 +11,7 @@ import { Button, Empty, Panel } from "./basic.js";
 import { Line } from "./fields.js";
 import { Listing } from "./listing.js";
 import { Ask, attempt, Dialog, Menu } from "./overlay.js";
+import { Ago } from "./time.js";
 
 /** @param {{ of?: { id: number, username: string }, ended?: boolean }} props everybody's without a person */
 export function AccessTokens({ of, ended }) {
@@ -56,7 +57,7 @@ function columnsOf(names, open) {
     { name: "Token", right: true, cell: (/** @type {any} */ t) => t.id },
     { name: "Description", main: true, cell: (/** @type {any} */ t) => t.description || html`<span class="faint">none</span>` },
     ...(names ? [{ name: "Person", cell: (/** @type {any} */ t) => html`<a href=${link(`/admin/people/${t.userId}`)}>${names.get(t.userId) ?? `user ${t.userId}`}</a>` }] : []),
-    { name: "Made", right: true, cell: (/** @type {any} */ t) => html`<span title=${moment(t.createdAt)}>${ago(t.createdAt)}</span>` },
+    { name: "Made", right: true, cell: (/** @type {any} */ t) => html`<${Ago} at=${t.createdAt} />` },
     { name: "Ends", right: true, cell: (/** @type {any} */ t) => (t.revoked ? "revoked" : t.expiry ? moment(t.expiry) : "never") },
     {
       name: "", right: true,

@@ -51,11 +51,11 @@ export function Page() {
 const COLUMNS = [
   { name: "Time", cell: (/** @type {any} */ e) => html`<span class="number">${moment(e.at)}</span>` },
   { name: "User", cell: (/** @type {any} */ e) => e.username || html`<span class="faint">nobody</span>` },
-  { name: "Action", cell: (/** @type {any} */ e) => e.action },
+  { name: "Action", main: "whole", cell: (/** @type {any} */ e) => e.action },
   { name: "Object", cell: (/** @type {any} */ e) => e.object },
   { name: "By", cell: (/** @type {any} */ e) => (e.taskId ? `task ${e.taskId.slice(0, 8)}` : e.via) },
   { name: "From", cell: (/** @type {any} */ e) => e.address },
-  { name: "Details", main: true, cell: (/** @type {any} */ e) => html`<span class="soft" title=${told(e.details)}>${told(e.details)}</span>` },
+  { name: "Details", cell: (/** @type {any} */ e) => html`<div class="yields soft" title=${told(e.details)}><div class="cut">${told(e.details)}</div></div>` },
 ];
 
 /** @param {Record<string, any>} details */

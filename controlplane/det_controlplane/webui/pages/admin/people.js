@@ -1,6 +1,6 @@
 // Everybody who has an account: make accounts, rename, set passwords, deactivate.
 import { get, post } from "../../lib/api.js";
-import { ago, counted, moment } from "../../lib/format.js";
+import { counted } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { providers } from "../../lib/oidc.js";
 import { usePaged } from "../../lib/paged.js";
@@ -11,6 +11,7 @@ import { Button, Empty, Panel, Search, Toggle } from "../../parts/basic.js";
 import { Line, Tick } from "../../parts/fields.js";
 import { Listing } from "../../parts/listing.js";
 import { Ask, tell } from "../../parts/overlay.js";
+import { Ago } from "../../parts/time.js";
 import { Area } from "./area.js";
 
 const COLUMNS = [
@@ -18,7 +19,7 @@ const COLUMNS = [
   { name: "Rights", sort: "ADMIN", cell: (/** @type {any} */ u) => (u.admin ? html`<span class="label best">administrator</span>` : "") },
   { name: "Signs in", sort: "REMOTE", cell: (/** @type {any} */ u) => (u.remote ? "at the identity provider" : "by password") },
   { name: "Account", sort: "ACTIVE", cell: (/** @type {any} */ u) => html`<span class=${`state ${u.active ? "green" : ""}`}>${u.active ? "Active" : "Deactivated"}</span>` },
-  { name: "Last sign-in", right: true, sort: "LAST_AUTH_TIME", cell: (/** @type {any} */ u) => html`<span title=${moment(u.lastAuthAt)}>${u.lastAuthAt ? ago(u.lastAuthAt) : "never"}</span>` },
+  { name: "Last sign-in", right: true, sort: "LAST_AUTH_TIME", cell: (/** @type {any} */ u) => html`<${Ago} at=${u.lastAuthAt} never="never" />` },
 ];
 
 export function Page() {

@@ -1,6 +1,5 @@
 // One account: who it is, what it may do, and by which tokens it comes in.
 import { get, post, send } from "../../lib/api.js";
-import { ago, moment } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { providers } from "../../lib/oidc.js";
 import { link } from "../../lib/router.js";
@@ -11,6 +10,7 @@ import { Button, Loaded, Pairs, Panel } from "../../parts/basic.js";
 import { Line, Tick } from "../../parts/fields.js";
 import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
 import { Sessions } from "../../parts/sessions.js";
+import { Ago } from "../../parts/time.js";
 import { AccessTokens } from "../../parts/tokens.js";
 import { Area } from "./area.js";
 
@@ -56,7 +56,7 @@ function Person({ person, roles, groups, reload }) {
           <${Pairs} of=${[
             ["Rights", person.admin ? "administrator" : "as its roles give"],
             ["Signs in", person.remote ? "at the identity provider" : "by password"],
-            ["Last sign-in", person.lastAuthAt ? html`<span title=${moment(person.lastAuthAt)}>${ago(person.lastAuthAt)}</span>` : "never"],
+            ["Last sign-in", html`<${Ago} at=${person.lastAuthAt} never="never" />`],
             ["Groups", groups.length ? groups.map((g) => html`<a class="listed" href=${link(`/admin/groups/${g.groupId}`)}>${g.name}</a> `) : "none"],
           ]} />
         <//>

@@ -1,6 +1,6 @@
 // The checkpoints that an experiment has, and those that were deleted.
 import { get, send } from "../../lib/api.js";
-import { ago, counted, metric, moment, size } from "../../lib/format.js";
+import { counted, metric, moment, size } from "../../lib/format.js";
 import { rowsOf, usePaged } from "../../lib/paged.js";
 import { keeps, may, maySomewhere } from "../../lib/rights.js";
 import { link } from "../../lib/router.js";
@@ -10,6 +10,7 @@ import { Check } from "../../parts/fields.js";
 import { Listing } from "../../parts/listing.js";
 import { Ask, Dialog, tell } from "../../parts/overlay.js";
 import { ChosenBar } from "../../parts/table.js";
+import { Ago } from "../../parts/time.js";
 import { Register } from "./register.js";
 
 const SHOWN = ["STATE_ACTIVE", "STATE_COMPLETED", "STATE_PARTIALLY_DELETED"];
@@ -68,7 +69,7 @@ function Rows({ experiment, found, isGoing, doom }) {
     { name: "Metric", right: true, cell: (/** @type {any} */ c) => metric(c.training?.searcherMetric) },
     { name: "State", cell: (/** @type {any} */ c) => html`<${State} state=${isGoing(c) ? "DELETING" : c.state} />${c.filesMissing && html` <span class="soft">files missing</span>`}` },
     { name: "Size", right: true, cell: (/** @type {any} */ c) => size(total(c.resources)) },
-    { name: "Saved", right: true, cell: (/** @type {any} */ c) => html`<span title=${moment(c.reportTime)}>${ago(c.reportTime)}</span>` },
+    { name: "Saved", right: true, cell: (/** @type {any} */ c) => html`<${Ago} at=${c.reportTime} />` },
   ];
   return html`
     <${Listing} of=${found} label="Checkpoints" columns=${columns} id=${uuidOf}

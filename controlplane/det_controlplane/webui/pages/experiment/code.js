@@ -31,7 +31,8 @@ export function Code({ experiment }) {
 function Files({ experiment, tree }) {
   const asked = place.value.query.get("file");
   const files = leaves(tree);
-  const chosen = files.find((f) => f.path === asked) ?? files.find((f) => f.path.endsWith(".py")) ?? files[0];
+  const words = String(experiment.config.entrypoint ?? "").split(/[\s:,]+/);
+  const chosen = files.find((f) => f.path === asked) ?? files.find((f) => words.some((w) => f.path === w || f.path === `${w}.py`)) ?? files.find((f) => f.path.endsWith(".py")) ?? files[0];
   const content = useLive(async () => unpacked((await post(`/api/v1/experiments/${experiment.id}/file`, { path: chosen.path })).file), [experiment.id, chosen.path]);
   const base = `/experiments/${experiment.id}`;
   const download = html`<${Button} href=${`${base}/file/download?path=${encodeURIComponent(chosen.path)}`} download>Download<//>`;

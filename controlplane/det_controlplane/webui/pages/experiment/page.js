@@ -1,17 +1,18 @@
 // One experiment: what it found, what it does, and everything one can do to it.
 import { get, post } from "../../lib/api.js";
 import { ACTIONS, command, offered } from "../../lib/experiments.js";
-import { counted, ended, metric, money, span, stateName } from "../../lib/format.js";
+import { counted, ended, metric, money } from "../../lib/format.js";
 import { later } from "../../lib/library.js";
 import { useLive } from "../../lib/live.js";
 import { REST_MS, whenChanged } from "../../lib/revision.js";
-import { go, link } from "../../lib/router.js";
+import { go, link, place } from "../../lib/router.js";
 import { may, maySomewhere } from "../../lib/rights.js";
 import { mainReason, saidOf } from "../../lib/why.js";
 import { html, useEffect, useMemo, useState } from "../../lib/view.js";
 import { placeOf } from "../../lib/workspaces.js";
 import { Bones, Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
 import { Ask, attempt, Menu, tell } from "../../parts/overlay.js";
+import { Span } from "../../parts/time.js";
 
 /** @type {[string, string, any][]} */
 const TABS = [
@@ -48,11 +49,11 @@ function Shown({ data, tab, reload }) {
   const e = { ...data.experiment, revision: data.revision };
   const Tab = tabOf(tab);
   const beside = html`<${State} state=${e.state} />${e.archived && html`<span class="label">archived</span>`}${e.labels.map((/** @type {string} */ l) => html`<span class="label">${l}</span>`)}`;
-  const text = html`Experiment ${e.id} in ${e.workspaceName} / ${e.projectName} by ${e.displayName || e.username}${e.forkedFrom && html`, forked from <a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>`}${e.description && html`<br />${e.description}`}`;
+  const text = html`Experiment ${e.id} in <a href=${link(`/experiments?project=${e.projectId}`)}>${e.workspaceName} / ${e.projectName}</a> by ${e.displayName || e.username}${e.forkedFrom && html`, forked from <a href=${link(`/experiments/${e.forkedFrom}`)}>${e.forkedFrom}</a>`}${e.description && html`<br />${e.description}`}`;
   return html`
     <${Head} title=${e.name} text=${text} beside=${beside}><${Actions} e=${e} reload=${reload} /><//>
     <div class="stack">
-      <${Summary} e=${e} job=${data.jobSummary} />
+      <${Summary} e=${e} job=${data.jobSummary} tab=${tab} />
       <div>
         <${Tabs} label="Parts of the experiment" tabs=${TABS.map(([key, title, part]) => ({ name: title, href: link(`/experiments/${e.id}/${key}`), chosen: part === Tab }))} />
         <${Tab} experiment=${e} reload=${reload} />
@@ -61,8 +62,8 @@ function Shown({ data, tab, reload }) {
   `;
 }
 
-/** @param {{ e: any, job: any }} props */
-function Summary({ e, job }) {
+/** @param {{ e: any, job: any, tab: string }} props */
+function Summary({ e, job, tab }) {
   const active = !ended(e.state);
   const told = useLive(
     async (signal) => {
@@ -83,22 +84,25 @@ function Summary({ e, job }) {
   const best = e.bestTrialId ? html`<a href=${link(`/trials/${e.bestTrialId}`)}>trial ${e.bestTrialId}</a> · ${e.searcherMetric}` : e.searcherMetric;
   return html`
     ${said &&
-    !/COMPLETED|CANCELED/.test(e.state) &&
+    !/^STATE_(COMPLETED|CANCELED)/.test(e.state) &&
     html`
       <div class=${`notice ${failed ? "red" : ""}`} role="status">
-        <p>${said}.${queue && ` ${queue}.`}</p>
-        ${failed && e.numTrials > 0 && html`<${Button} href=${link(`/experiments/${e.id}/logs${reason?.trialId ? `?trial=${reason.trialId}` : ""}`)}>Read its log<//>`}
+        <p>${said}.${e.state === "STATE_STOPPING_CANCELED" && " “Kill” ends it at once, without a checkpoint."}${queue && html` <a href=${link(`/queue/${encodeURIComponent(e.resourcePool)}`)}>${queue}</a>.`}</p>
+        ${failed && e.numTrials > 0 && !reads(tab, reason?.trialId) && html`<${Button} href=${link(`/experiments/${e.id}/logs${reason?.trialId ? `?trial=${reason.trialId}` : ""}`)}>Read its log<//>`}
       </div>
     `}
     <${Figures} of=${[
       ["Best value", metric(e.bestTrialSearcherMetric), best],
       ["Trials", e.numTrials, e.searcherType],
-      ["Progress", e.progress === null ? stateName(e.state) : `${Math.round((e.progress ?? 0) * 100)} %`, html`<${Progress} value=${e.progress ?? 0} />`],
-      ["Duration", span(e.startTime, e.endTime), active ? "so far" : undefined],
+      ["Progress", e.progress === null ? "–" : `${Math.round(e.progress * 100)} %`, e.progress !== null && html`<${Progress} value=${e.progress} />`],
+      ["Duration", html`<${Span} from=${e.startTime} to=${e.endTime} />`, active ? "so far" : undefined],
       ["Cost", money(told.data?.cost?.costUsd), told.data?.cost?.slotHours ? `${metric(told.data.cost.slotHours)} slot hours` : "no rented machine"],
     ]} />
   `;
 }
+
+/** Tell whether the log that tells why is open already. @param {string} tab @param {number | null | undefined} trial */
+const reads = (tab, trial) => tab === "logs" && (!trial || place.value.query.get("trial") === String(trial));
 
 /** Start a TensorBoard and show where it gets ready. @param {number} id */
 async function tensorboard(id) {
@@ -113,7 +117,7 @@ function Actions({ e, reload }) {
   /** @param {import("../../lib/experiments.js").Action} a */
   const run = async (a) => {
     const back = a.undo && ACTIONS.find((b) => b.id === a.undo);
-    await attempt(() => command(a.id, e.id), `${a.done} experiment ${e.id}`, back ? () => void run(back) : undefined);
+    await attempt(() => command(a.id, e.id), `${a.done} experiment ${e.id}`, back ? () => void run(back) : undefined, `experiment ${e.id}`);
     await reload();
   };
   /** @param {any} project */

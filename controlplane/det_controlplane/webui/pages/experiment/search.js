@@ -98,7 +98,7 @@ const Band = ({ index, bracket, from, to, x, named }) => html`
 function TrialLine({ t, y, end, strength, chosen, best, part, onChoose }) {
   const running = !ended(t.state);
   const cls = `trial-line ${t.state === "STATE_ERROR" ? "failed" : ""} ${running ? "running" : ""} ${chosen ? "chosen" : ""}`;
-  const how = isStopped(t) ? `stopped at rung ${t.rung}` : t.outcome === "WAITS" && running ? `waits at rung ${t.rung}` : t.state === "STATE_COMPLETED" ? "" : stateName(t.state).toLowerCase();
+  const how = isStopped(t) ? `stopped at rung ${t.rung}` : t.outcome === "WAITS" && running ? `waits at rung ${t.rung}` : t.state === "STATE_COMPLETED" ? "" : running && !t.trained ? "not begun" : stateName(t.state).toLowerCase();
   /** @param {KeyboardEvent} e */
   const onKey = (e) => {
     if (e.key === "Enter" || e.key === " ") {
@@ -113,7 +113,7 @@ function TrialLine({ t, y, end, strength, chosen, best, part, onChoose }) {
       <text x=${LEFT - 12} y=${y + 4} text-anchor="end" class="trial-name">Trial ${t.id} </text>
       <line x1=${LEFT} x2=${at} y1=${y} y2=${y} stroke-width="5" stroke-linecap="round" opacity=${strength} />
       <circle cx=${at} cy=${y} r=${best ? 6 : 4} />
-      <text x=${at + 12} y=${y + 4} class="trial-value">${[metric(t.value) + (best ? " best" : ""), how].filter(Boolean).join(", ")}</text>
+      <text x=${at + 12} y=${y + 4} class="trial-value">${[t.value !== null && metric(t.value) + (best ? " best" : ""), how].filter(Boolean).join(", ")}</text>
     </g>
   `;
 }

@@ -2,7 +2,7 @@
 import { first, post } from "../../lib/api.js";
 import { MOST_COMPARED } from "../../lib/experiments.js";
 import { filterOf, textOf } from "../../lib/filters.js";
-import { counted, duration, metric, span } from "../../lib/format.js";
+import { counted, duration, metric } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";
 import { ask, link, place } from "../../lib/router.js";
 import { flat, useTrials, varied } from "../../lib/trials.js";
@@ -11,6 +11,7 @@ import { Bones, Button, Empty, Failure, Loaded, Panel, State } from "../../parts
 import { Chips, FilterBuilder } from "../../parts/filters.js";
 import { Menu } from "../../parts/overlay.js";
 import { ChosenBar, Table } from "../../parts/table.js";
+import { Span } from "../../parts/time.js";
 import { nameOf, summary } from "../experiments_columns.js";
 import { filterable, runsFilter, runNameOf } from "./trials_filter.js";
 
@@ -115,7 +116,7 @@ function Rows({ experiment, rows, all, more, runs }) {
     ...more.map((name) => ({ name: nameOf(name), right: true, sort: name, cell: (/** @type {any} */ t) => metric(valueOf(t, name, runs)) })),
     { name: "Batches", right: true, sort: "totalBatchesProcessed", cell: (/** @type {any} */ t) => metric(t.totalBatchesProcessed) },
     ...varied(all).map((name) => ({ name, right: true, sort: `hp.${name}`, cell: (/** @type {any} */ t) => metric(flat(t.hparams)[name]) })),
-    { name: "Duration", right: true, sort: "wallClockTime", cell: (/** @type {any} */ t) => (t.wallClockTime ? duration(t.wallClockTime) : span(t.startTime, t.endTime)) },
+    { name: "Duration", right: true, sort: "wallClockTime", cell: (/** @type {any} */ t) => (t.wallClockTime ? duration(t.wallClockTime) : html`<${Span} from=${t.startTime} to=${t.endTime} />`) },
     { name: "Restarts", right: true, sort: "restarts", cell: (/** @type {any} */ t) => t.restarts },
   ];
   const compare = [...chosen].slice(0, MOST_COMPARED);

@@ -1,0 +1,98 @@
+"""What pages say is true, in words of the page, and in sight."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.support.api import PASSWORD, config_of, create, create_ended, trial_of
+from tests.support.browser import Tab, opened
+from tests.support.house import House
+
+
+def test_times_go_on_while_nothing_changes(tab: Tab, house: House) -> None:
+    create_ended(house.admin, name="standing still")
+    tab.page.clock.install()
+    tab.open("/experiments?q=standing+still")
+    row = tab.page.locator("tbody tr")
+    row.get_by_text("just now").wait_for()
+    tab.page.clock.fast_forward("02:00:00")
+    row.get_by_text(re.compile(r"2\sh ago")).wait_for()
+
+
+def test_a_paused_experiment_names_the_button_that_lets_it_go_on(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{made}")
+    told = tab.page.locator(".notice")
+    told.get_by_text("The experiment is paused: “Resume” continues it.").wait_for()
+    trial = trial_of(house.admin, made)
+    tab.open(f"/trials/{trial['id']}")
+    told.get_by_text("“Resume” of its experiment continues it").wait_for()
+
+
+def test_what_was_undone_by_hand_is_not_offered_to_be_undone(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{made}")
+    tab.page.get_by_role("button", name="Resume").click()
+    tab.page.get_by_text(f"Resumed experiment {made}").wait_for()
+    tab.page.get_by_role("button", name="Pause").click()
+    tab.page.get_by_text(f"Paused experiment {made}").wait_for()
+    assert tab.page.locator(".toast").count() == 1
+
+
+def test_a_trial_that_waits_for_its_beginning_is_drawn_as_such(tab: Tab, house: House) -> None:
+    made = create(house.admin, activate=True)
+    tab.open(f"/experiments/{made}/search")
+    tab.page.locator(".trial-value").get_by_text("not begun", exact=True).wait_for()
+
+
+def test_a_wrong_password_is_told_in_plain_words(browser: Any, base: str) -> None:
+    with opened(browser, base, signed_in=False) as tab:
+        tab.open("/")
+        tab.sign_in("admin", "another")
+        tab.page.get_by_text("The user name or the password is wrong.").wait_for()
+
+
+@pytest.mark.parametrize("role", ["Viewer", "Editor"])
+def test_who_may_not_see_what_pools_cost_is_told_nothing_of_it(
+    browser: Any, base: str, house: House, role: str
+) -> None:
+    house.person(f"poor-{role}", role, house.blue)
+    with opened(browser, base, user=(f"poor-{role}", PASSWORD)) as tab:
+        tab.open("/cluster")
+        tab.page.get_by_text("Cost now").wait_for()
+        assert tab.page.get_by_text("This month").count() == 0
+        assert tab.complaints == []
+
+
+def test_a_long_name_leaves_the_other_columns_in_sight(tab: Tab, house: House) -> None:
+    create(house.admin, name="a-name-without-any-space_" * 5)
+    tab.open("/experiments")
+    tab.page.get_by_role("link", name="a-name-without").wait_for()
+    beyond = tab.page.locator(".table-scroll").evaluate("e => e.scrollWidth - e.clientWidth")
+    assert beyond == 0
+    tab.page.set_viewport_size({"width": 2560, "height": 900})
+    cut = tab.page.locator(".cut", has_text="a-name-without")
+    assert cut.evaluate("e => e.scrollWidth - e.clientWidth") == 0, "there is room for all of it"
+
+
+def test_the_end_of_a_log_is_in_the_window(tab: Tab, house: House) -> None:
+    made = house.experiment(house.admin, house.red_project)
+    tab.open(f"/experiments/{made}/logs")
+    log = tab.page.get_by_role("log")
+    log.wait_for()
+    tab.page.locator(".notice").wait_for()
+    tab.page.wait_for_function(
+        "document.querySelector('.logs').getBoundingClientRect().bottom <= innerHeight"
+    )
+
+
+def test_the_code_that_is_shown_first_is_what_runs(tab: Tab, house: House) -> None:
+    code = [
+        {"path": path, "type": 48, "mode": "420", "mtime": "0", "content": ""}
+        for path in ("a.py", "train.py")
+    ]
+    request = {"config": config_of(), "activate": False, "modelDefinition": code}
+    made = house.admin.post("/api/v1/experiments", request)["experiment"]["id"]
+    tab.open(f"/experiments/{made}/code")
+    tab.page.locator(".tree [aria-current=page]", has_text="train.py").wait_for()
