@@ -30,6 +30,16 @@ def test_a_paused_experiment_names_the_button_that_lets_it_go_on(tab: Tab, house
     told.get_by_text("“Resume” of its experiment continues it").wait_for()
 
 
+def test_a_trial_that_waits_is_told_beside_those_that_run(tab: Tab, house: House) -> None:
+    made = create(house.admin, activate=True)
+    runs = {"state": "RUNNING", "sentence": "runs on one"}
+    waits = {"state": "QUEUED", "sentence": "needs 1 slot; none is free"}
+    reasons = [{"trialId": 1, **runs}, {"trialId": 2, **runs}, {"trialId": 3, **waits}]
+    tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": reasons}))
+    tab.open(f"/experiments/{made}")
+    tab.page.get_by_text("2 trials run, 1 waits. Trial 3 needs 1 slot; none is free.").wait_for()
+
+
 def test_what_was_undone_by_hand_is_not_offered_to_be_undone(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{made}")

@@ -1,4 +1,5 @@
 // Why something waits, runs or failed, in a sentence.
+import { counted } from "./format.js";
 
 /** @typedef {{ trialId: number | null, state: string, sentence: string }} Reason */
 
@@ -7,6 +8,14 @@ export const mainReason = (reasons) => reasons.find((r) => r.state === "QUEUED")
 
 /** Say a reason. @param {Reason | undefined} reason @param {string} subject */
 export const saidOf = (reason, subject) => (reason?.sentence ? `${reason.trialId ? `Trial ${reason.trialId}` : subject} ${inPage(reason.sentence)}` : "");
+
+/** Say what matters most of an experiment: that a trial waits is told beside how many run. @param {Reason[]} reasons @param {string} subject */
+export function toldOf(reasons, subject) {
+  const said = saidOf(mainReason(reasons), subject);
+  const waiting = reasons.filter((r) => r.state === "QUEUED").length;
+  const running = reasons.filter((r) => r.trialId && r.state !== "QUEUED").length;
+  return waiting && running ? `${counted(running, "trial runs", "trials run")}, ${counted(waiting, "waits", "wait")}. ${said}` : said;
+}
 
 /** Name buttons and pages where the sentence names commands for the same. @param {string} sentence @param {string} [of] where the button is, if not here */
 export const inPage = (sentence, of = "") => sentence.replace(/`det (experiment activate \d+|task unpause)`/, `“Resume”${of}`).replace("with `det budget set`", "under Budgets");

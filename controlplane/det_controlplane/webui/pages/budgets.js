@@ -52,7 +52,7 @@ const shown = (b) => (b.scope === "experiment" ? html`<a href=${link(`/experimen
 function Rows({ rows, open }) {
   const columns = [
     { name: "Of", main: true, cell: shown },
-    { name: "Spent", cell: (/** @type {any} */ b) => html`<${Spent} of=${b} />` },
+    { name: "Spent", wrap: true, cell: (/** @type {any} */ b) => html`<${Spent} of=${b} />` },
     { name: "Limit", right: true, cell: (/** @type {any} */ b) => money(b.limitUsd) },
     { name: "Counts", cell: (/** @type {any} */ b) => PERIODS.find(([key]) => key === b.period)?.[1] ?? b.period },
     { name: "State", cell: (/** @type {any} */ b) => html`<span class=${`state ${STATES[b.state]?.[0] ?? ""}`}>${STATES[b.state]?.[1] ?? b.state}</span>` },

@@ -6,7 +6,7 @@ import { maySomewhere } from "../lib/rights.js";
 import { link } from "../lib/router.js";
 import { shownName, user } from "../lib/session.js";
 import { isOver, KINDS, listed, served, stateOf } from "../lib/tasks.js";
-import { mainReason, saidOf } from "../lib/why.js";
+import { toldOf } from "../lib/why.js";
 import { html } from "../lib/view.js";
 import { Button, Empty, Figures, Head, Loaded, Panel, Progress, State } from "../parts/basic.js";
 import { Table } from "../parts/table.js";
@@ -27,7 +27,7 @@ async function mine(state, limit, signal) {
 /** @param {string} kind @param {number} id @param {AbortSignal} signal */
 async function why(kind, id, signal) {
   const { reasons } = await get(`/api/v1/why/${kind}/${id}`, {}, { signal });
-  return saidOf(mainReason(reasons), "It");
+  return toldOf(reasons, "It");
 }
 
 /** Find experiments of mine, and say why each is as it is. @param {string} state @param {number} limit @param {AbortSignal} signal */

@@ -7,7 +7,7 @@ import { useLive } from "../../lib/live.js";
 import { REST_MS, whenChanged } from "../../lib/revision.js";
 import { go, link, place } from "../../lib/router.js";
 import { may, maySomewhere } from "../../lib/rights.js";
-import { mainReason, saidOf } from "../../lib/why.js";
+import { mainReason, toldOf } from "../../lib/why.js";
 import { html, useEffect, useMemo, useState } from "../../lib/view.js";
 import { placeOf } from "../../lib/workspaces.js";
 import { Bones, Button, Figures, Head, Loaded, Progress, State, Tabs } from "../../parts/basic.js";
@@ -78,7 +78,7 @@ function Summary({ e, job, tab }) {
     e.revision,
   );
   const reason = mainReason(told.data?.reasons ?? []);
-  const said = saidOf(reason, "The experiment");
+  const said = toldOf(told.data?.reasons ?? [], "The experiment");
   const failed = e.state.includes("ERROR");
   const queue = job && job.jobsAhead > 0 ? `${counted(job.jobsAhead, "job")} ahead in the queue` : "";
   const best = e.bestTrialId ? html`<a href=${link(`/trials/${e.bestTrialId}`)}>trial ${e.bestTrialId}</a> · ${e.searcherMetric}` : e.searcherMetric;
