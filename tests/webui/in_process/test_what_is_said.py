@@ -86,6 +86,18 @@ def test_a_long_name_leaves_the_other_columns_in_sight(tab: Tab, house: House) -
     assert cut.evaluate("e => e.scrollWidth - e.clientWidth") == 0, "there is room for all of it"
 
 
+def test_a_name_is_whole_beside_a_long_sentence(tab: Tab, house: House) -> None:
+    create(house.admin, name="waits beside a sentence", activate=True)
+    told = [{"trialId": 1, "state": "QUEUED", "sentence": "needs what nobody has; " * 8}]
+    tab.page.route("**/api/v1/why/experiment/*", lambda r: r.fulfill(json={"reasons": told}))
+    tab.open("/dashboard")
+    running = tab.page.get_by_role("region", name="Running for you")
+    running.get_by_text("needs what nobody has").first.wait_for()
+    name = running.locator(".cut", has_text="waits beside a sentence")
+    assert name.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    assert running.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+
+
 def test_the_end_of_a_log_is_in_the_window(tab: Tab, house: House) -> None:
     made = house.experiment(house.admin, house.red_project)
     tab.open(f"/experiments/{made}/logs")

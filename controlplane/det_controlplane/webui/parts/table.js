@@ -37,7 +37,7 @@ export function Table({ columns, label, total, row, id = (r) => r.id, sort = "",
   const width = columns.length + (choice ? 1 : 0);
   return html`
     <div class=${`table-scroll ${tall || total >= VIRTUAL_FROM ? "tall" : ""}`} ref=${box} tabindex="0" role="region" aria-label=${label} aria-keyshortcuts="Escape" onKeyDown=${leave}>
-      <table class="table cards" role="table" aria-rowcount=${total + 1}>
+      <table class=${`table cards ${columns.some((c) => c.wrap) ? "told" : ""}`} role="table" aria-rowcount=${total + 1}>
         <thead role="rowgroup">
           <tr role="row">
             ${choice && html`<${ChooseAll} choice=${choice} rows=${shown.map(([, r]) => r).filter(Boolean)} id=${id} />`}
