@@ -10,7 +10,7 @@ import pytest
 from det_controlplane.adapters.aes_cipher import AesCipher
 from det_controlplane.db import tasks
 from det_controlplane.db.engine import Tx
-from det_controlplane.services.errors import NotSignedIn
+from det_controlplane.services.errors import Missing, NotSignedIn
 from det_controlplane.services.tasks import access, proxying
 from det_controlplane.services.tasks.proxying import RequestTokens
 from sqlalchemy import text
@@ -169,6 +169,23 @@ def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
     for not_it in ("x", "x\r\nSet-Cookie: auth=y", f"{token}\r\n", "é"):
         both = RequestTokens(in_address=not_it, kept=token)
         assert proxying.target(api.ctx, id, both).to_keep == ""
+
+
+def test_its_owner_reads_why_a_task_that_ended_serves_no_more(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    id = launch(user, "notebook")["notebook"]["id"]
+    user.post(f"{V}/notebooks/{id}/kill")
+
+    def told_to(caller: Caller) -> str:
+        with pytest.raises(Missing) as refused:
+            proxying.target(api.ctx, id, RequestTokens(bearer=caller.token))
+        return str(refused.value)
+
+    assert "has ended: allocation ended before it started: on request of determined" in told_to(
+        user
+    )
+    assert told_to(somebody_else(api, admin)) == f"no running task has the proxied port '{id}'"
 
 
 def test_the_address_of_a_deactivated_user_s_task_opens_nothing(

@@ -7,7 +7,7 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.roles import Right
-from det_controlplane.db import logs, proxies
+from det_controlplane.db import logs, proxies, task_views
 from det_controlplane.db.proxies import ProxiedTask
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, Unreachable
@@ -74,7 +74,7 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
         if user is None and not decisive:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
-            raise Missing(f"no running task has the proxied port '{service}'")
+            raise _missing(ctx, service, task_id, user)
         if user is not None:
             _require(ctx, user, task)
     assert task is not None
@@ -93,6 +93,16 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
         None if signed_in is None else signed_in.session_id, None if user is None else user.caller,
         _only(tokens, decisive),
     )  # fmt: skip
+
+
+def _missing(ctx: Context, service: str, task_id: str, user: User | None) -> Missing:
+    """Return the refusal of a port that no task serves; of a task that has ended its owner reads why."""
+    if user is not None and not user.narrow:
+        found = task_views.task(ctx.db, task_id) or {"exitStatus": ""}
+        if found["exitStatus"] and (user.admin or found["username"] == user.username):
+            why = found["exitStatus"]
+            return Missing(f"task {task_id} has ended: {why}. What it served takes a new task")
+    return Missing(f"no running task has the proxied port '{service}'")
 
 
 def _only(tokens: RequestTokens, token: str) -> RequestTokens:
