@@ -2,11 +2,13 @@
 
 import base64
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from det_controlplane.db import generic_tasks
 from det_controlplane.db.engine import Tx
+from det_controlplane.services.maintenance import tick
 from det_controlplane.services.tasks import launching
 from sqlalchemy import text
 
@@ -113,6 +115,20 @@ def test_with_a_preemption_timeout_it_is_asked_before_it_is_killed(
     task.post(f"{allocation}/ack_preemption")
     agent.poll("terminated", exit_code=0)
     assert state(user, id) == "PAUSED"
+
+
+def test_a_task_that_is_asked_to_leave_is_killed_at_its_deadline_and_not_some_time_later(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    id = create(user, CONFIG + "preemption_timeout: 2\n")
+    run(api, agent)
+    woken: list[str] = []
+    api.ctx.waker = SimpleNamespace(wake=woken.append)
+    user.post(f"{V}/tasks/{id}/pause")
+    assert "schedule" in woken, "the tick sleeps until what was due before"
+    next_due_s = tick.run(api.ctx)
+    assert next_due_s is not None
+    assert next_due_s <= 2
 
 
 def test_a_queued_task_is_paused_and_killed_without_having_run(user: Caller) -> None:

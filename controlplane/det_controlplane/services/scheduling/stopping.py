@@ -26,6 +26,9 @@ def signal(change: Change, allocation: AllocationRow, signal: Signal, reason: st
         end(change, allocation, exit)
         return exit
     stop(change, allocation, signal, reason)
+    if signal is Signal.TERMINATE:
+        # The next tick may be planned for later than the deadline.
+        change.wake("schedule")
     return None
 
 
