@@ -171,21 +171,28 @@ def test_the_address_that_the_owner_was_told_opens_this_task_and_no_other(
         assert proxying.target(api.ctx, id, both).to_keep == ""
 
 
-def test_its_owner_reads_why_a_task_that_ended_serves_no_more(
+def test_whoever_could_open_a_task_reads_why_it_serves_no_more(
     api: Api, user: Caller, admin: Caller
 ) -> None:
-    id = launch(user, "notebook")["notebook"]["id"]
+    made = launch(user, "notebook")["notebook"]
+    id, token = made["id"], made["serviceAddress"].partition("?token=")[2]
     user.post(f"{V}/notebooks/{id}/kill")
 
-    def told_to(caller: Caller) -> str:
-        with pytest.raises(Missing) as refused:
-            proxying.target(api.ctx, id, RequestTokens(bearer=caller.token))
+    def told_to(tokens: RequestTokens) -> str:
+        with pytest.raises((Missing, NotSignedIn)) as refused:
+            proxying.target(api.ctx, id, tokens)
         return str(refused.value)
 
-    assert "has ended: allocation ended before it started: on request of determined" in told_to(
-        user
-    )
-    assert told_to(somebody_else(api, admin)) == f"no running task has the proxied port '{id}'"
+    for tokens in (
+        RequestTokens(bearer=user.token),
+        RequestTokens(in_address=token),
+        RequestTokens(kept=token),
+    ):
+        assert "has ended: allocation ended before it started: on request of" in told_to(tokens)
+    other = somebody_else(api, admin)
+    told = told_to(RequestTokens(bearer=other.token))
+    assert told == f"no running task has the proxied port '{id}'"
+    assert told_to(RequestTokens(in_address=f"{token}x")).startswith("sign in to reach tasks")
 
 
 def test_the_address_of_a_deactivated_user_s_task_opens_nothing(

@@ -19,6 +19,10 @@ _OF_TASK = text("""
     LEFT JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.rank = 0
     WHERE k.id = :task_id AND k.ended_at IS NULL
 """)
+_ENDED = text("""
+    SELECT k.exit_status, k.access_key, j.user_id AS owner_id FROM tasks k JOIN jobs j ON j.id = k.job_id
+    WHERE k.id = :task_id AND k.exit_status <> ''
+""")
 _ANY_WANTED = text("""
     SELECT EXISTS (SELECT FROM allocations a JOIN tasks k ON k.id = a.task_id
         WHERE a.state <> 'TERMINATED' AND k.ended_at IS NULL AND jsonb_array_length(k.proxies) > 0)
@@ -47,6 +51,22 @@ def of_task(db: Database, task_id: str) -> ProxiedTask | None:
     for row in db.read(_OF_TASK, {"task_id": task_id}):
         state = ContainerState(row.state) if row.state else None
         return ProxiedTask(**{**row._mapping, "state": state})
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTask:
+    """How a task that is no trial ended, and who may know."""
+
+    exit_status: str
+    access_key: str | None
+    owner_id: int
+
+
+def ended(db: Database, task_id: str) -> EndedTask | None:
+    """Return how a task ended; None for one that has not, or is a trial's."""
+    for row in db.read(_ENDED, {"task_id": task_id}):
+        return EndedTask(**row._mapping)
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.roles import Right
-from det_controlplane.db import logs, proxies, task_views
+from det_controlplane.db import logs, proxies
 from det_controlplane.db.proxies import ProxiedTask
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, Unreachable
@@ -71,10 +71,12 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
             opener = _opener(ctx, task, of_task)
             user, decisive = _found_of_task(ctx, task_id, of_task) or (None, opener)
             to_keep = _to_keep(ctx, task_id, task, tokens.in_address)
+        if task is None:
+            _refuse_ended(ctx, task_id, user, tokens)
         if user is None and not decisive:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
-            raise _missing(ctx, service, task_id, user)
+            raise Missing(f"no running task has the proxied port '{service}'")
         if user is not None:
             _require(ctx, user, task)
     assert task is not None
@@ -95,14 +97,17 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
     )  # fmt: skip
 
 
-def _missing(ctx: Context, service: str, task_id: str, user: User | None) -> Missing:
-    """Return the refusal of a port that no task serves; of a task that has ended its owner reads why."""
-    if user is not None and not user.narrow:
-        found = task_views.task(ctx.db, task_id) or {"exitStatus": ""}
-        if found["exitStatus"] and (user.admin or found["username"] == user.username):
-            why = found["exitStatus"]
-            return Missing(f"task {task_id} has ended: {why}. What it served takes a new task")
-    return Missing(f"no running task has the proxied port '{service}'")
+def _refuse_ended(ctx: Context, task_id: str, user: User | None, tokens: RequestTokens) -> None:
+    """Say how a task ended to its owner, to administrators, and by the address that opened it."""
+    found = proxies.ended(ctx.db, task_id)
+    if found is None:
+        return
+    is_told = user is not None and not user.narrow and (user.admin or user.id == found.owner_id)
+    of_task = (tokens.in_address, tokens.kept)
+    if is_told or any(t and access.opens(ctx, task_id, found.access_key, t) for t in of_task):
+        raise Missing(
+            f"task {task_id} has ended: {found.exit_status}. What it served takes a new task"
+        )
 
 
 def _only(tokens: RequestTokens, token: str) -> RequestTokens:
