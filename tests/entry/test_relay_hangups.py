@@ -1,5 +1,6 @@
 """Clients that go away while their task takes nothing: the server has stopped reading, and is not told by itself."""
 
+import asyncio
 import select
 import socket
 import threading
@@ -10,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.relay import hangups
+from det_controlplane.entry.server.asgi import AsgiApp
+from det_controlplane.services.context import RELAY_PATH
 
 from tests.support.api import Api, api_over
+from tests.support.played_agent import PlayedAgent
 from tests.support.relayed import Proxied, behind_an_api, proxied, tcp_server
 
 # Less than the relay's patience with a task that takes nothing, and with a handshake.
@@ -130,3 +135,26 @@ def test_a_handshake_whose_client_went_away_ends_though_the_task_says_nothing(
         with asked(task, "GET", task.path(port), *upgrade):
             assert deaf.came.wait(60)
         assert deaf.left.wait(SOON_S)
+
+
+def test_an_agent_that_left_before_it_is_taken_is_no_failure_of_the_server(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    signed = (b"authorization", f"Bearer {agent.caller.token}".encode())
+    scope = {
+        "type": "websocket", "path": RELAY_PATH, "query_string": b"", "headers": [signed], "subprotocols": [],
+    }  # fmt: skip
+    tried: list[str] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        tried.append(message["type"])
+        raise OSError("the client is gone")
+
+    asyncio.run(AsgiApp(api.app, LocalNotifier())(scope, receive, send))
+    assert tried == ["websocket.accept"]
+    assert "failed" not in caplog.text

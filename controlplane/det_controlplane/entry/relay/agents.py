@@ -7,6 +7,7 @@ from typing import Any
 
 from det_controlplane.adapters.relay_streams import Link, StreamReset
 from det_controlplane.core.relay_frames import BEAT_S, SILENCE_S, BadFrame, Cause, Heartbeat
+from det_controlplane.entry.relay.sockets import accept
 
 # How long a request waits for an agent that is about to connect: its poll has just told it to.
 ARRIVAL_S = 10.0
@@ -42,7 +43,7 @@ class Agents:
     async def serve(self, agent_id: str, receive: Any, send: Any) -> None:
         """Hold the websocket of an agent that proved itself, until it ends."""
         await receive()
-        await send({"type": "websocket.accept"})
+        await accept(send)
         link = Link(
             lambda message: send({"type": "websocket.send", "bytes": message}),
             patience_s=PATIENCE_S,

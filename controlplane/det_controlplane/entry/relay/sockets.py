@@ -16,7 +16,7 @@ from websockets.uri import parse_uri
 from det_controlplane.adapters.relay_streams import StreamReset
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay.headers import Headers
-from det_controlplane.entry.relay.http import Answered, Stream
+from det_controlplane.entry.relay.http import Answered, ClientGone, Stream
 from det_controlplane.services.errors import Unreachable
 
 # A client that offers it tells by an empty message that it sends no more, and is told so by one.
@@ -28,11 +28,19 @@ _LONGEST_REASON = 123  # bytes of a closing frame
 _HANDSHAKE = ("sec-websocket-", "host", "origin", "connection", "upgrade")
 
 
+async def accept(send: Any, **answer: Any) -> None:
+    """Take a websocket. Raises ClientGone where its client went away before."""
+    try:
+        await send({"type": "websocket.accept", **answer})
+    except OSError as e:
+        raise ClientGone from e
+
+
 async def carry_tcp(stream: Stream, offered: list[str], receive: Any, send: Any) -> None:
     """Carry the bytes of binary messages to a port of the task, and its bytes back."""
     halves = TCP_SUBPROTOCOL in offered
     await receive()
-    await send({"type": "websocket.accept", "subprotocol": TCP_SUBPROTOCOL if halves else None})
+    await accept(send, subprotocol=TCP_SUBPROTOCOL if halves else None)
     ended = asyncio.Event()
     client = asyncio.create_task(_bytes_to_task(stream, receive, ended if halves else None))
     task = asyncio.create_task(_bytes_from_task(stream, send, halves=halves))
@@ -119,8 +127,7 @@ class SocketBridge:
             await self._refuse(answer, back)
             return
         passed = [(n, v) for n, v in back if not n.lower().startswith(b"sec-websocket-")]
-        accept = {"type": "websocket.accept", "subprotocol": self._task.subprotocol}
-        await self._send({**accept, "headers": passed})
+        await accept(self._send, subprotocol=self._task.subprotocol, headers=passed)
         await self._talk()
 
     async def _shaken_hands(self) -> Response:
