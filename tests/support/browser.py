@@ -1,6 +1,7 @@
 """A real browser for tests of the WebUI: Chromium, driven by Playwright from an environment of its own."""
 
 import functools
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.support import skips
 
@@ -16,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _NO_BROWSER = 3
 # Machines under load are slow; what never comes fails all the same.
 PATIENCE_MS = 90_000
+_CALLERS = 16  # frames: those of Playwright, of this file and of a test
 _ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--disable-background-networking",
 ]  # fmt: skip
@@ -70,13 +73,30 @@ def axe() -> str:
     return script.read_text("utf-8")
 
 
+def callers(context: int = 1) -> list[inspect.FrameInfo]:
+    """Return the nearest frames as inspect.stack does, without their lines.
+
+    Playwright asks for them at each call. inspect.stack looks through every loaded module for each frame that has no
+    file, of which pytest has some: that took half of the time of these tests' own process.
+    """
+    found: list[inspect.FrameInfo] = []
+    frame = inspect.currentframe()
+    while frame is not None and len(found) < _CALLERS:
+        code = frame.f_code
+        found.append(
+            inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
+        )
+        frame = frame.f_back
+    return found
+
+
 @contextmanager
 def chromium() -> Iterator[Any]:
     path = executable()
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
+    with patch.object(inspect, "stack", callers), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
         try:
             yield browser
