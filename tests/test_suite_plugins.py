@@ -129,10 +129,27 @@ def test_a_run_tells_which_files_take_most_processor_time(pytester: pytest.Pytes
     pytester.makepyfile(test_busy=BUSY, test_idle="def test_idle(): pass")
     ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
     assert ran.ret == 0
-    found = (re.match(r" +([\d.]+) s  (\S+)", line) for line in ran.outlines)
+    found = (re.match(r" +([\d.]+) s  ([\w./]+)$", line) for line in ran.outlines)
     told = [match.groups() for match in found if match]
     assert [name for _, name in told] == ["./", "test_busy.py", "test_idle.py"]
     assert float(told[0][0]) >= float(told[1][0]) >= 0.5
+
+
+def test_what_served_every_file_is_no_cost_of_the_last_one(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "import pytest, subprocess, sys\n"
+        "@pytest.fixture(scope='session', autouse=True)\n"
+        "def server():\n"
+        "    yield\n"
+        "    subprocess.run([sys.executable, '-c', 'while __import__(\"time\").process_time() < 0.5: pass'])\n"
+    )
+    pytester.makepyfile(test_idle="def test_idle(): pass")
+    ran = pytester.runpytest_subprocess("-p", "tests.support.costs", "--costs", "-n", "1")
+    assert ran.ret == 0
+    found = (re.match(r" +([\d.]+) s  (\S.*)", line) for line in ran.outlines)
+    told = [match.groups() for match in found if match]
+    assert [name for _, name in told[-2:]] == ["(servers of all files)", "test_idle.py"]
+    assert float(told[-2][0]) >= 0.5
 
 
 @pytest.mark.parametrize(
