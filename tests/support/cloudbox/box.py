@@ -30,7 +30,7 @@ from tests.support.fake_ec2 import Wire
 from tests.support.fake_gce.http import serving
 from tests.support.moto import moto_server
 
-LOOK_S = 0.05  # how soon a machine follows what its cloud says
+LOOK_S = 0.2  # how soon a machine follows what its cloud says, and how often tests look
 _PACKAGE_OF = {"ip": "iproute2", "iptables": "iptables"}
 _HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host", "accept-encoding")
 
@@ -277,7 +277,7 @@ def until(condition: Callable[[], Any], what: str, timeout_s: float = 120) -> An
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.05)
+        time.sleep(LOOK_S)
     return found
 
 
