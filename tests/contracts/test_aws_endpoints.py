@@ -22,6 +22,7 @@ NEVER_FROM_INSIDE = {"pricing"}
 @pytest.fixture
 def in_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", "true")
+    monkeypatch.setattr("socket.getaddrinfo", lambda host, port: [host])
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)

@@ -1,8 +1,10 @@
 """Clients of AWS's services, one for each service and region."""
 
 import os
+import socket
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.config import Config
 
@@ -15,7 +17,7 @@ _BY_IPV4 = ("pricing",)
 
 
 class Clients:
-    """Makes clients when they are first used. They reach AWS by IPv6 as well as IPv4, but for its price list."""
+    """Makes clients when they are first used. They reach AWS by IPv6 and IPv4 where it has both."""
 
     def __init__(self, endpoint_url: str | None = None) -> None:
         self._endpoint_url = endpoint_url
@@ -34,21 +36,40 @@ class Clients:
     def _client(self, service: str, region: str, repeats: bool) -> Any:
         with self._making:  # a session is not for several threads
             key = (service, region, repeats)
-            if key not in self._made:
-                self._made[key] = self._session.client(
-                    service,
-                    region_name=region,
-                    endpoint_url=self._endpoint_url,
-                    config=self._config(service, repeats),
-                )
-            return self._made[key]
+            if key in self._made:
+                return self._made[key]
+            made = self._new(service, region, repeats, self._dual_stack(service))
+            if self._endpoint_url or _has_address(made):
+                self._made[key] = made
+                return made
+            # EC2 has no dual-stack endpoint in a good third of the regions.
+            plain = self._new(service, region, repeats, dual_stack=False)
+            if _has_address(plain):
+                self._made[key] = plain
+                return plain
+            return made  # names are not resolved at the moment
 
-    def _config(self, service: str, repeats: bool) -> Config:
+    def _dual_stack(self, service: str) -> bool | None:
+        if service in _BY_IPV4:
+            return False
         chosen = self._endpoint_url or any(name.startswith(_CHOOSING) for name in os.environ)
-        dual_stack = False if service in _BY_IPV4 else None if chosen else True
-        return Config(
+        return None if chosen else True
+
+    def _new(self, service: str, region: str, repeats: bool, dual_stack: bool | None) -> Any:
+        config = Config(
             connect_timeout=5,
             read_timeout=30,
             retries={"mode": "standard", "total_max_attempts": 3 if repeats else 1},
             use_dualstack_endpoint=dual_stack,
         )
+        return self._session.client(
+            service, region_name=region, endpoint_url=self._endpoint_url, config=config
+        )
+
+
+def _has_address(client: Any) -> bool:
+    host = urlsplit(client.meta.endpoint_url).hostname
+    try:
+        return bool(socket.getaddrinfo(host, 443))
+    except OSError:
+        return False
