@@ -334,6 +334,24 @@ def register(tx: Tx, provider: str, cloud_id: str, agent_id: str, now: datetime)
     return None if row is None else str(row.pool)
 
 
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A machine whose agent has not joined before."""
+
+    pool: str
+    section: int
+    machine_type: str
+    slots: int
+
+
+def newcomer(tx: Tx, provider: str, cloud_id: str) -> Newcomer | None:
+    """Return the machine, if it was launched and no agent has joined from it."""
+    columns = select(_i.pool, _i.section, _i.machine_type, _i.slots)
+    mine = (_i.provider == provider, _i.cloud_id == cloud_id)
+    row = tx.execute(columns.where(*mine, _i.state == MachineState.LAUNCHED)).first()
+    return None if row is None else Newcomer(*row)
+
+
 def is_awaited(tx: Tx, provider: str, cloud_id: str, agent_id: str) -> bool:
     """Tell whether the agent may register with the machine, if it is on it."""
     return bool(tx.execute(select(exists().where(_awaited(provider, cloud_id, agent_id)))).scalar())

@@ -13,8 +13,9 @@ _SAYS = "determined-boot: "
 # The words before the reason, in the log of an agent whose join was refused or not answered.
 _AGENT_WAITS = "trying again: "
 _MOST_WORDS = 300
-# By these an operator chooses the slots of machines.
+# By these an operator chooses the slots of machines, or how many of them there are.
 _SLOT_OPTIONS = frozenset(("slots", "slot_type", "artificial_slots"))
+_COUNTING_OPTIONS = _SLOT_OPTIONS | {"visible_gpus"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ def _roles_elsewhere(boot: Boot) -> dict[str, str]:
     described = json.dumps(boot.google_credentials) if boot.google_credentials else ""
     given = {"aws_role_arn": boot.aws_role_arn, "google_credentials": described}
     return {name: value for name, value in given.items() if value}
+
+
+def has_own_slots(agent_config: Mapping[str, Any]) -> bool:
+    """Return whether a machine may have other slots than its type, as the operator chose them."""
+    return not _COUNTING_OPTIONS.isdisjoint(agent_config)
 
 
 def last_step(console: str) -> str:

@@ -79,7 +79,8 @@ def join(ctx: Context, joining: Joining) -> Joined:
             )
         name = joining.pool
         if machine is not None:
-            name = admission.admit(ctx, changed.tx, machine, joining.agent_id)
+            slots = len(joining.slots)
+            name = admission.admit(ctx, changed.tx, machine, joining.agent_id, slots)
         pool = _pool(ctx, name)
         lease_until = now + LEASE
         row = {

@@ -4,8 +4,10 @@ import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
 
+from det_controlplane.core.provision.boot import has_own_slots
 from det_controlplane.db import machines
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.machines import Newcomer
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 from det_controlplane.services.context import Context
@@ -37,15 +39,30 @@ def identity(
         raise Unready(f"the proof of identity cannot be checked now: {e}") from e
 
 
-def admit(ctx: Context, tx: Tx, machine: MachineIdentity, agent_id: str) -> str:
-    """Bind an agent to the machine that the cluster launched; returns the pool of the machine."""
+def admit(ctx: Context, tx: Tx, machine: MachineIdentity, agent_id: str, slots: int) -> str:
+    """Bind an agent with so many slots to the machine that the cluster launched; returns the pool of the machine."""
     proof = hashlib.sha256(f"{machine.provider}\n{machine.signed}".encode()).digest()
     if not machines.accept_proof(tx, proof, ctx.now(), PROOFS_REMEMBERED):
         raise NotSignedIn("the proof of identity was used before; make a new one")
+    newcomer = machines.newcomer(tx, machine.provider, machine.cloud_id)
+    if newcomer is not None:
+        _check_slots(ctx, newcomer, slots)
     pool = machines.register(tx, machine.provider, machine.cloud_id, agent_id, ctx.now())
     if pool is None:
         raise _not_awaited(machine.provider, machine.cloud_id)
     return pool
+
+
+def _check_slots(ctx: Context, machine: Newcomer, slots: int) -> None:
+    """Refuse a machine on which what it was rented for does not fit: it would idle, and be rented again and again."""
+    settings = ctx.config.section_settings(machine.pool, machine.section)
+    chosen = settings.get("agent_config_file_contents")
+    is_chosen = isinstance(chosen, Mapping) and has_own_slots(chosen)
+    if slots < machine.slots and not is_chosen:
+        raise NotSignedIn(
+            f"the machine shows {slots} of the {machine.slots} slots that {machine.machine_type} has:"
+            " a GPU or its driver is missing, or instance_slots of the pool is too large"
+        )
 
 
 def _not_awaited(provider: str, cloud_id: str) -> NotSignedIn:

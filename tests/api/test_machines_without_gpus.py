@@ -1,0 +1,72 @@
+"""Machines that show fewer slots than they were rented for are not let in: work would wait for them for ever."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+from det_controlplane.testing.fakecloud import RentedMachine
+
+from tests.support.api import Api, Caller, Told, create
+from tests.support.rented import Rented
+
+AGENT = str(uuid.uuid4())
+
+
+@pytest.fixture
+def api(cluster: Rented) -> Api:
+    return cluster.api
+
+
+@pytest.fixture
+def machine(cluster: Rented, user: Caller) -> RentedMachine:
+    create(user, resources={"slots_per_trial": 4}, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    assert machine.offer.slots == 4
+    return machine
+
+
+def join(cluster: Rented, machine: RentedMachine, slots: int) -> Told:
+    body = cluster.joining(machine.cloud_id, AGENT, machine)
+    cluster.pass_time(seconds=1)  # each proof is a new one
+    return cluster.api.anonymous().ask(
+        "POST", "/agents/v1/join", {**body, "slots": body["slots"][:slots]}
+    )
+
+
+def test_a_machine_without_all_of_its_gpus_is_told_so(
+    cluster: Rented, machine: RentedMachine
+) -> None:
+    refused = join(cluster, machine, slots=3)
+    assert refused.status == 401
+    assert "shows 3 of the 4 slots that g5.4 has" in refused.error
+    assert [i["state"] for i in cluster.instances()] == ["LAUNCHED"]
+    assert join(cluster, machine, slots=4).status == 200
+
+
+def test_such_machines_one_after_the_other_hold_their_pool(
+    cluster: Rented, machine: RentedMachine
+) -> None:
+    for _ in range(3):
+        join(cluster, cluster.cloud.rented[-1], slots=0)
+        cluster.pass_time(minutes=21)
+        cluster.settle()
+    cluster.pass_time(minutes=10)
+    cluster.settle()
+    assert len(cluster.cloud.rented) == 3
+
+
+def test_an_operator_may_choose_fewer(cluster: Rented, machine: RentedMachine) -> None:
+    (pool,) = cluster.api.ctx.config.resource_pools
+    chosen = {"agent_config_file_contents": {"visible_gpus": "0,1"}}
+    sections = (replace(pool.sections[0], settings=chosen),)
+    pools = (replace(pool, sections=sections),)
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools)
+    assert join(cluster, machine, slots=2).status == 200
+
+
+def test_an_agent_that_comes_back_without_one_keeps_its_work(
+    cluster: Rented, machine: RentedMachine
+) -> None:
+    assert join(cluster, machine, slots=4).status == 200
+    assert join(cluster, machine, slots=3).status == 200
