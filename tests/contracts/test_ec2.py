@@ -477,6 +477,14 @@ def test_clients_made_while_no_name_is_resolved_are_not_kept(
     assert "amazonaws.com" in clients.acting("ec2", "eu-central-2").meta.endpoint_url
 
 
+def test_behind_a_proxy_no_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network's own names are often all that a machine there can resolve."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setattr("socket.getaddrinfo", resolves("nowhere"))
+    clients = Clients()
+    assert clients.acting("ec2", REGION) is clients.acting("ec2", REGION)
+
+
 def resolves(domain: str) -> Callable[..., list[str]]:
     """Return what stands in for `getaddrinfo` where only the hosts of a domain have addresses."""
 

@@ -5,6 +5,7 @@ import socket
 import threading
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from botocore.config import Config
 
@@ -39,7 +40,8 @@ class Clients:
             if key in self._made:
                 return self._made[key]
             made = self._new(service, region, repeats, self._dual_stack(service))
-            if self._endpoint_url or _has_address(made):
+            # A proxy resolves names itself.
+            if self._endpoint_url or "https" in getproxies() or _has_address(made):
                 self._made[key] = made
                 return made
             # EC2 has no dual-stack endpoint in a good third of the regions.
