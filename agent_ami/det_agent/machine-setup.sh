@@ -13,8 +13,8 @@ APT::Periodic::Unattended-Upgrade "0";
 END
 # Nor of snaps: with each, systemd reads its units again, and takes the GPUs from containers that run.
 if command -v snap > /dev/null; then
-    until=$(date --utc --date='+60 days' +%Y-%m-%dT%H:%M:%SZ) # the most that older releases take
-    timeout 60 snap refresh --hold || timeout 60 snap set system "refresh.hold=$until" ||
+    day=$(date --utc --date='+60 days' +%Y-%m-%dT%H:%M:%SZ) # the most that older releases take
+    timeout 60 snap refresh --hold || timeout 60 snap set system "refresh.hold=$day" ||
         step "snaps may upgrade themselves"
 fi
 for _ in $(seq 120); do # an upgrade that runs already may restart Docker
