@@ -7,7 +7,7 @@ import pytest
 from det_controlplane.testing.fakecloud import RentedMachine
 
 from tests.support.api import Api, Caller, Told, create
-from tests.support.rented import Rented
+from tests.support.rented import Rented, offer
 
 AGENT = str(uuid.uuid4())
 
@@ -32,6 +32,22 @@ def join(cluster: Rented, machine: RentedMachine, slots: int) -> Told:
     return cluster.api.anonymous().ask(
         "POST", "/agents/v1/join", {**body, "slots": body["slots"][:slots]}
     )
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "slots", "waits"),
+    [("g5.xlarge", 1, True), ("p6-b200.48xlarge", 8, True), ("m5.large", 1, False), ("m7i.large", 1, False)],
+)  # fmt: skip
+def test_a_machine_whose_type_has_gpus_waits_for_them(
+    cluster: Rented, user: Caller, machine_type: str, slots: int, waits: bool
+) -> None:
+    (pool,) = cluster.api.ctx.config.resource_pools
+    pools = (replace(pool, offers=(offer("1", slots=slots, machine_type=machine_type),)),)
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=pools)
+    create(user, activate=True)
+    cluster.settle()
+    (machine,) = cluster.cloud.alive()
+    assert ("waiting for the GPUs" in machine.request.user_data) is waits
 
 
 def test_a_machine_without_all_of_its_gpus_is_told_so(

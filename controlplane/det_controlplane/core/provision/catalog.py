@@ -54,6 +54,11 @@ def machine_type(provider: str, name: str) -> Priced:
     return Priced(machine, price)
 
 
+def is_known(provider: str, name: str) -> bool:
+    """Return whether the catalog has a type."""
+    return name in _types(provider)
+
+
 def has_gpus(provider: str, name: str) -> bool:
     """Return whether a type is known to have GPUs of its own."""
     known = _types(provider).get(name)

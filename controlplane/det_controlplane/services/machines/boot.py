@@ -36,11 +36,14 @@ def user_data(ctx: Context, requested: Requested) -> str:
 
 
 def _has_gpus(requested: Requested, settings: Mapping[str, Any]) -> bool:
-    """Return whether each type that was asked for is known to have GPUs; N1 types have those of their section."""
+    """Return whether each type that was asked for has GPUs; N1 types have those of their section.
+
+    Of a type that the catalog does not know the operator tells the slots: several are GPUs, one may be a processor."""
     given = settings.get("instance_type")
     attached = given.get("gpu_num", 0) if isinstance(given, Mapping) else 0
     return all(
         catalog.has_gpus(offer.provider, offer.machine_type)
+        or (offer.slots > 1 and not catalog.is_known(offer.provider, offer.machine_type))
         or (attached and offer.machine_type.startswith("n1-"))
         for offer in requested.offers
     )
