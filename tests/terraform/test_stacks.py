@@ -29,6 +29,13 @@ def test_terraform_is_formatted() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_a_locked_provider_is_locked_for_every_platform() -> None:
+    """Terraform refuses a provider of whose platform a lock knows nothing; `zh:` are sums of all released packages."""
+    for lock in INFRA.rglob(".terraform.lock.hcl"):
+        for provider in lock.read_text().split("\nprovider ")[1:]:
+            assert len(re.findall(r'"zh:[0-9a-f]{64}"', provider)) >= 10, lock
+
+
 # A test of Terraform's validates the stack, too.
 def test_the_stack_for_aws_plans_what_its_tests_say(aws: Stack) -> None:
     assert "0 failed" in aws.must("test")
