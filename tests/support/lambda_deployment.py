@@ -110,12 +110,12 @@ def deployed_functions(
     """Deploy `api`, `tick` and `provision` with a pool that rents machines of EC2, as `provider` says besides.
 
     The database closes what rests as late as that of the stack, unless a test waits for it: a connection that ends in
-    the moment of a request fails it."""
+    the moment of a request fails it. Functions wait for it as those of the stack do, also on a busy machine."""
     pool = {"pool_name": "gpus", "provider": {**_PROVIDER, **provider}}
     config = {**_POOLS, "resource_pools": [pool]}
     more = {
         "DET_CLUSTER_CONFIG": json.dumps(config), "DET_DB_IDLE_S": str(db_idle_s), "DET_DB_POOL_SIZE": "1",
-        "DET_AWS_PRICE_LIST": "false",
+        "DET_DB_WAKE_S": "20", "DET_AWS_PRICE_LIST": "false",
         "DET_TICK_FUNCTION": "tick:live", "DET_PROVISION_FUNCTION": "provision:live",
         "DET_SCHEDULES": ",".join(WORKERS), "DET_PUBLIC_URL": "https://cluster.example",
     }  # fmt: skip
