@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from det_cli.deployment import terraform_release
+from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError
 
+from tests.support.fake_terraform import fake_terraform
 from tests.support.threaded import serving
 
 VERSION = terraform_release.VERSION
@@ -76,3 +78,28 @@ def test_a_machine_without_a_release_is_told(
     monkeypatch.setattr("platform.machine", lambda: "sparc64")
     with pytest.raises(CommandError, match="no release that is known for linux sparc64"):
         terraform_release.fetched()
+
+
+def test_providers_are_kept_for_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider has hundreds of megabytes, and each command works in a folder of its own."""
+    fake = fake_terraform(tmp_path / "terraform", monkeypatch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TF_PLUGIN_CACHE_DIR", raising=False)
+    with Stack("aws", None, {}):
+        pass
+    monkeypatch.setenv("TF_PLUGIN_CACHE_DIR", "/chosen")
+    with Stack("aws", None, {}):
+        pass
+    kept = tmp_path / "cache/determined-serverless/terraform/plugins"
+    assert [call["plugins"] for call in fake.calls("init")] == [str(kept), "/chosen"]
+    assert kept.is_dir()
+
+
+def test_a_cache_that_cannot_be_made_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert terraform_release.plugins() == {}

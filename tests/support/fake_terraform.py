@@ -17,7 +17,8 @@ verb, words = sys.argv[1], sys.argv[2:]
 given = next((w.partition("=")[2] for w in words if w.startswith("-var-file=")), "")
 told = json.loads(pathlib.Path(given).read_text()) if given else {{}}
 with (folder / "calls").open("a") as calls:
-    told_by = {{"profile": os.environ.get("AWS_PROFILE", "")}}
+    told_by = {{"profile": "AWS_PROFILE", "plugins": "TF_PLUGIN_CACHE_DIR"}}
+    told_by = {{key: os.environ.get(name, "") for key, name in told_by.items()}}
     calls.write(json.dumps({{"verb": verb, "words": words, "variables": told, **told_by}}) + "\\n")
 plan = json.loads((folder / "plan").read_text())
 answer = plan.get(verb if verb != "state" else "state " + words[0], {{}})

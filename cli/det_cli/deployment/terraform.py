@@ -61,6 +61,7 @@ class Terraform:
         self._binary = _find()
         self._folder = folder
         self._environment = {
+            **terraform_release.plugins(),
             **os.environ,
             "TF_IN_AUTOMATION": "1",
             "TF_INPUT": "0",

@@ -29,6 +29,22 @@ def fetched() -> str:
     return str(program)
 
 
+def plugins() -> dict[str, str]:
+    """Return the variables by which providers, hundreds of megabytes, are kept for the next command.
+
+    A folder that cannot be made keeps nothing. What an operator chose goes before these."""
+    kept = _home() / "plugins"
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return {}
+    # Terraform would fetch again what no lock file names; ours goes with the working folder.
+    return {
+        "TF_PLUGIN_CACHE_DIR": str(kept),
+        "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE": "1",
+    }
+
+
 def _home() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "determined-serverless/terraform"
