@@ -81,7 +81,7 @@ def create_options(
         "network_mode": spec.network,
         "user": f"{spec.user.uid}:{spec.user.gid}",
         "cap_add": list(spec.cap_add),
-        "cap_drop": list(spec.cap_drop),
+        "cap_drop": _dropped(spec),
         "devices": [f"{d.host_path}:{d.container_path}:{d.mode}" for d in spec.devices],
         "init": True,
         "log_config": LogConfig(type="json-file", config=_LOG_CONFIG),
@@ -96,6 +96,15 @@ def create_options(
         options["cgroup_parent"] = host_parent
     options |= _gpus(spec, slots, options)
     return options | _fabric(spec, assigned(spec, slots), options)
+
+
+def _dropped(spec: ContainerSpec) -> list[str]:
+    """Return the capabilities that a container lacks, by default also the one to hear its neighbours.
+
+    Engines give it to all, and tokens of others pass on the bridge, and on the machine's own network."""
+    added = {name.upper().removeprefix("CAP_") for name in spec.cap_add}
+    ours = [] if added & {"ALL", "NET_RAW"} else ["NET_RAW"]
+    return list(dict.fromkeys([*spec.cap_drop, *ours]))
 
 
 def _fabric(

@@ -139,6 +139,26 @@ def test_a_missing_host_path_is_told_and_counts_as_the_tasks_failure(
     assert "/no/such/place" in ended["message"]
 
 
+LISTENS = """
+import socket
+try:
+    socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    print("hears others", flush=True)
+except PermissionError:
+    print("hears nothing", flush=True)
+"""
+
+
+@pytest.mark.parametrize("network", ["bridge", "host"])
+def test_a_task_does_not_hear_what_others_say_to_their_agent(
+    agent: AgentProcess, plane: FakeControlPlane, network: str
+) -> None:
+    """Their tokens pass there, not encrypted."""
+    plane.want(make_spec(["python3", "-c", LISTENS], network=network))
+    plane.until(lambda: any(text.startswith("hears") for text in plane.texts("task")))
+    assert "hears nothing" in plane.texts("task")
+
+
 def test_settings_of_the_specification_reach_the_engine(
     agent: AgentProcess, plane: FakeControlPlane, docker_client: Any
 ) -> None:

@@ -56,6 +56,16 @@ def test_a_part_of_a_gang_gets_the_fast_network_of_its_machine(
         assert "ulimits" not in alone
 
 
+def test_a_task_has_no_capability_to_hear_others_unless_it_is_given_it() -> None:
+    assert options(())["cap_drop"] == ["NET_RAW"]
+    assert options((), cap_drop=["CHOWN"], cap_add=["SYS_PTRACE"])["cap_drop"] == [
+        "CHOWN",
+        "NET_RAW",
+    ]
+    for given in ("NET_RAW", "cap_net_raw", "ALL"):
+        assert options((), cap_add=[given])["cap_drop"] == []
+
+
 def test_harness_and_dependencies_are_lent_read_only() -> None:
     mounts = {m["Target"]: m for m in options(())["mounts"]}
     assert mounts["/opt/determined/harness/determined"]["Source"] == "/venv/determined"

@@ -43,6 +43,8 @@ def test_devices_for_computing_and_small_capabilities_are_everybody_s(user: Call
     devices = ["/dev/infiniband/uverbs0:/dev/infiniband/uverbs0", "/dev/nvidia0:/dev/nvidia0"]
     own = {"resources": {"devices": devices}, "environment": {"add_capabilities": ["SYS_PTRACE"]}}
     assert submitted(user, own).status == 200
+    for name in ("NET_RAW", "cap_net_admin"):
+        assert refused(submitted(user, {"environment": {"add_capabilities": [name]}}))
     escaped = {"resources": {"devices": ["/dev/nvidia/../sda:/dev/x"]}}
     assert refused(submitted(user, escaped))
 

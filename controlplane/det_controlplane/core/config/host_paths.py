@@ -27,10 +27,10 @@ _ACCELERATORS = (
     "/dev/fuse",
     "/dev/net/tun",
 )
-# With one of these, code leaves its container.
+# With one of these, code leaves its container, or hears what others of its machine say to their agent.
 _MACHINE_WIDE = frozenset(
     {
-        *("ALL", "BPF", "DAC_READ_SEARCH", "PERFMON", "SYSLOG"),
+        *("ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", "NET_RAW", "PERFMON", "SYSLOG"),
         *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_RAWIO", "SYS_TIME"),
     }
 )
