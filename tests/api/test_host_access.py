@@ -5,18 +5,21 @@ import uuid
 from typing import Any
 
 import pytest
+from det_controlplane.core.config.cluster import load_cluster
 
-from tests.support.api import Api, Caller, Told, config_of, create, create_ended, trial_of
+from tests.support.api import POOLS, Api, Caller, Told, config_of, create, create_ended, trial_of
 
 ETC: dict[str, Any] = {"bind_mounts": [{"host_path": "/etc", "container_path": "/there"}]}
 DISK: dict[str, Any] = {"resources": {"devices": ["/dev/sda:/dev/sda"]}}
 MODULES: dict[str, Any] = {"environment": {"add_capabilities": ["CAP_SYS_MODULE"]}}
 ROOT_STORAGE: dict[str, Any] = {"type": "shared_fs", "host_path": "/"}
+OF_AGENT: dict[str, Any] = {"environment": {"environment_variables": ["AWS_SECRET_ACCESS_KEY"]}}
 WAYS: dict[str, dict[str, Any]] = {
     "mount": ETC,
     "device": DISK,
     "capability": MODULES,
     "storage": {"checkpoint_storage": ROOT_STORAGE},
+    "variable": OF_AGENT,
 }
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 
@@ -70,6 +73,21 @@ def test_a_template_reaches_no_more_than_who_uses_it(
     user.post("/api/v1/templates/way", {"name": "way", "config": way})
     assert refused(submitted(user, {}, template="way"))
     assert submitted(admin, {}, template="way").status == 200
+
+
+def test_names_that_speak_of_no_secret_have_the_agent_s_value(api: Api, user: Caller) -> None:
+    names = ["DATA_ROOT", "AWS_SECRET_ACCESS_KEY=of the user's own"]
+    assert submitted(user, {"environment": {"environment_variables": names}}).status == 200
+    pools = [{"pool_name": name} for name in POOLS]
+    defaults = {"environment_variables": {"cpu": ["AWS_SECRET_ACCESS_KEY"]}}
+    storage = {"type": "shared_fs", "host_path": "/checkpoints"}
+    api.ctx.config = load_cluster(
+        {
+            "task_container_defaults": defaults, "resource_pools": pools,
+            "checkpoint_storage": storage,
+        }
+    )  # fmt: skip
+    assert submitted(user, {}).status == 200
 
 
 def test_the_owner_of_a_workspace_gives_nobody_the_machine(admin: Caller, user: Caller) -> None:

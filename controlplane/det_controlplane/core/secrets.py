@@ -157,7 +157,12 @@ def _shown_variables(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any
 
 def _is_setting(variable: str) -> bool:
     known = _KNOWN_VARIABLE.fullmatch(variable.strip()) is not None
-    return known and not _SECRET_WORD.search(variable)
+    return known and not speaks_of_secrets(variable)
+
+
+def speaks_of_secrets(variable: str) -> bool:
+    """Return whether the name of a variable says that its value is one."""
+    return _SECRET_WORD.search(variable) is not None
 
 
 def _joined(value: Any, path: Path, secrets: Mapping[Path, Secret]) -> Any:

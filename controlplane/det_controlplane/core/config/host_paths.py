@@ -1,4 +1,4 @@
-"""Decide what of a machine the tasks of ordinary users may have: directories, devices, capabilities."""
+"""Decide what of a machine the tasks of ordinary users may have: directories, devices, capabilities, variables."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.problems import Problem
+from det_controlplane.core.secrets import speaks_of_secrets
 
 # With one of these, or what it lies in, a container has the machine: its programs, its settings, and what runs there.
 _CLOSED = (
@@ -38,11 +39,12 @@ _MACHINE_WIDE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SharedHostAccess:
-    """Hold the mounts, devices and capabilities that administrators give to the tasks of everybody."""
+    """Hold what administrators give to the tasks of everybody; variables are names of the agent's own."""
 
     mounts: Sequence[Any] = ()
     devices: Sequence[Any] = ()
     capabilities: Sequence[str] = ()
+    variables: Sequence[str] = ()
 
 
 def problems(
@@ -58,6 +60,17 @@ def problems(
     yield from of_storage(storage, given.mounts, allowed, "checkpoint_storage.")
     yield from _devices(config.get("resources") or {}, given, allowed)
     yield from _capabilities(config.get("environment") or {}, given)
+    for name in bare_names((config.get("environment") or {}).get("environment_variables")):
+        if name not in given.variables and speaks_of_secrets(name):
+            message = f"{name} of the agent's own environment is passed on by administrators only"
+            yield Problem("environment.environment_variables", message)
+
+
+def bare_names(variables: Any) -> list[str]:
+    """Return the variables that are given without a value: they have that of the agent."""
+    lists = variables.values() if isinstance(variables, Mapping) else [variables]
+    each = (v for found in lists if isinstance(found, list | tuple) for v in found)
+    return list(dict.fromkeys(v for v in each if isinstance(v, str) and "=" not in v))
 
 
 def of_storage(

@@ -44,6 +44,14 @@ def require(
                 for n in (c.get("environment") or {}).get("add_capabilities") or ()
             ),
         ],
+        variables=[
+            name
+            for environment in (
+                defaults.environment,
+                *(c.get("environment") or {} for c in invariant),
+            )
+            for name in host_paths.bare_names(environment.get("environment_variables"))
+        ],
     )
     _refuse(list(host_paths.problems(config, given, ctx.config.allowed_host_paths)))
 
