@@ -34,7 +34,7 @@ POST   allocations/{allocationId}/notify_container_running                 servi
 POST   allocations/{allocationId}/proxy_address                            service+own    UPDATE_EXPERIMENT@allocation:allocationId
 POST   allocations/{allocationId}/ready                                    service+own    UPDATE_EXPERIMENT@allocation:allocationId
 POST   allocations/{allocationId}/resources/{resourcesId}/daemon           service+own    UPDATE_EXPERIMENT@allocation:allocationId
-GET    allocations/{allocationId}/resources/{resourcesId}/rendezvous       read+own       VIEW_EXPERIMENT_METADATA@allocation:allocationId
+GET    allocations/{allocationId}/resources/{resourcesId}/rendezvous       service+own    UPDATE_EXPERIMENT@allocation:allocationId
 POST   allocations/{allocationId}/signals/ack_preemption                   service+own    UPDATE_EXPERIMENT@allocation:allocationId
 POST   allocations/{allocationId}/signals/pending_preemption               service+own    UPDATE_EXPERIMENT@allocation:allocationId
 GET    allocations/{allocationId}/signals/preemption                       read+own       VIEW_EXPERIMENT_METADATA@allocation:allocationId
@@ -262,7 +262,7 @@ POST   trials/{trialId}/progress                                           trial
 PUT    trials/{trialId}/retain_logs                                        experiment     UPDATE_EXPERIMENT@trial:trialId
 POST   trials/{trialId}/runner/metadata                                    trial+own      UPDATE_EXPERIMENT@trial:trialId
 POST   trials/{trialId}/searcher/completed_operation                       trial+own      UPDATE_EXPERIMENT@trial:trialId
-GET    trials/{trialId}/searcher/operation                                 trial+own      VIEW_EXPERIMENT_METADATA@trial:trialId
+GET    trials/{trialId}/searcher/operation                                 trial+own      UPDATE_EXPERIMENT@trial:trialId
 POST   trials/{trialId}/start                                              trial+own      UPDATE_EXPERIMENT@trial:trialId
 POST   trials/{trialId}/training_metrics                                   trial+own      UPDATE_EXPERIMENT@trial:trialId
 POST   trials/{trialId}/validation_metrics                                 trial+own      UPDATE_EXPERIMENT@trial:trialId
