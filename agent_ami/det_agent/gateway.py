@@ -235,12 +235,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_code_on(self, response: http.client.HTTPResponse) -> None:
         answer = response.read()
-        url = address_in(answer) if response.status == 200 else ""
-        if not url:
+        place = address_in(answer) if response.status == 200 else None
+        if place is None:
             return self._send(response.status, end_to_end(dict(response.getheaders())), answer)
         try:
             stack = contextlib.ExitStack()
-            archive = stack.enter_context(opened(url))
+            archive = stack.enter_context(opened(place))
         except OSError as e:
             return self._refuse(502, str(e))
         with stack:
@@ -251,8 +251,9 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 for part in archive.parts():
                     self.wfile.write(part)
-            except (OSError, http.client.HTTPException):
+            except (OSError, http.client.HTTPException) as e:
                 # Half an answer: closing is the only way to tell the container.
+                _log.warning("a container got no code: %s", e)
                 self.close_connection = True
         return None
 

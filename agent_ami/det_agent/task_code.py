@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 import http.client
 import json
 import re
@@ -28,14 +29,24 @@ def asking_for_address(target: str) -> str:
     return target + ("&" if "?" in target else "?") + "url=true"
 
 
-def address_in(answer: bytes) -> str:
+@dataclass(frozen=True)
+class CodeAddress:
+    """The place of an archive, and its SHA-256; control planes from before tell none."""
+
+    url: str
+    sha256: str
+
+
+def address_in(answer: bytes) -> CodeAddress | None:
     """Return where the archive lies; nothing where the answer carries it, or there is none."""
     try:
         found = json.loads(answer)
     except ValueError:
-        return ""
+        return None
     url = found.get("url") if isinstance(found, dict) else None
-    return url if isinstance(url, str) and url.startswith(("https://", "http://")) else ""
+    if not (isinstance(url, str) and url.startswith(("https://", "http://"))):
+        return None
+    return CodeAddress(url, str(found.get("sha256") or ""))
 
 
 @dataclass(frozen=True)
@@ -44,35 +55,39 @@ class Archive:
 
     file: IO[bytes]
     size: int
+    sha256: str = ""
 
     @property
     def length(self) -> int:
         return len(_HEAD) + 4 * ((self.size + 2) // 3) + len(_TAIL)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the answer. Raises ConnectionError when the archive ends early."""
+        """Yield the answer. Raises ConnectionError when the archive ends early, or is another than was uploaded."""
         yield _HEAD
-        left = self.size
+        left, read = self.size, hashlib.sha256()
         while left:
             block = self.file.read(min(left, _BLOCK))  # short only at the end
             if not block or len(block) < min(left, _BLOCK):
                 raise ConnectionError("the object store closed the connection inside the code")
             left -= len(block)
+            read.update(block)
+            if not left and self.sha256 not in ("", read.hexdigest()):
+                raise ConnectionError("the code in the object store is not what was uploaded")
             yield base64.b64encode(block)
         yield _TAIL
 
 
 @contextlib.contextmanager
-def opened(url: str) -> Iterator[Archive]:
+def opened(place: CodeAddress) -> Iterator[Archive]:
     """Open what an object store keeps, after some tries. Raises OSError."""
     answer: Any = None
     for tried, pause_s in zip(range(_TRIES), pauses(0.2, 5.0), strict=False):
         try:
-            answer = urlopen(url, timeout=_TIMEOUT_S)
+            answer = urlopen(place.url, timeout=_TIMEOUT_S)
             break
         except (OSError, http.client.HTTPException) as e:
             if tried + 1 == _TRIES or getattr(e, "code", 503) not in RETRY_STATUSES:
                 raise OSError(f"the object store does not give the code of the task: {e}") from e
             time.sleep(pause_s)
     with answer:
-        yield Archive(answer, int(answer.headers["Content-Length"]))
+        yield Archive(answer, int(answer.headers["Content-Length"]), place.sha256)

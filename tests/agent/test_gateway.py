@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import hashlib
 import http.client
 import json
 import socket
@@ -474,8 +475,11 @@ CODE = "/api/v1/tasks/task-1/context_directory"
 ARCHIVE = bytes(range(256)) * 1000 + b"x"
 
 
-def keep_code_elsewhere(plane: FakeControlPlane, statuses: list[int]) -> list[str]:
+def keep_code_elsewhere(
+    plane: FakeControlPlane, statuses: list[int], uploaded: bytes = ARCHIVE
+) -> list[str]:
     """Let the control plane tell the address of an archive; gives the paths that were asked."""
+    sha256 = hashlib.sha256(uploaded).hexdigest()
     asked: list[str] = []
 
     def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
@@ -483,7 +487,7 @@ def keep_code_elsewhere(plane: FakeControlPlane, statuses: list[int]) -> list[st
         if path.startswith("/store/"):
             status = statuses.pop(0)
             return status, ARCHIVE if status == 200 else b"refused"
-        return 200, {"b64Tgz": "", "url": f"{plane.url}/store/code.tgz"}
+        return 200, {"b64Tgz": "", "url": f"{plane.url}/store/code.tgz", "sha256": sha256}
 
     plane.answer_to = answer
     return asked
@@ -498,6 +502,15 @@ def test_code_that_lies_in_the_object_store_reaches_containers_as_an_answer(
     assert base64.b64decode(answer["b64Tgz"]) == ARCHIVE
     assert headers["content-type"] == "application/json"
     assert asked == [f"{CODE}?url=true", "/store/code.tgz", "/store/code.tgz"]
+
+
+def test_code_that_was_exchanged_in_the_store_reaches_no_container(
+    caller: Caller, plane: FakeControlPlane
+) -> None:
+    """Whoever forks an experiment would run other code than they looked at."""
+    keep_code_elsewhere(plane, [200], uploaded=b"what was looked at")
+    with pytest.raises(http.client.IncompleteRead):
+        caller.ask("GET", CODE, headers=TOKEN)
 
 
 def test_code_that_the_store_refuses_is_an_error_that_the_container_tries_again(

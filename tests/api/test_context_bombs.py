@@ -98,3 +98,15 @@ def test_a_path_that_no_machine_has_is_refused(user: Caller) -> None:
     request = {"config": config_of(), "activate": False, "modelDefinition": [file]}
     told = user.ask("POST", "/api/v1/experiments", request)
     assert (told.status, "more than 4096 bytes" in told.error) == (400, True)
+
+
+def test_code_that_is_exchanged_after_its_upload_is_not_handed_out(api: Api, user: Caller) -> None:
+    """The address of an upload is good for an hour, also once an experiment was made of it."""
+    context = uploaded(api, user, packed(tarfile.TarInfo("a.py").tobuf()))
+    request = {"config": config_of(), "activate": False, "contextId": context}
+    path = f"/api/v1/experiments/{user.post('/api/v1/experiments', request)['experiment']['id']}"
+    assert user.ask("GET", f"{path}/model_def").status == 200
+    api.ctx.objects.put(f"contexts/{context}.tar.gz", packed(tarfile.TarInfo("b.py").tobuf()))
+    for name in ("model_def", "file_tree"):
+        told = user.ask("GET", f"{path}/{name}")
+        assert (told.status, "not what was uploaded" in told.error) == (400, True)

@@ -214,10 +214,11 @@ class Code:
 
     content: bytes = b""
     url: str = ""
+    sha256: str = ""  # of what lies there: its user can upload there again for an hour
 
     def to_json(self) -> dict[str, str]:
         told = {"b64Tgz": base64.b64encode(self.content).decode()}
-        return {**told, "url": self.url} if self.url else told
+        return {**told, "url": self.url, "sha256": self.sha256} if self.url else told
 
 
 def of_task(ctx: Context, task_id: str, *, by_url: bool = False) -> Code:
@@ -241,10 +242,12 @@ def _code(ctx: Context, context_id: UUID | None, *, by_url: bool) -> Code:
     key = row.object_key or ""
     url = ctx.objects.download_url(key, int(DOWNLOAD_LIFE.total_seconds())) if by_url else ""
     if url:
-        return Code(url=url)
+        return Code(url=url, sha256=row.sha256)
     content = ctx.objects.get(key)
     if content is None:
         raise Missing(f"context {context_id}: its object {key} is gone from the store")
+    if hashlib.sha256(content).hexdigest() != row.sha256:
+        raise WrongState(f"context {context_id}: its object {key} is not what was uploaded")
     return Code(content)
 
 
