@@ -56,6 +56,16 @@ class Cluster:
             connection.close()
 
 
+def _signs_in(cluster: Cluster, name: str, password: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=30)
+    body = json.dumps({"username": name, "password": password, "isHashed": False})
+    try:
+        connection.request("POST", "/api/v1/auth/login", body)
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path / "data")
@@ -122,6 +132,35 @@ def test_a_killed_supervisor_leaves_nothing_that_hinders_the_next(cluster: Clust
     assert cluster.do("cluster-up") == 0
     assert not alive(agent), "its successor has its identity"
     assert alive(cluster.pid("agent-determined-agent-0"))
+
+
+def test_an_interrupted_start_leaves_nothing_running_and_the_next_tells_the_password(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "wait_until_joined", interrupt)
+        assert cluster.up(agents=0, initial_user_password=None) == 130
+    assert cluster.files.supervisor_pid() is None
+    assert "the same command starts it" in capsys.readouterr().err
+    assert cluster.up(agents=0, initial_user_password=None) == 0
+    told = capsys.readouterr().err
+    password = told.split("users admin and determined have the password: ")[1].split()[0]
+    assert _signs_in(cluster, "admin", password)
+    assert cluster.do("cluster-up") == 0
+    assert password not in capsys.readouterr().err, "it is shown only once"
+
+
+def test_a_cluster_whose_command_was_killed_tells_the_password_to_the_next(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cluster.up(agents=0, initial_user_password="given") == 0
+    # As a command leaves it that was killed after the cluster came up.
+    cluster.files.keep_untold_password("untold")
+    assert cluster.do("cluster-up") == 0
+    assert "have the password: untold" in capsys.readouterr().err
 
 
 def test_agents_come_and_go_while_the_cluster_runs(cluster: Cluster) -> None:

@@ -51,6 +51,24 @@ def test_an_empty_password_lets_in_this_machine_only(files: LocalFiles) -> None:
         assert not made.password_is_random
 
 
+def test_a_password_that_nobody_has_read_is_that_of_the_next_start(files: LocalFiles) -> None:
+    first = planned(files).initial_password
+    assert first
+    files.keep_untold_password(first)
+    (files.database / "postgres").mkdir(parents=True)
+    (files.database / "postgres" / "PG_VERSION").touch()  # the accounts may have it by now
+    again = planned(files, initial_user_password="another one")
+    assert (again.initial_password, again.password_is_random) == (first, True)
+
+
+def test_a_given_password_holds_where_the_start_that_was_cut_off_made_no_database(
+    files: LocalFiles,
+) -> None:
+    files.keep_untold_password("never used")
+    again = planned(files, initial_user_password="given")
+    assert (again.initial_password, again.password_is_random) == ("given", False)
+
+
 def test_checkpoints_go_to_the_data_directory_unless_told_otherwise(files: LocalFiles) -> None:
     storage = json.loads(planned(files).config)["checkpoint_storage"]
     assert storage["host_path"] == str(files.checkpoints)

@@ -79,7 +79,9 @@ def cluster_up(args: Any) -> int:
     if files.supervisor_pid() is not None:
         _say(f"the cluster already runs at {files.desired().url}")
         if unused := _flags_for_a_start(args):
-            _say(f"{', '.join(unused)} changes nothing while it runs: `cluster-down` first")
+            changes = "changes" if len(unused) == 1 else "change"
+            _say(f"{', '.join(unused)} {changes} nothing while it runs: `cluster-down` first")
+        _tell_password(files)
         return OK
     files.make()
     if getattr(args, "delete_db", False):
@@ -95,20 +97,38 @@ def cluster_up(args: Any) -> int:
     started = time.monotonic()
     # Not asked to stop, they leave their tasks running for the agents that follow.
     client.end_leftovers(files, signal.SIGKILL)
+    if planned.password_is_random and planned.initial_password:
+        files.keep_untold_password(planned.initial_password)
+    else:
+        files.forget_untold_password()
     stay = bool(getattr(args, "foreground", False))
-    daemon = _start_daemon(files, planned.initial_password, detach=not stay)
-    try:
-        client.wait_until_up(files)
-        joined = client.wait_until_joined(files, {a.name for a in planned.desired.agents})
-    except client.NotUp as e:
-        _stop(files)
-        raise LocalError(str(e)) from e
+    _say(f"starting cluster {planned.desired.cluster_name} in {files.folder} …")
+    daemon, joined = _bring_up(files, planned, detach=not stay)
     _say(f"the cluster is up after {time.monotonic() - started:.1f} s: {planned.desired.url}")
     for agent in joined:
         kind = "containers" if agent["runtime"] == "docker" else "processes"
-        _say(f"  {agent['id']}: {agent['slots']} slots in pool {agent['pool']}, runs {kind}")
+        slots = "1 slot" if agent["slots"] == 1 else f"{agent['slots']} slots"
+        _say(f"  {agent['id']}: {slots} in pool {agent['pool']}, runs {kind}")
     _say_next(files, planned)
     return _stay(files, daemon) if stay else OK
+
+
+def _bring_up(
+    files: LocalFiles, planned: plan.Plan, *, detach: bool
+) -> tuple[subprocess.Popen[bytes], list[dict[str, Any]]]:
+    """Start the daemon, and wait for the API and the agents; stop all of them where that fails or is interrupted."""
+    try:
+        daemon = _start_daemon(files, planned.initial_password, detach=detach)
+        client.wait_until_up(files)
+        return daemon, client.wait_until_joined(files, {a.name for a in planned.desired.agents})
+    except client.NotUp as e:
+        _stop(files)
+        raise LocalError(str(e)) from e
+    except KeyboardInterrupt:
+        _say("interrupted: stopping what had started …")
+        _stop(files)
+        _say("the cluster is down; the same command starts it")
+        raise
 
 
 def master_up(args: Any) -> int:
@@ -274,7 +294,12 @@ def _start_daemon(
         )
     os.close(writing)
     with os.fdopen(reading, "r") as pipe:
-        said = pipe.readline().strip()
+        try:
+            said = pipe.readline().strip()
+        except KeyboardInterrupt:
+            # It can be stopped, with all that it started, once it says that it is ready.
+            pipe.readline()
+            raise
     if detach or said != "ready":
         daemon.wait()
     if said != "ready":
@@ -327,17 +352,23 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _say_next(files: LocalFiles, planned: plan.Plan) -> None:
-    password = planned.initial_password
-    if planned.password_is_random:
-        _say(f"\nusers admin and determined have the password: {password}")
-        _say("it is shown only now; change it with `det user change-password`")
+    _tell_password(files)
     _say("\nnext:")
     for line in _exports(files, planned.desired):
         _say(f"  export {line}")
-    if password:
+    if planned.initial_password:
         _say("  det user login determined")
     _say("  det experiment create CONFIG.yaml MODEL_DIRECTORY --follow")
     _say_to_others(files, planned.desired)
+
+
+def _tell_password(files: LocalFiles) -> None:
+    """Show the random first password, once: also that of a start which was cut off before it was shown."""
+    password = files.untold_password()
+    if password is not None:
+        _say(f"\nusers admin and determined have the password: {password}")
+        _say("it is shown only now; change it with `det user change-password`")
+        files.forget_untold_password()
 
 
 def _exports(files: LocalFiles, desired: Desired) -> list[str]:

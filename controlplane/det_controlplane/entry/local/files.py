@@ -70,6 +70,7 @@ class LocalFiles:
         self._desired = self.folder / "cluster.json"
         self._report = self.folder / "processes.json"
         self._secrets = self.folder / "secrets.json"
+        self._untold = self.folder / "first.password"
         self._lock = self.folder / "supervisor.lock"
 
     def make(self) -> None:
@@ -119,6 +120,19 @@ class LocalFiles:
         _write(self._secrets, asdict(kept))
         _write_text(self.token, kept.bootstrap_token + "\n")
         return kept
+
+    def untold_password(self) -> str | None:
+        """Return the first password of the built-in accounts as long as nobody has read it."""
+        try:
+            return self._untold.read_text()
+        except FileNotFoundError:
+            return None
+
+    def keep_untold_password(self, password: str) -> None:
+        _write_text(self._untold, password)
+
+    def forget_untold_password(self) -> None:
+        self._untold.unlink(missing_ok=True)
 
     def hold(self) -> IO[str] | None:
         """Lock the directory until the file is closed or the process ends; None if another supervisor has it."""

@@ -42,7 +42,8 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     checked = load_checked(config)
     database_url = getattr(args, "db", None) or (before.database_url if before else "")
     awaits = _awaits_password(files, database_url)
-    password, is_random = _password(args, checked.initial_user_password, awaits)
+    untold = None if awaits else files.untold_password()
+    password, is_random = _password(args, checked.initial_user_password, awaits, untold)
     name = cluster_name(args)
     host = _host(args, before, password)
     tls_cert, tls_key = _tls(files, args, host, before)
@@ -87,6 +88,7 @@ def remove_data(files: LocalFiles) -> None:
     """Remove the data of a cluster except checkpoints and logs, as `--delete-db` asks."""
     for folder in (files.database, files.objects, files.folder / "agents"):
         shutil.rmtree(folder, ignore_errors=True)
+    files.forget_untold_password()
 
 
 def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
@@ -229,7 +231,12 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.")
 
 
-def _password(args: Any, configured: str | None, awaits: bool) -> tuple[str | None, bool]:
+def _password(
+    args: Any, configured: str | None, awaits: bool, untold: str | None
+) -> tuple[str | None, bool]:
+    # A start that was cut off may have given it to the accounts, which take no other one then.
+    if untold is not None:
+        return untold, True
     given = getattr(args, "initial_user_password", None)
     if given is not None:
         return str(given), False
