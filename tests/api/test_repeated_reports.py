@@ -113,7 +113,9 @@ def test_a_repeated_checkpoint_brings_no_deleted_file_back(
     assert checkpoint_of(user, checkpoint) == before
 
 
-def test_an_early_exit_counts_once(user: Caller, experiment_id: int) -> None:
+def test_an_early_exit_counts_once(user: Caller) -> None:
+    rate = {"type": "double", "minval": 0, "maxval": 1}
+    experiment_id = create(user, hyperparameters={"lr": rate})
     trial_id = trial_of(user, experiment_id)["id"]
     exit = {"reason": "EXITED_REASON_INVALID_HP"}
     user.post(f"/api/v1/trials/{trial_id}/early_exit", exit)

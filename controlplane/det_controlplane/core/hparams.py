@@ -122,6 +122,14 @@ def _ranges_in(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]
         yield from _ranges_in(item, where)
 
 
+def is_constant(space: Space) -> bool:
+    """Return whether all trials get the same hyperparameters."""
+    return all(
+        isinstance(param, Const) or (isinstance(param, Categorical) and len(param.vals) == 1)
+        for _, param in walk(space)
+    )
+
+
 def grid_size(space: Space) -> int:
     """Return how many points the grid has; ranges without a count are taken as one point."""
     return math.prod(_points(param) for _, param in walk(space))

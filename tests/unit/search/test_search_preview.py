@@ -1,5 +1,6 @@
 """The preview, and the simulation."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -40,6 +41,16 @@ def test_one_bracket_is_told_by_rung_in_either_form(name: str) -> None:
         found = told(**searcher, **length)
         assert [(entry["count"], entry["unit"]["value"]) for entry in found] == rungs
         assert found[0]["unit"]["name"] == "batches"
+
+
+def test_promotions_that_will_not_come_are_not_told() -> None:
+    searcher = {**ADAPTIVE, "divisor": 2, "max_trials": 8, "smaller_is_better": True}
+    del searcher["time_metric"]
+    searcher["max_length"] = {"batches": 200}
+    told_of = {entry["unit"]["value"]: entry["count"] for entry in told(**searcher)}
+    ran = simulate(searcher, SPACE, seed=3).trials.values()
+    assert told_of == Counter(int(trial.length) for trial in ran)
+    assert max(told_of) < 200, "its brackets have too few trials for one to come so far"
 
 
 def test_populations_are_imagined() -> None:

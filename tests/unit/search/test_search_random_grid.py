@@ -52,6 +52,28 @@ def test_single_replaces_a_trial_with_invalid_hyperparameters() -> None:
     assert len(creates(search.fold(Exited(trial.request_id)))) == 1
 
 
+@pytest.mark.parametrize(
+    "space", [{}, {"lr": Const(0.1), "net": Nested({"act": Categorical(("relu",))})}]
+)
+@pytest.mark.parametrize("name", ["single", "random"])
+def test_invalid_hyperparameters_that_every_trial_has_are_not_tried_again(
+    name: str, space: Space
+) -> None:
+    search, trials = started(name, space, max_trials=3, max_concurrent_trials=1)
+    (failed,) = search.fold(ExitedEarly(trials[0].request_id, ExitReason.INVALID_HP))
+    assert isinstance(failed, Fail)
+    assert "every trial of this search has the same ones" in failed.reason
+    assert search.over
+
+
+def test_a_grid_outlives_many_invalid_points() -> None:
+    search, trials = started("grid", {"n": Int(1, 200, count=200)}, max_concurrent_trials=0)
+    for trial in trials[:-1]:
+        assert search.fold(ExitedEarly(trial.request_id, ExitReason.INVALID_HP)) == ()
+        search.fold(Exited(trial.request_id))
+    assert search.fold(Exited(trials[-1].request_id)) == (Shutdown(),)
+
+
 @pytest.mark.parametrize(("at_once", "first"), [(0, 40), (5, 5), (50, 40), (None, 16)])
 def test_random_starts_as_many_as_may_run_at_once(at_once: int | None, first: int) -> None:
     _, trials = started("random", max_trials=40, max_concurrent_trials=at_once)

@@ -9,7 +9,7 @@ from det_controlplane.core.hparams import Space
 from .brackets import rung_units
 from .grid import grid_size
 from .method import SearchFailed
-from .registry import Searcher, brackets_of, max_time_of, unit_of
+from .registry import Searcher, brackets_of, max_time_of, promotes, unit_of
 from .simulate import simulate
 
 _MOST_ROUNDS = 20_000  # a second or so
@@ -31,7 +31,10 @@ class TrialsTo:
 
 
 def preview(searcher: Searcher, space: Space, seed: int = 0) -> list[TrialsTo]:
-    """Preview a search, by formula where there is one: as many trials go on at each rung as it has room for."""
+    """Preview a search, by formula where there is one: at each rung one trial of `divisor` goes on.
+
+    Where trials are stopped at least one does, the first that comes; where they are promoted, so many must have come.
+    """
     name, unit = str(searcher.get("name")), unit_of(searcher)
     if name == "single":
         return [TrialsTo(1, None, unit)]
@@ -52,12 +55,13 @@ def _told(counts: Counter[int], unit: str) -> list[TrialsTo]:
 
 def _by_rung(searcher: Searcher) -> Counter[int]:
     divisor = searcher.get("divisor") or 4
+    least = 0 if promotes(searcher) else 1
     counts: Counter[int] = Counter()
     for bracket in brackets_of(searcher):
         waiting = bracket.max_trials
         units = rung_units(bracket.rungs, max_time_of(searcher), divisor)
         for length in units[:-1]:
-            continued = max(int(waiting / divisor), 1)
+            continued = min(max(int(waiting / divisor), least), waiting)
             counts[length] += waiting - continued
             waiting = continued
         counts[units[-1]] += waiting

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from det_controlplane.core.hparams import Space
+from det_controlplane.core.hparams import Space, is_constant
 
 from .adaptive import Tournament
 from .asha import AshaConfig, StoppingAsha
@@ -100,10 +100,18 @@ def _build(searcher: Searcher, space: Space, rng: Rng) -> Search:
         known = ", ".join(sorted(_METHODS))
         raise SearchFailed(f"searcher.name {name!r} is not a search method; use one of {known}")
     method = _METHODS[name](searcher, Sampler(space, rng))
+    return Search(method, rng, _metric_names(name, searcher), _invalid_limit(name, searcher, space))
+
+
+def _invalid_limit(name: str, searcher: Searcher, space: Space) -> float:
+    """Return how many trials may find their hyperparameters invalid before the search ends."""
+    if name in ("custom", "grid"):  # which replace none
+        return math.inf
+    if is_constant(space):
+        return 0
     # A space that is mostly invalid may use ten times its trials; one that is wholly so must end.
     trials = searcher.get("max_trials") or searcher.get("population_size") or 1
-    limit = math.inf if name == "custom" else 100 + 10 * int(trials)
-    return Search(method, rng, _metric_names(name, searcher), limit)
+    return 100 + 10 * int(trials)
 
 
 def _metric_names(name: str, searcher: Searcher) -> frozenset[str]:
@@ -142,12 +150,13 @@ def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
     proposal = LocalProposal(
         sampler, bracket.rungs, LOCAL_FRACTION if fraction is None else float(fraction)
     )
-    if _promotes(searcher):
+    if promotes(searcher):
         return PromotionAsha(proposal, config)
     return StoppingAsha(proposal, config, RecentRung)
 
 
-def _promotes(searcher: Searcher) -> bool:
+def promotes(searcher: Searcher) -> bool:
+    """Return whether trials wait at rungs for their promotion, instead of being stopped there."""
     return searcher.get("max_time") is None and not searcher.get("stop_once")
 
 
@@ -185,7 +194,7 @@ def _custom(searcher: Searcher, sampler: Sampler) -> Method:
 
 def _bracket_method(searcher: Searcher, sampler: Sampler, bracket: Bracket) -> Method:
     config = _asha_config(searcher, bracket)
-    if _promotes(searcher):
+    if promotes(searcher):
         return PromotionAsha(Proposal(sampler), config)
     return StoppingAsha(Proposal(sampler), config)
 

@@ -154,6 +154,11 @@ class Search:
         self._live[request_id] = _FOUND_INVALID
         self._invalid += 1
         if self._invalid > self._invalid_limit:
+            if self._invalid_limit == 0:
+                raise SearchFailed(
+                    f"trial {request_id} reported invalid hyperparameters, and every trial of this search has the same "
+                    "ones: change them"
+                )
             raise SearchFailed(
                 f"{self._invalid} trials reported invalid hyperparameters; each was replaced, and "
                 "replacing more would only cost time: narrow the hyperparameter space"
