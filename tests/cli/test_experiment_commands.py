@@ -181,12 +181,32 @@ def test_describe_tells_the_curve_the_checkpoint_and_the_cost(mine: FakeCluster,
 def test_describe_says_why_and_what_to_do_next(
     mine: FakeCluster, det: Det, state: str, why: "str | None", step: str
 ) -> None:
-    mine.add(4, state=state)
+    mine.add(4, state=state, config={"searcher": {"name": "random", "metric": "val_loss"}})
     out = det("e", "describe", 4).out
     assert ("why " in out) == (why is not None)
     assert (why or "") in out
     assert f"det experiment {step} 4" in out
     assert ("det trial logs 40" in out) == (state == "STATE_ERROR")
+
+
+def test_describe_offers_no_continue_where_the_search_cannot_be_continued(
+    mine: FakeCluster, det: Det
+) -> None:
+    searcher = {"name": "adaptive_asha", "metric": "val_loss"}
+    mine.add(4, state="STATE_ERROR", config={"searcher": searcher})
+    out = det("e", "describe", 4).out
+    assert "det experiment continue" not in out
+    assert "det experiment config 4" in out
+
+
+def test_describe_says_that_the_searcher_metric_was_never_reported(
+    mine: FakeCluster, det: Det
+) -> None:
+    mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_los"}
+    mine.trials[10] |= {"bestValidation": None, "latestValidation": None}
+    mine.trials[10]["searcherMetricValue"] = None
+    out = det("e", "describe", 1).out
+    assert "best        unknown: no validation reported val_los, the searcher.metric" in out
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from det_cli.live.pictures import money, short
 from det_cli.live.text import Line, Segment, fitted, line, pad, state, wrapped
 
 _LABEL, _CURVE = 12, 32
+_CONTINUABLE = ("single", "random", "grid")
 
 
 def lines(experiment: Experiment, room: int, now: float) -> list[Line]:
@@ -69,6 +70,12 @@ def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
         )
         yield "", chosen(best.hparams, search), ""
         yield from _of_best(best)
+    elif experiment.state == "COMPLETED" and search.metric:
+        yield (
+            "best",
+            f"unknown: no validation reported {search.metric}, the searcher.metric",
+            "warn",
+        )
     if experiment.cost_usd:
         hours = experiment.slot_hours
         yield "cost", f"{money(experiment.cost_usd)} for {hours:.2f} slot hours", ""
@@ -107,7 +114,10 @@ def _next_steps(experiment: Experiment) -> Iterator[tuple[str, str]]:
     if failed:
         yield f"det trial logs {failed[0]}", "read what its code printed before it failed"
     if experiment.state in ("ERROR", "CANCELED"):
-        yield f"det experiment continue {id}", "try again from where it stopped"
+        if experiment.search.name in _CONTINUABLE:
+            yield f"det experiment continue {id}", "try again from where it stopped"
+        else:
+            yield f"det experiment config {id}", "print its configuration, for a new experiment"
     if experiment.ended and experiment.best is not None and experiment.best.checkpoint:
         yield f"det experiment download {id}", "download its best checkpoint"
     yield f"det experiment describe {id} --format table", "list trials and workloads"
