@@ -72,7 +72,9 @@ def test_secrets_are_found(config: dict[str, Any]) -> None:
         {"data": {"max_tokens": 5, "tokenizer": "x"}},
         {
             "environment": {
-                "environment_variables": ["NCCL_DEBUG=INFO", "OMP_NUM_THREADS=1", "HOME"]
+                "environment_variables": [
+                    "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=1", "HOME", "DET_PYTHON_EXECUTABLE=/opt/bin/python",
+                ]
             }
         },
         {"environment": {"registry_auth": {"username": "me", "serveraddress": "r.example"}}},
