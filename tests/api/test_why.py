@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create, create_ended, trial_of
+from tests.support.played_agent import PlayedAgent
 
 E = "/api/v1/experiments"
 PROMOTION = {
@@ -40,6 +41,18 @@ def test_the_job_of_what_has_ended_has_ended_as_it_did(user: Caller) -> None:
     ((state, sentence),) = told(user, "job", job_of(user, experiment_id))
     assert (state, sentence) == told(user, "experiment", experiment_id)[0]
     assert state == "CANCELED"
+
+
+def test_a_run_that_was_killed_tells_what_that_mostly_means(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    agent.poll("terminated", exit_code=137, failure="container_failed")
+    ((state, sentence),) = told(user, "experiment", experiment_id)
+    assert state == "ERROR"
+    assert "exit code: 137 (it was killed, often for want of memory)" in sentence
 
 
 def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:

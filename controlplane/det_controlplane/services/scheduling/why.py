@@ -23,6 +23,15 @@ _SENTENCES = {
 # How the provisioner begins, which the scheduler has told by then.
 _NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot); ")
 
+_EXIT_CODE = re.compile(r"exit code: (\d+)$")
+_MEANINGS = {
+    "80": "its image lacks what the task needs: see its logs",
+    "126": "its entrypoint cannot be executed",
+    "127": "its entrypoint does not exist",
+    "137": "it was killed, often for want of memory",
+    "139": "it crashed: a segmentation fault",
+}
+
 
 def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
     """Return one entry for each live allocation; without any, one for the thing itself."""
@@ -116,7 +125,7 @@ def _itself(row: Subject, spent: str) -> dict[str, Any]:
 def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
         return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
-    last = f"its last run: {row.exit_reason}" if row.exit_reason else ""
+    last = f"its last run: {_with_meaning(row.exit_reason)}" if row.exit_reason else ""
     if row.state == "ERROR":
         return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
     if row.state in ("COMPLETED", "ENDED") and last:
@@ -127,6 +136,13 @@ def _sentence_of(row: Subject, spent: str) -> str:
         return "is paused: `det task unpause` continues it"
     told = _SENTENCES.get(row.state, "has nothing queued and nothing running")
     return told.format(experiment_id=row.experiment_id)
+
+
+def _with_meaning(exit_reason: str) -> str:
+    """Return how a run ended, with what its exit status usually means."""
+    found = _EXIT_CODE.search(exit_reason)
+    meaning = _MEANINGS.get(found[1]) if found else None
+    return f"{exit_reason} ({meaning})" if meaning else exit_reason
 
 
 def _is_uuid(value: str) -> bool:
