@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -118,6 +119,18 @@ def test_a_killed_database_is_back_on_the_same_data(cluster: Cluster) -> None:
     assert cluster.up(agents=0) == 0
     before = cluster.get("/info")[1]["cluster_id"]
     os.kill(cluster.pid("postgres"), signal.SIGKILL)
+    assert eventually(lambda: cluster.get("/health")[0] == 200)
+    assert cluster.get("/info")[1]["cluster_id"] == before
+
+
+def test_a_database_that_crashed_is_started_anew(cluster: Cluster) -> None:
+    assert cluster.up(agents=0) == 0
+    server, before = cluster.pid("postgres"), cluster.get("/info")[1]["cluster_id"]
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(server)], capture_output=True, text=True, check=True
+    )
+    os.kill(int(listed.stdout.split()[0]), signal.SIGKILL)
+    assert eventually(lambda: cluster.pid("postgres") not in (0, server)), "it may be stuck"
     assert eventually(lambda: cluster.get("/health")[0] == 200)
     assert cluster.get("/info")[1]["cluster_id"] == before
 
