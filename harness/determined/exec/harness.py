@@ -12,19 +12,30 @@ from determined._info import get_cluster_info
 from determined.errors import InvalidHP
 
 
+class NoTrialClass(Exception):
+    """The entrypoint names no class of the model's code."""
+
+
 def load_trial_class(location: str) -> type:
     """Import `module:Class` from the work directory."""
     module_name, _, class_name = location.partition(":")
     if not class_name:
-        raise ValueError(f"--trial {location!r} must look like module:Class")
+        raise NoTrialClass(f"--trial {location!r} must look like module:Class")
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
-    found: Any = importlib.import_module(module_name)
+    module = importlib.import_module(module_name)
+    found: Any = module
     for part in class_name.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, type):
-        raise ValueError(f"module {module_name} has no class {class_name}")
+        has = [name for name, value in vars(module).items() if _is_made_in(module_name, value)]
+        classes = f"it has {', '.join(has)}" if has else "it has none"
+        raise NoTrialClass(f"module {module_name} has no class {class_name}: {classes}")
     return found
+
+
+def _is_made_in(module_name: str, value: Any) -> bool:
+    return isinstance(value, type) and value.__module__ == module_name
 
 
 def main(argv: Optional[List[str]] = None) -> int:
@@ -38,6 +49,9 @@ def main(argv: Optional[List[str]] = None) -> int:
         _report_invalid_hp()
         print(f"invalid hyperparameters, the trial ends early: {e}", file=sys.stderr)
         return 0
+    except NoTrialClass as e:
+        print(f"the entrypoint is wrong: {e}", file=sys.stderr)
+        return 1
 
 
 def _start_logging() -> None:

@@ -40,11 +40,16 @@ def test_one_batch(
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    from determined.exec.harness import load_trial_class
+    from determined.exec.harness import NoTrialClass, load_trial_class
 
     (location,) = sys.argv[1:] if argv is None else argv
     config = json.loads(os.environ.get(CONFIG_VARIABLE) or "{}")
-    test_one_batch(load_trial_class(location), config)
+    try:
+        trial_class = load_trial_class(location)
+    except NoTrialClass as e:
+        print(f"the entrypoint is wrong: {e}", file=sys.stderr)
+        return 1
+    test_one_batch(trial_class, config)
     return 0
 
 

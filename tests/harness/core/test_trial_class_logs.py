@@ -33,3 +33,26 @@ def test_it_logs_as_the_configuration_asks(
     assert "Other is no trial class" in done.stderr
     own = [line for line in done.stderr.splitlines() if "] mine: " in line]
     assert [line.partition(":")[0] for line in own] == expected
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("model:Othr", "the entrypoint is wrong: module model has no class Othr: it has Other\n"),
+        ("model", "the entrypoint is wrong: --trial 'model' must look like module:Class\n"),
+    ],
+)
+@pytest.mark.parametrize("module", [["exec.harness", "--trial"], ["experimental._one_batch"]])
+def test_a_class_that_there_is_not_is_told_in_a_line(
+    tmp_path: Path, module: list[str], named: str, said: str
+) -> None:
+    (tmp_path / "model.py").write_text("import logging\nclass Other: ...\n")
+    done = subprocess.run(
+        [sys.executable, "-m", f"determined.{module[0]}", *module[1:], named],
+        env={"PYTHONPATH": HARNESS},
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, said)
