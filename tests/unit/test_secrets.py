@@ -73,7 +73,10 @@ def test_secrets_are_found(config: dict[str, Any]) -> None:
         {
             "environment": {
                 "environment_variables": [
-                    "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=1", "HOME", "DET_PYTHON_EXECUTABLE=/opt/bin/python",
+                    "NCCL_DEBUG=INFO",
+                    "OMP_NUM_THREADS=1",
+                    "HOME",
+                    "DET_PYTHON_EXECUTABLE=/opt/bin/python",
                 ]
             }
         },
