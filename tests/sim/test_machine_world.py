@@ -16,8 +16,8 @@ _SEEDS = int(os.environ.get("SIM_SEEDS", often(3, 4)))
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
 def test_machines_come_work_and_go(seed: int, hosts: Hosts) -> None:
     summary = MachineWorld(seed, hosts).run()
-    # A world may have idle machines and no experiment, or cancel its few before a machine is rented for them.
-    assert summary.machines > 0 or 0 < summary.experiments <= 2
+    # A world may have no experiment, or cancel its few before a machine is rented for them.
+    assert summary.machines > 0 or summary.experiments <= 2
 
 
 @pytest.mark.parametrize("seed", [1])
