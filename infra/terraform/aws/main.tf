@@ -14,12 +14,12 @@ data "aws_caller_identity" "current" {}
 
 locals {
   name = "det-${var.cluster_id}"
-  # Zones without VPC origins of CloudFront, and of old machine types; accounts have names of their own for them.
-  old_zone_ids = ["use1-az3", "usw1-az2", "cac1-az3", "apne1-az3", "apne2-az1"]
+  # In this order: by it subnets have their addresses, and with another those of clusters that are there would be made anew.
+  zones = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.available.names, 0, min(3, length(data.aws_availability_zones.available.names)))
+  # CloudFront reaches no machine in these; accounts have names of their own for them.
+  far_zone_ids = ["use1-az3", "usw1-az2", "cac1-az3", "apne1-az3", "apne2-az1"]
   zone_ids     = zipmap(data.aws_availability_zones.available.names, data.aws_availability_zones.available.zone_ids)
-  new_first    = concat([for zone, id in local.zone_ids : zone if !contains(local.old_zone_ids, id)], [for zone, id in local.zone_ids : zone if contains(local.old_zone_ids, id)])
-  zones        = length(var.zones) > 0 ? var.zones : slice(local.new_first, 0, min(3, length(local.new_first)))
-  relay_zone   = concat([for zone in local.zones : zone if !contains(local.old_zone_ids, lookup(local.zone_ids, zone, ""))], local.zones)[0]
+  relay_zone   = concat([for zone in local.zones : zone if !contains(local.far_zone_ids, lookup(local.zone_ids, zone, ""))], local.zones)[0]
 
   bucket = var.bucket != "" ? var.bucket : lower("det-${var.cluster_id}-${var.region}-${data.aws_caller_identity.current.account_id}")
   # How pools on Google Cloud are rented, by Google's own names.

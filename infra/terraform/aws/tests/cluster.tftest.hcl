@@ -223,7 +223,7 @@ run "machines_without_addresses_of_their_own" {
   }
 }
 
-run "old_zones_are_taken_last" {
+run "zones_keep_their_order_and_the_relay_has_one_that_cloudfront_reaches" {
   override_data {
     target = data.aws_availability_zones.available
     values = {
@@ -233,12 +233,12 @@ run "old_zones_are_taken_last" {
   }
 
   assert {
-    condition     = local.zones == tolist(["us-west-1b", "us-west-1c", "us-west-1a"]) && local.relay_zone == "us-west-1b"
-    error_message = "The relay is where CloudFront does not reach it: ${local.relay_zone}"
+    condition     = local.zones == tolist(["us-west-1a", "us-west-1b", "us-west-1c"]) && local.relay_zone == "us-west-1b"
+    error_message = "Subnets of clusters that are there would be made anew, or the relay is where CloudFront does not reach it: ${local.relay_zone}"
   }
 }
 
-run "zones_that_are_named_are_taken_and_the_relay_has_the_newest_of_them" {
+run "zones_that_are_named_are_taken_and_the_relay_has_one_that_cloudfront_reaches" {
   variables {
     zones = ["us-west-1a", "us-west-1c"]
   }
