@@ -1,4 +1,4 @@
-"""What the console of a machine of the box shows, and when."""
+"""The console of a machine of the box shows why its start failed, before its power goes."""
 
 import threading
 from pathlib import Path

@@ -41,6 +41,20 @@ def test_a_library_that_needs_a_newer_glibc_than_lambda_has_is_refused(tmp_path:
         packaging.refuse_newer_glibc(tmp_path, "python3.11")
 
 
+@pytest.mark.parametrize(
+    ("runtime", "remedy"),
+    [("python3.11", "with Python 3.12 or 3.13"), ("python3.13", "on a machine whose glibc is no newer")],
+)  # fmt: skip
+def test_a_library_that_needs_a_newer_glibc_is_answered_by_what_helps(
+    tmp_path: Path, runtime: str, remedy: str
+) -> None:
+    elf(tmp_path / "_a.so", INTEL)
+    with (tmp_path / "_a.so").open("ab") as file:
+        file.write(b"\0GLIBC_2.39\0")
+    with pytest.raises(PackagingFailed, match=remedy):
+        packaging.refuse_newer_glibc(tmp_path, runtime)
+
+
 def test_the_runtime_must_be_the_python_that_packages(tmp_path: Path) -> None:
     packaging.refuse_other_python(packaging.own_runtime())
     with pytest.raises(PackagingFailed, match=r"are to run in python3\.99, .* leave `runtime` out"):

@@ -1,4 +1,4 @@
-"""What pages say is true, in words of the page, and in sight."""
+"""Pages say what is true now, name buttons where the API names commands, and have it in sight."""
 
 import re
 from typing import Any

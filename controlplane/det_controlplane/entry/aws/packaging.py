@@ -160,9 +160,11 @@ def refuse_newer_glibc(task: Path, runtime: str = "") -> None:
         if (needed := needed_glibc(path)) > offered
     ]
     if wrong:
+        older = offered < NEWER_GLIBC
+        remedy = "with Python 3.12 or 3.13" if older else "on a machine whose glibc is no newer"
         raise PackagingFailed(
             f"some libraries need a newer glibc than Lambda's 2.{offered}: {', '.join(wrong[:5])}: their packages have"
-            " no wheel for it and were compiled here; run the command with Python 3.12 or 3.13"
+            f" no wheel for it and were compiled here; run the command {remedy}"
         )
 
 
