@@ -1,5 +1,6 @@
 """Terraform is fetched where it is not installed, and only as its publisher released it."""
 
+import fcntl
 import hashlib
 import io
 import subprocess
@@ -8,10 +9,12 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from det_cli.deployment import terraform_release
 from det_cli.deployment.stack import Stack
+from det_cli.deployment.terraform import Terraform
 from det_cli.errors import CommandError
 
 from tests.support.fake_terraform import fake_terraform
@@ -103,3 +106,35 @@ def test_a_cache_that_cannot_be_made_keeps_nothing(
     (tmp_path / "cache").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert terraform_release.plugins() == {}
+
+
+def test_commands_of_a_machine_fetch_providers_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that fill the folder at once leave a provider of which a part is missing."""
+    fake_terraform(tmp_path / "terraform", monkeypatch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    others: list[bool] = []
+    run = Terraform._run
+
+    def watched(self: Terraform, *arguments: str) -> Any:
+        if arguments[0] == "init":
+            others.append(
+                may_begin(tmp_path / "cache/determined-serverless/terraform/plugins.lock")
+            )
+        return run(self, *arguments)
+
+    monkeypatch.setattr(Terraform, "_run", watched)
+    for _ in range(2):
+        with Stack("aws", None, {}):
+            pass
+    assert others == [False, False]
+
+
+def may_begin(lock: Path) -> bool:
+    with lock.open() as other:
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

@@ -77,7 +77,8 @@ class Terraform:
         used = backend or here
         (self._stack / "backend.tf").write_text(f'terraform {{\n  backend "{used.kind}" {{}}\n}}\n')
         flags = [f"-backend-config={name}={value}" for name, value in used.settings.items()]
-        self._run("init", "-reconfigure", "-no-color", *flags)
+        with terraform_release.alone():
+            self._run("init", "-reconfigure", "-no-color", *flags)
 
     def apply(self, variables: Mapping[str, Any], say: Say, only: Sequence[str] = ()) -> None:
         """Make the stack what its configuration says, or only some resources and what these need."""

@@ -1,5 +1,7 @@
 """Terraform itself, where it is not installed: its release, held against the sums that its publisher lists."""
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import os
@@ -7,6 +9,7 @@ import platform
 import sys
 import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from det_cli.errors import CommandError
@@ -43,6 +46,19 @@ def plugins() -> dict[str, str]:
         "TF_PLUGIN_CACHE_DIR": str(kept),
         "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE": "1",
     }
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Hold off the other commands of this machine: Terraform fills such a folder safely for one at a time only."""
+    try:
+        lock = (_home() / "plugins.lock").open("w")
+    except OSError:  # nor are providers kept there
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _home() -> Path:
