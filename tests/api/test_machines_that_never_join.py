@@ -1,11 +1,17 @@
 """Machines whose agents never join are given back; when one follows the other their pool rents nothing for a while."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
-from det_controlplane.db import pool_holds, provision
+from det_controlplane.core.config.cluster import Authz
+from det_controlplane.db import pool_holds, provision, sessions
 from det_controlplane.db.engine import Tx
+from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.testing.fakecloud import RentedMachine
 
 from tests.support.api import Api, Caller, create
+from tests.support.house import House
 from tests.support.rented import Rented, reason
 
 
@@ -30,12 +36,39 @@ def test_a_machine_that_never_joins_is_given_back(cluster: Rented, user: Caller)
     ended = next(i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
     assert "did not join" in ended["reason"]
     assert "console" not in ended
-    described = user.get(f"/api/v1/instances/{ended['id']}")["instance"]
+    described = cluster.api.signed_in("admin").get(f"/api/v1/instances/{ended['id']}")["instance"]
     assert described["console"].endswith("failed at line 12 with status 7")
     assert (
         "its start ended at: installing docker, and it said: E: no such package"
         f" (`det instance describe {ended['id']}`)"
     ) in reason(user, experiment_id)
+
+
+def test_what_a_machine_printed_is_for_those_who_may_end_it(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    """A pool's start-up script prints what it likes, and the agent's log is there as well."""
+    create(user, activate=True)
+    cluster.settle()
+    (dead,) = cluster.cloud.alive()
+    dead.console = "determined-boot: a word of the startup script"
+    cluster.pass_time(minutes=21)
+    cluster.settle()
+    (machine,) = (i for i in cluster.instances(all="true") if i["cloudId"] == dead.cloud_id)
+    with cluster.api.ctx.db.begin() as tx:
+        hashed = token_hash("of a task of the administrator")
+        sessions.create_for_task(tx, 1, "t.1", hashed, cluster.time, None, narrow=False)
+    task = cluster.api.with_token("of a task of the administrator")
+
+    def printed(caller: Caller) -> Any:
+        return caller.get(f"/api/v1/instances/{machine['id']}")["instance"]["console"]
+
+    assert [printed(caller) for caller in (user, task)] == [None, None]
+    assert printed(admin) == dead.console
+    house = House(cluster.api, admin)
+    operator, editor = (house.person(role, role) for role in ("AgentOperator", "Editor"))
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, authz=Authz.RBAC)
+    assert [printed(operator), printed(editor)] == [dead.console, None]
 
 
 def test_a_pool_whose_machines_never_join_stops_to_rent_and_says_so(

@@ -105,6 +105,13 @@ def test_describe_shows_the_console_as_it_was_printed(rented: FakeCluster, det: 
     assert yaml.safe_load(out)["state"] == "LAUNCHED"
 
 
+def test_describe_says_who_is_shown_the_console(rented: FakeCluster, det: Det) -> None:
+    rented.on("GET", f"/api/v1/instances/{ID}", {"instance": instance()})
+    ran = det("instance", "describe", ID)
+    assert "for administrators" in ran.err
+    assert yaml.safe_load(ran.out)["state"] == "LAUNCHED"
+
+
 def test_terminate_asks_first(rented: FakeCluster, det: Det) -> None:
     assert det("instance", "terminate", ID).code != 0
     assert rented.sent("POST", ".*terminate") == []

@@ -60,6 +60,10 @@ def describe(args: argparse.Namespace) -> None:
         print("console: |")
         for line in console.splitlines():
             print(f"  {line}".rstrip())
+    elif not found["agentId"]:
+        say(
+            "What a machine printed that never joined is kept for administrators and agent operators."
+        )
 
 
 def terminate(args: argparse.Namespace) -> None:

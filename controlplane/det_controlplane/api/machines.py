@@ -20,7 +20,8 @@ def list_instances(ctx: Context, request: Request) -> Answer:
 
 
 def get_instance(ctx: Context, request: Request) -> Answer:
-    return json_response({"instance": administration.instance(ctx, request.param("instanceId"))})
+    found = administration.instance(ctx, user_of(request), request.param("instanceId"))
+    return json_response({"instance": found})
 
 
 def terminate(ctx: Context, request: Request) -> Answer:
@@ -54,7 +55,11 @@ ROUTES = (
         list_instances,
         summary="List rented machines; with `endedAfter` also those that ended since",
     ),
-    get(f"{_I}/{{instanceId}}", get_instance, summary="One rented machine"),
+    get(
+        f"{_I}/{{instanceId}}",
+        get_instance,
+        summary="One rented machine; what it printed, to those who may end it",
+    ),
     post(f"{_I}/{{instanceId}}/terminate", terminate, summary="Give a rented machine back"),
     get(_P, list_pools, summary="Pools that rent machines, with their offers"),
     get(f"{_P}/{{poolName}}", get_pool, summary="One pool that rents machines"),

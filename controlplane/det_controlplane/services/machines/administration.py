@@ -37,7 +37,15 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
     return machine_views.listed(ctx.db, page, sort, filters, ctx.now())
 
 
-def instance(ctx: Context, id: str) -> dict[str, Any]:
+def instance(ctx: Context, caller: User, id: str) -> dict[str, Any]:
+    """Return a machine, with what it printed for those who administer machines: user data may echo what it likes there."""
+    found = _instance(ctx, id)
+    if Right.UPDATE_AGENTS not in caller.grants.everywhere:
+        found["console"] = None
+    return found
+
+
+def _instance(ctx: Context, id: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
         found = machine_views.one(tx, _id(id), ctx.now())
     if found is None:
@@ -55,7 +63,7 @@ def _id(id: str) -> UUID:
 def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
     """Order the end of a machine; what runs there is placed again elsewhere."""
     require_right(caller, Right.UPDATE_AGENTS, "terminate instances")
-    found = instance(ctx, id)
+    found = _instance(ctx, id)
     with change(ctx) as changed:
         reason = f"terminated by {caller.username}"
         agent = machines.terminate(changed.tx, _id(id), reason, changed.now)
@@ -65,7 +73,7 @@ def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
             agents.put_in_service(changed.tx, agent, None, enabled=False, draining=False)
         changed.queue_changed(found["pool"])
         changed.wake("provision")
-    return instance(ctx, id)
+    return _instance(ctx, id)
 
 
 def pools(ctx: Context) -> list[dict[str, Any]]:
