@@ -124,7 +124,7 @@ def test_links_in_a_circle_are_no_error_of_the_api(
         api.checkpoints.symlink_to(api.checkpoints)
     else:
         (api.checkpoints / stored / place).symlink_to(place)
-    assert user.ask("GET", f"/checkpoints/{stored}").status == 400
+    assert user.ask("GET", f"/checkpoints/{stored}").status == 404
 
 
 def test_a_deleted_checkpoint_is_not_there(user: Caller, stored: str) -> None:
@@ -142,6 +142,29 @@ def test_files_that_are_not_there_are_told_before_anything_is_sent(
     told = user.ask("GET", f"/checkpoints/{uuid}")
     assert told.status == 404
     assert uuid in told.error
+
+
+def test_no_answer_tells_whether_the_api_has_a_directory_that_a_user_names(
+    user: Caller, tmp_path: Path
+) -> None:
+    """Empty, full of other files, closed to the API, a file, or not there at all."""
+    places = {name: tmp_path / name for name in ("empty", "other", "closed", "file", "absent")}
+    for name in ("empty", "other", "closed"):
+        places[name].mkdir()
+    (places["other"] / "files").write_text("of others")
+    places["closed"].chmod(0)
+    places["file"].write_text("a file")
+    told = set()
+    for place in places.values():
+        for storage in (
+            {"type": "directory", "container_path": str(place)},
+            {"type": "shared_fs", "host_path": str(place)},
+        ):
+            uuid = report_checkpoint(user, create_ended(user, checkpoint_storage=storage))
+            answer = user.ask("GET", f"/checkpoints/{uuid}")
+            told.add((answer.status, answer.error.replace(uuid, "ID")))
+    ((status, error),) = told
+    assert (status, "--mode direct" in error) == (404, True)
 
 
 def test_a_storage_that_is_not_read_here_says_what_to_do(user: Caller) -> None:

@@ -17,6 +17,7 @@ from det_controlplane.services.errors import Invalid, Missing, WrongState
 
 TAR, GZIP, ZIP = "application/x-tar", "application/gzip", "application/zip"
 KINDS = (TAR, GZIP, ZIP)
+_OF_THIS_MACHINE = ("directory", "shared_fs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,19 @@ def _refuse_foreign_server(ctx: Context, storage: Mapping[str, Any], uuid: str) 
 
 
 def _entries(ctx: Context, storage: dict[str, Any], uuid: str) -> list[Entry]:
+    here = storage.get("type") in _OF_THIS_MACHINE
     try:
         found = _files(ctx).files(storage, uuid)
     except StorageUnreachable as e:
-        raise Invalid(
-            f"checkpoint {uuid} cannot be downloaded through the API: {e}; use --mode direct"
-        ) from e
+        if not here:
+            raise Invalid(
+                f"checkpoint {uuid} cannot be downloaded through the API: {e}; use --mode direct"
+            ) from e
+        found = []
     if not found:
-        raise Missing(f"checkpoint {uuid}: its storage has no files of it")
+        # One answer for all directories that users name: it does not tell whether one is there.
+        told = "; where its directory is not mounted on the API's machine, use --mode direct"
+        raise Missing(f"checkpoint {uuid}: its storage has no files of it{told if here else ''}")
     return [Entry(f.path, f.size) for f in found]
 
 
