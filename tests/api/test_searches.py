@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from det_controlplane.services.experiments import live
 
-from tests.support.api import Api, Caller, config_of, create, report_metrics
+from tests.support.api import Api, Caller, config_of, create, report_metrics, trial_of
+from tests.support.played_agent import PlayedAgent
 
 E = "/api/v1/experiments"
 ASHA: dict[str, Any] = {
@@ -86,3 +87,20 @@ def test_a_search_begins_with_what_memory_has_room_for(
     assert (told.status, "lower searcher.max_concurrent_trials" in told.error) == (400, True)
     assert user.get(E)["experiments"] == []
     create(user, searcher={**search, "max_concurrent_trials": 5}, hyperparameters=hparams)
+
+
+def test_invalid_hyperparameters_that_are_all_constant_end_trial_and_experiment_in_error(
+    api: Api, user: Caller
+) -> None:
+    experiment = create(user, activate=True, hyperparameters={"constant": 1})
+    agent = PlayedAgent(api, "agent-1")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    trial = trial_of(user, experiment)["id"]
+    task = api.with_token(order["spec"]["session_token"])
+    task.post(f"/api/v1/trials/{trial}/early_exit", {"reason": "EXITED_REASON_INVALID_HP"})
+    agent.poll("terminated", exit_code=0)
+    api.tick()
+    assert user.get(f"{E}/{experiment}")["experiment"]["state"] == "STATE_ERROR"
+    assert trial_of(user, experiment)["state"] == "STATE_ERROR"
