@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import urllib.request
@@ -37,6 +38,17 @@ def test_a_container_runs_and_its_exit_is_reported_until_it_is_acknowledged(
     )
     plane.until(lambda: plane.polls > polls)
     assert plane.reported[spec["container_id"]]["state"] == "terminated"
+
+
+def test_without_docker_the_gateway_is_there_for_its_own_machine_only(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    agent = start_agent()
+    plane.until(lambda: plane.polls > 0)
+    port = int((agent.state_dir / "gateway_port").read_text())
+    socket.create_connection(("127.0.0.1", port), 60).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), 60).close()
 
 
 def test_states_go_forward_and_a_clean_exit_has_no_failure(

@@ -23,7 +23,7 @@ from det_controlplane.services.logs.master_log import StoredLog
 from sqlalchemy import text
 
 from tests.support.api import PASSWORD, Api, Caller, create
-from tests.support.played_agent import PlayedAgent
+from tests.support.played_agent import PlayedAgent, task_of
 from tests.support.statements import statements
 from tests.support.stock_asker import World
 from tests.support.stock_catalog import catalog
@@ -137,6 +137,9 @@ def test_tokens_and_tasks_are_told_from_people(api: Api, user: Caller, admin: Ca
     assert (row["username"], row["via"], row["action"]) == (
         "determined", "access", "experiment.create",
     )  # fmt: skip
+    task, _ = task_of(api, user)
+    (row,) = entries(admin, object=f"experiment {create(task)}")
+    assert (row["username"], row["via"]) == ("determined", "allocation")
     (made,) = entries(admin, object=f"token {token['tokenId']}")
     assert made["details"]["description"] == "ci"
 

@@ -2,11 +2,12 @@
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from det_controlplane.api import routes
-from det_controlplane.api.router import Route
+from det_controlplane.api.router import Access, Route
 
 from tests.support.api import (
     Api,
@@ -21,6 +22,10 @@ from tests.support.api import (
 )
 from tests.support.inbox import Inbox, make_webhook
 from tests.support.played_agent import PlayedAgent, task_of
+
+CHANGING = [
+    r for r in routes.every() if r.method != "GET" and r.access in (Access.USER, Access.ADMIN)
+]
 
 
 def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
@@ -45,6 +50,22 @@ def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
         task.ask("POST", "/api/v1/task/logs", {"logs": [{"taskId": trial["taskId"], "log": "x"}]}),
         task.ask("POST", f"{path}/early_exit", {"reason": "EXITED_REASON_INVALID_HP"}),
     ]
+
+
+def test_the_token_of_a_task_ends_a_minute_after_it(api: Api, user: Caller) -> None:
+    """What the container still says while it ends is taken."""
+    agent = PlayedAgent(api, "agent-1")
+    agent.join()
+    create(user, activate=True)
+    api.tick()
+    (order,) = agent.poll()
+    task = api.with_token(order["spec"]["session_token"])
+    agent.poll("terminated", exit_code=0)
+    ended = api.ctx.now()
+    for after_s, status in ((50, 200), (61, 401)):
+        later = ended + timedelta(seconds=after_s)
+        api.ctx.now = lambda now=later: now  # type: ignore[misc]
+        assert task.ask("GET", "/api/v1/me").status == status, after_s
 
 
 def test_a_task_reports_for_its_own_trial(api: Api, user: Caller) -> None:
@@ -94,6 +115,32 @@ def test_a_task_of_an_administrator_is_no_administrator(
         task.ask("POST", "/api/v1/tokens", {"userId": 1}),
     ]
     assert [told.status for told in asked] == [403] * len(asked)
+
+
+def test_a_task_of_an_administrator_changes_no_experiment_of_another_user_by_any_route(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    task, _ = task_of(api, admin)
+    experiment = create(user)
+    trial = trial_of(user, experiment)["id"]
+    ids = {
+        "experiments/{id}": f"experiments/{experiment}", "trials/{id}": f"trials/{trial}", "{label}": "x",
+        "{experimentId}": experiment, "{trialId}": trial, "{runId}": trial,
+        "{checkpointUuid}": report_checkpoint(user, experiment),
+    }  # fmt: skip
+    wrong, asked = {}, 0
+    for route in CHANGING:
+        path = route.path
+        for name, value in ids.items():
+            path = path.replace(name, str(value))
+        if path == route.path or "{" in path:
+            continue
+        asked += 1
+        told = task.ask(route.method, path, {})
+        if told.status != 403:
+            wrong[f"{route.method} {route.path}"] = (told.status, told.body[:100])
+    assert wrong == {}
+    assert asked > 25
 
 
 def test_a_narrow_token_is_good_for_its_task_only(api: Api, user: Caller) -> None:

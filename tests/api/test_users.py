@@ -4,7 +4,7 @@ import pytest
 from det_controlplane.db import sessions
 from det_controlplane.services.identity.authentication import token_hash
 
-from tests.support.api import Api, Caller, Told, create, report_metrics, trial_of
+from tests.support.api import Api, Caller, Told, config_of, create, report_metrics, trial_of
 from tests.support.played_agent import task_of
 
 STRONG = "a better password"
@@ -210,7 +210,14 @@ def test_the_work_of_a_deactivated_user_reports_and_does_no_more(
     assert task.ask("POST", "/api/v1/models", {"name": "before"}).status == 200
     admin.done("PATCH", "/api/v1/users/2", {"active": False})
     assert report_metrics(task, trial, "validation", 2, {"loss": 0.0}, run=1).status == 200
-    assert task.ask("POST", "/api/v1/models", {"name": "after"}).status == 403
+    refused = [
+        task.ask("POST", "/api/v1/models", {"name": "after"}),
+        task.ask("POST", "/api/v1/experiments", {"config": config_of(), "activate": False}),
+        task.ask("POST", f"/api/v1/experiments/{experiment}/kill"),
+        task.ask("GET", "/api/v1/experiments"),
+        task.ask("GET", "/api/v1/users"),
+    ]
+    assert [told.status for told in refused] == [403] * len(refused)
 
 
 def test_the_tasks_of_a_deactivated_user_are_told_of_paused_and_ended(

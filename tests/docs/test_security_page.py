@@ -1,6 +1,19 @@
-"""Every test that the page about security names is there."""
+"""Every test that the page about security names is there, and its figures are those of the code."""
 
 import re
+
+from det_agent import connection_limits, log_limits, request_bodies, settings
+from det_controlplane.adapters import issuers
+from det_controlplane.api import http
+from det_controlplane.core import json_size, patterns
+from det_controlplane.core.config.cluster import ClusterConfig
+from det_controlplane.core.search import method
+from det_controlplane.entry.relay import agents
+from det_controlplane.entry.server import asgi, bodies, handshakes, protocol
+from det_controlplane.services.audit import failures
+from det_controlplane.services.experiments import live
+from det_controlplane.services.identity import authentication
+from det_controlplane.services.logs import searching
 
 from tests.docs.test_links import DOCS, ROOT
 
@@ -23,3 +36,63 @@ def test_the_tests_that_the_page_names_are_there() -> None:
 def _source(path: str) -> str:
     file = ROOT / "tests" / path
     return file.read_text("utf-8") if file.exists() else ""
+
+
+_WORDS = {
+    0.1: "a tenth",
+    0.5: "half a second",
+    1: "a",
+    2: "two",
+    4: "four",
+    5: "five",
+    6: "six",
+    10: "ten",
+}
+
+
+def _mib(size: int) -> int:
+    return size >> 20
+
+
+def test_its_figures_are_those_of_the_code() -> None:
+    """Tests of limits set smaller ones, so that they take little time."""
+    page = " ".join((DOCS / "concepts/security.md").read_text("utf-8").split())
+    cluster, many, word = ClusterConfig(), authentication._PATIENCE_WITH_ADDRESS, _WORDS
+    agent = {option.name: option.default for option in settings.OPTIONS}
+    lines_s, bytes_s = agent["log_lines_per_second"], agent["log_bytes_per_second"]
+    said = (
+        f"waits after {word[authentication.FREE_ATTEMPTS]} attempts",
+        f"after {many.free} failed attempts in an hour, {word[many.longest_s]} seconds at most",
+        f"{protocol.LARGEST_HEADERS >> 10} KiB of headers are read",
+        f"and {http.STRANGERS_BODY >> 10} KiB of a body before the caller is known",
+        f"{_mib(http.MAX_BODY)} MiB with an experiment or another launch, {_mib(http.REPORT_BODY)} MiB with a report",
+        f"logs or metadata, {_mib(http.FORM_BODY)} MiB otherwise",
+        f"together have {_mib(bodies.ROOM)} MiB",
+        f"of signed uploads from one address, {_mib(bodies.SHARE)} MiB",
+        f"{bodies.FIRST_S // 60:.0f} minute for the first".replace("1", word[1]),
+        f"{bodies.LEAST_BYTES_S >> 10} KiB a second for the rest",
+        f"more than {json_size.MOST_VALUES:,} values is refused",
+        f"{word[asgi._LARGE_AT_ONCE]} large bodies are worked on at once",
+        f"they end after {word[agents.PATIENCE_S / 60]} minutes",
+        f"A process takes {protocol._MOST_CONNECTIONS:,} connections",
+        f"for which they have {word[handshakes.HANDSHAKE_S]} seconds",
+        f"One address has {cluster.max_connections_per_address:,} of them",
+        f"A user sends {cluster.max_uploads_per_day >> 30} GiB of code within 24 hours",
+        f"begins with {method.MOST_AT_ONCE:,} trials at most",
+        f"whose hyperparameters have {_mib(live.MOST_HPARAMS)} MiB together",
+        f"take {asgi._OF_ONE_CALLER} of the {asgi._THREADS} threads",
+        f"A user has {cluster.max_streams_per_user} streams open at once",
+        f"each has {word[patterns.PATTERN_S]} of a processor, and all together {word[patterns.LOOK_S]}",
+        f"Tasks of one request share {word[searching.ALL_S]} seconds",
+        f"for {word[log_limits.SEARCH_RATE]} of a processor per task after {word[log_limits.SEARCH_S]} seconds of it",
+        f"above {lines_s:,.0f} lines or {bytes_s / 2**20:.0f} MiB a second, after a minute's worth",
+        f"at most {word[issuers._AT_ONCE]} threads of the API waiting for providers",
+        f"without a token have {request_bodies.MAX_TOKENLESS_BODY_BYTES >> 10} KiB for a request",
+        f"does not know share {_mib(request_bodies.MAX_OTHERS_BYTES)} MiB of disk",
+        f"a container has {connection_limits.MOST_OF_ONE_CONTAINER} connections to that gateway",
+        f"all together have {connection_limits.MOST_CONNECTIONS:,}",
+        f"told why, {connection_limits._REFUSED_AT_ONCE} at once",
+        f"strangers write {failures.MOST} of them an hour at most",
+    )
+    assert [figure for figure in said if figure not in page] == []
+    assert log_limits.BURST_S == 60

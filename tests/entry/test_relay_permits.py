@@ -13,7 +13,9 @@ from det_controlplane.entry.relay import permits
 from det_controlplane.services.tasks import proxying
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+from websockets.sync.server import ServerConnection
 
+from tests.entry.test_relay import websocket_server
 from tests.entry.test_relay_under_strain import echo, url
 from tests.support.api import Api, Caller, api_over
 from tests.support.relayed import Proxied, proxied, tcp_server
@@ -76,6 +78,19 @@ def test_a_tunnel_ends_with_the_sign_in_that_opened_it(
             deed(api, session)
             assert ends(own)
             assert answers(admins)
+
+
+def test_a_websocket_ends_with_the_sign_in_that_opened_it(api: Api) -> None:
+    def again(ws: ServerConnection) -> None:
+        for message in ws:
+            ws.send(message)
+
+    with websocket_server(again) as port, proxied(api, [{"proxy_port": port}]) as task:
+        session = api.signed_in("determined").token
+        with tunnel(task, port, session) as own, tunnel(task, port, task.owner.token) as other:
+            sign_out(api, session)
+            assert ends(own)
+            assert answers(other)
 
 
 def test_a_tunnel_ends_when_its_access_token_is_revoked(api: Api) -> None:

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
@@ -23,13 +24,14 @@ from det_controlplane.api.http import (
 from det_controlplane.api.router import Access, Router, post
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.server import bodies, protocol
+from det_controlplane.entry.server.api_server import LISTEN_FD, listening_socket
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.entry.server.bodies import Body, BodyMemory
 from det_controlplane.services.context import Context
 
 from tests.entry.test_http_protocol import on_port
 from tests.support.api import Api, Caller, api_over
-from tests.support.played_agent import task_of
+from tests.support.played_agent import PlayedAgent, task_of
 
 PART = b"x" * 16_384
 
@@ -262,6 +264,41 @@ def test_large_bodies_of_one_user_leave_room_for_others(api: Api) -> None:
 
     # What has room is read, and found to be no JSON.
     assert asyncio.run(all_statuses()) == ([503, 503, 400], 400)
+
+
+def test_large_bodies_are_counted_by_user_agent_or_address(api: Api) -> None:
+    from det_controlplane.entry.server.object_routes import object_routes
+
+    app = App(api.ctx, Router((*routes.every(), *object_routes(api.ctx.objects))))  # type: ignore[arg-type]
+    user, agent = api.signed_in("determined"), PlayedAgent(api, "agent-1")
+    agent.join()
+    begun = user.post(
+        "/api/v1/contexts", {"size": 9, "sha256": hashlib.sha256(b"9" * 9).hexdigest()}
+    )
+    url = urlsplit(begun["uploadUrl"])
+
+    def counted(method: str, path: str, token: str = "", query: str = "") -> str:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        request = Request(method, path, parse_qs(query), headers, client="192.0.2.7")
+        app.admit(request)
+        return request.sender
+
+    assert counted("POST", "/api/v1/experiments", user.token) == "user 2"
+    assert counted("POST", "/agents/v1/logs", agent.caller.token) == "agent agent-1"
+    assert counted("PUT", url.path, query=url.query) == "address 192.0.2.7"
+
+
+def test_a_server_listens_for_its_own_machine_unless_it_is_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PORT", "0")
+    monkeypatch.delenv("HOST", raising=False)
+    monkeypatch.delenv(LISTEN_FD, raising=False)
+    for named, host in (("", "127.0.0.1"), ("0.0.0.0", "0.0.0.0")):
+        if named:
+            monkeypatch.setenv("HOST", named)
+        with listening_socket() as listening:
+            assert listening.getsockname()[0] == host
 
 
 def test_a_large_request_is_told_to_come_again_while_there_is_no_room(api: Api) -> None:

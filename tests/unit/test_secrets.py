@@ -59,6 +59,9 @@ def test_what_is_shown_has_no_more_secrets(config: Any) -> None:
         {"task_container_defaults": ({"registry_auth": {"identitytoken": "x"}},)},
         {"data": {"secrets": ["x"]}},
         {"data": {"apiKey": "x"}},
+        {"checkpoint_storage": {"connection_string": "x"}},
+        {"data": {"url": "postgres://ada:x@db.example/x"}},
+        {"environment": {"environment_variables": ["NCCL_TOKEN=x"]}},
     ],
 )
 def test_secrets_are_found(config: dict[str, Any]) -> None:
