@@ -137,6 +137,7 @@ def test_tokens_and_tasks_are_told_from_people(api: Api, user: Caller, admin: Ca
     assert (row["username"], row["via"], row["action"]) == (
         "determined", "access", "experiment.create",
     )  # fmt: skip
+    assert row["sessionId"] == token["tokenId"]
     task, _ = task_of(api, user)
     (row,) = entries(admin, object=f"experiment {create(task)}")
     assert (row["username"], row["via"]) == ("determined", "allocation")
