@@ -70,7 +70,7 @@ def stack() -> Stack:
         aws=AwsStack(
             database=_default("aws/variables.tf", "database"),
             database_instance_class=_default("aws/variables.tf", "database_instance_class"),
-            rds_gb=_number(r"\ballocated_storage\s*=", "modules/aws/database/main.tf"),
+            rds_gb=_number(r"\ballocated_storage\s*= max\(", "modules/aws/database/main.tf"),
             secrets=_count("modules/aws", "aws_secretsmanager_secret"),
             log_retention_days=int(_default("aws/variables.tf", "log_retention_days")),
             relay=_default("aws/variables.tf", "relay") == "true",

@@ -204,7 +204,7 @@ def test_a_variable_may_have_no_value_only_where_the_stack_has_none_for_it(tmp_p
 def test_each_variable_of_a_stack_has_a_type_that_is_known(cloud: str) -> None:
     declared = stack_variables.declared_in(stacks() / cloud)
     assert len(declared) > 20
-    assert {variable.type for variable in declared.values()} == {
+    assert {variable.type for variable in declared.values()} - {"object"} == {
         "bool",
         "number",
         "string",

@@ -15,7 +15,7 @@ from det_cli.render import print_object, say
 # Options of `up` that are kept, beside what all clouds have: what pools are made of, and the rest.
 _POOLS = ("spot_max_price", "keypair", "agent_subnet_id")
 _STACK = ("add_tag", "deployment_type", "db_instance_type")  # they set variables of the stack
-_MORE = (*_STACK, "notebook_timeout")
+_MORE = (*_STACK, "db_snapshot", "notebook_timeout")
 _TYPES = {
     "efs": "machines mount no EFS: `startup_script` of a pool can, and `bind_mounts` hand it to tasks",
     "fsx": "machines mount no FSx: `startup_script` of a pool can, and `bind_mounts` hand it to tasks",
@@ -27,6 +27,7 @@ _TYPES = {
 @refusals_told()
 def up(args: argparse.Namespace) -> None:
     looked_at = AwsDeployment(_spec(args), say)
+    args.db_snapshot = args.db_snapshot or None
     given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
     deployment = AwsDeployment(
         _spec(given),
@@ -34,6 +35,7 @@ def up(args: argparse.Namespace) -> None:
         args.google_credentials or "",
         preflight=deploy_cloud.looks_first(args),
         keypair=given.keypair or "",
+        snapshot=given.db_snapshot or "",
     )
     deploy_cloud.up(given, deployment, _place(deployment.account))
 

@@ -45,12 +45,20 @@ def down(args: argparse.Namespace, deployment: Deployment) -> None:
         unseen = deployment.down(
             force=args.force, keep_data=args.keep_data, drain_s=args.drain_timeout
         )
+    _print_removed(args.cluster_id, unseen)
+    way_back = deployment.way_back() if args.keep_data else ""
+    if way_back:
+        print("This brings it back with its data, beside the other options that it had:")
+        print(f"  {way_back}")
+
+
+def _print_removed(cluster_id: str, unseen: Sequence[fleet.Location]) -> None:
     if not unseen:
-        print(f"Removed cluster {args.cluster_id}: no machine of it is left.")
+        print(f"Removed cluster {cluster_id}: no machine of it is left.")
         return
-    print(f"Removed cluster {args.cluster_id}. Machines may be left where it has rented:")
+    print(f"Removed cluster {cluster_id}. Machines may be left where it has rented:")
     for place in unseen:
-        print(f"  {place}, which {fleet.question(place, args.cluster_id)} asks")
+        print(f"  {place}, which {fleet.question(place, cluster_id)} asks")
 
 
 def print_names(args: argparse.Namespace, names: Sequence[str]) -> None:

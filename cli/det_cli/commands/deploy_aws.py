@@ -45,8 +45,6 @@ _REPLACED = (
         " machines let nobody in"),
     common.NO_VERSION,
     common.NO_DB_PASSWORD,
-    ReplacedArg("--db-snapshot", metavar="ARN", refused=True, harmless=[""],
-        instead="cannot be given: a cluster begins with an empty database, or with the one that it has"),
     ReplacedArg("--db-size", metavar="GB", instead="is not needed: the database's disk grows with what is in it"),
     ReplacedArg("--log-group-prefix", metavar="PREFIX", refused=True,
         instead="cannot be given: the logs of functions are in /aws/lambda/det-CLUSTER-FUNCTION,"
@@ -128,6 +126,8 @@ AWS = Group(
             help="simple-rds and secure: a database that always runs; there are no others here"),
         Arg("--db-instance-type", metavar="CLASS",
             help="a database of this class that always runs, instead of one that pauses"),
+        Arg("--db-snapshot", metavar="NAME",
+            help="the name or ARN of a snapshot, from which a new cluster's database begins (an empty one)"),
         Arg("--google-credentials", metavar="FILE",
             help="how functions sign in to Google Cloud, for pools that rent there (workload identity federation)"),
         Arg("--var", action="append", metavar="NAME=VALUE",

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import sys
 import time
 import urllib.request
@@ -12,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import aws_endpoints, aws_preflight, prices
+from det_cli.deployment import aws_endpoints, aws_preflight, aws_snapshots, prices
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
@@ -51,6 +52,7 @@ class AwsDeployment(Deployment):
         *,
         preflight: bool = True,
         keypair: str = "",
+        snapshot: str = "",
     ) -> None:
         if not CLUSTER_ID.fullmatch(spec.cluster_id):
             raise UsageError(
@@ -61,6 +63,10 @@ class AwsDeployment(Deployment):
         self._google_file = google_credentials
         self._preflight = preflight
         self._keypair = keypair
+        self._snapshot_name = snapshot
+        self._snapshot: aws_snapshots.Snapshot | None = (
+            None  # from which the database is yet to begin
+        )
         self.account = Aws(spec.region, spec.endpoint_url, spec.profile)
         self._before: dict[str, str] = {}
 
@@ -69,6 +75,7 @@ class AwsDeployment(Deployment):
         config = self._config()
         aws_preflight.check_budget(self._spec.variables)
         aws_preflight.check_python(self._runtime(), has_relay=self._has_relay())
+        self._snapshot = self._to_restore()
         if not self._preflight:
             return
         if self._keypair:
@@ -79,9 +86,100 @@ class AwsDeployment(Deployment):
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
-            given = self._spec.variables
+            given = {**self._spec.variables, **self._restored()}
             aws_endpoints.check(self._spec.region, [r.region for r in rentals], given)
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
+
+    @property
+    def _database(self) -> str:
+        return f"det-{self._spec.cluster_id}".lower()
+
+    def _to_restore(self) -> aws_snapshots.Snapshot | None:
+        """Return the snapshot from which the database begins; None for one that is there already.
+
+        Raises CommandError rather than let a snapshot take a database's place.
+        """
+        name = self._snapshot_name
+        if not name:
+            return None
+        if aws_snapshots.has_database(self.account, self._database):
+            if self.account.options(self._spec.cluster_id).get("db_snapshot") == name:
+                return None  # it began from it, the last time
+            raise UsageError(
+                f"the cluster has a database, {self._database}, which no snapshot replaces",
+                "`det deploy aws down` removes it, and leaves a snapshot of its own; or give another --cluster-id",
+            )
+        kind = str(self._spec.variables.get("database", "aurora"))
+        return aws_snapshots.fitting(self.account, name, kind)
+
+    def _restored(self) -> dict[str, Any]:
+        return {"database_snapshot": self._snapshot.variable()} if self._snapshot else {}
+
+    def _secrets_key(self) -> str:
+        """Return the keys of the database, and of that from which it begins, which its secrets need; or nothing."""
+        databases = [self._snapshot.database] if self._snapshot else []
+        keys = [
+            key
+            for database in (*databases, self._database)
+            for key in self.account.secrets_key(database).split(",")
+            if key
+        ]
+        return ",".join(dict.fromkeys(keys))
+
+    def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
+        """Keep the key of what is restored under the name of this database, for all times that follow."""
+        restored = self._snapshot
+        if restored:
+            self._say(f"The database begins from the snapshot {restored.name}")
+            if variables.get("secrets_key"):
+                self.account.keep_secrets_key(self._database, variables["secrets_key"])
+            for warning in self._warnings_of(restored):
+                self._say(f"warning: {warning}")
+        return {}
+
+    def _warnings_of(self, restored: aws_snapshots.Snapshot) -> Iterator[str]:
+        """Tell what of a cluster does not come back with its database."""
+        if not self.account.secrets_key(restored.database):
+            yield (
+                f"no key of {restored.database} is kept here: secrets in its configurations cannot be read any more,"
+                " and are set again"
+            )
+        if restored.database != self._database and not self._spec.variables.get("bucket"):
+            yield (
+                f"checkpoints and code of {restored.database} lie in the bucket of that cluster: to go on with them,"
+                " --var bucket=NAME takes it over"
+            )
+
+    def way_back(self) -> str:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            last = aws_snapshots.last_of(self.account, self._database)
+        except (BotoCoreError, ClientError):
+            last = None
+        if not last:
+            return ""
+        spec = self._spec
+        words = [
+            "det",
+            "deploy",
+            "aws",
+            "up",
+            "--cluster-id",
+            spec.cluster_id,
+            "--region",
+            spec.region,
+        ]
+        given = [*(["--profile", spec.profile] if spec.profile else [])]
+        given += ["--db-snapshot", last.name]
+        named = {
+            "database": last.kind if last.kind != "aurora" else "",
+            "bucket": spec.variables.get("bucket"),
+        }
+        given += [
+            word for name, value in named.items() if value for word in ("--var", f"{name}={value}")
+        ]
+        return shlex.join([*words, *given])
 
     def plan(self) -> None:
         self._check()
@@ -113,8 +211,11 @@ class AwsDeployment(Deployment):
         working_folder = folder / "stacks" / self.stack
         variables = {
             "cluster_id": self._spec.cluster_id, "region": self._spec.region, "zip": zip_named(made.name),
-            "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._spec.variables,
+            "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._restored(), **self._spec.variables,
         }  # fmt: skip
+        key = self._secrets_key()
+        if key:
+            variables.setdefault("secrets_key", key)
         projects = _google_projects(self._config())
         if projects:
             variables |= {
@@ -267,6 +368,9 @@ class AwsDeployment(Deployment):
                 self._say(f"warning: {group}, which CloudFront made, stays for now: {e}")
 
     def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
+        key = str(variables.get("secrets_key") or "")
+        if keep_data and key:
+            self.account.keep_secrets_key(self._database, key)
         try:
             super()._remove(stack, variables, keep_data)
         except CommandError as e:

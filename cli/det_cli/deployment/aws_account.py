@@ -236,6 +236,38 @@ class Aws:
             Bucket=self.state_bucket, Key=key, Body=body, ServerSideEncryption="AES256"
         )
 
+    def secrets_key(self, database: str) -> str:
+        """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
+
+        Empty where nobody knows it.
+        """
+        kept = self._read(_secrets_key_of(database))
+        if kept:
+            return kept
+        owners = [c for c in self.clusters() if f"det-{c}".lower() == database]
+        return next((key for c in owners if (key := _key_in(self._read(f"{c}/state")))), "")
+
+    def keep_secrets_key(self, database: str, key: str) -> None:
+        """Store the key of a database beside the states of clusters, for its snapshots."""
+        self.client("s3").put_object(
+            Bucket=self.state_bucket, Key=_secrets_key_of(database), Body=key.encode(),
+            ServerSideEncryption="AES256",
+        )  # fmt: skip
+
+    def _read(self, name: str) -> str:
+        """Return a text of the bucket of states; empty where there is none."""
+        from botocore.exceptions import ClientError
+
+        if not self.has_bucket(self.state_bucket):
+            return ""
+        try:
+            found = self.client("s3").get_object(Bucket=self.state_bucket, Key=name)
+        except ClientError as e:
+            if e.response["Error"]["Code"] == "NoSuchKey":
+                return ""
+            raise
+        return str(found["Body"].read().decode())
+
     def drop_versions(self, function: str, kept: Container[str]) -> None:
         """Delete published versions of a function, but its newest, those of its aliases and those to keep."""
         client = self.client("lambda")
@@ -255,3 +287,19 @@ class Aws:
             functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
         except functions.exceptions.ResourceNotFoundException:
             return
+
+
+def _secrets_key_of(database: str) -> str:
+    return f"secrets-keys/{database}"
+
+
+def _key_in(state: str) -> str:
+    """Return the key that a state of Terraform made; empty for one that made none yet."""
+    made = json.loads(state or "{}").get("resources", ())
+    ids = {
+        instance["index_key"]: str(instance["attributes"]["id"])
+        for resource in made
+        if (resource["type"], resource["name"]) == ("terraform_data", "secrets_key")
+        for instance in resource["instances"]
+    }
+    return ids[0] + ids[1] if len(ids) == 2 else ""  # as the stack joins them

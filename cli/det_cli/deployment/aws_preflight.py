@@ -26,6 +26,10 @@ _ACTIONS = (
     "scheduler:CreateSchedule", "logs:CreateLogGroup",
 )  # fmt: skip
 _DATABASES = {"aurora": "rds:CreateDBCluster", "rds": "rds:CreateDBInstance"}
+_RESTORED = {
+    "aurora": "rds:RestoreDBClusterFromSnapshot",
+    "rds": "rds:RestoreDBInstanceFromDBSnapshot",
+}
 # All parts of an HTTP API are made by the same right.
 _ADDRESSES = {"function_url": "lambda:CreateFunctionUrlConfig", "api_gateway": "apigateway:POST"}
 _FOR_A_RELAY = (
@@ -126,9 +130,10 @@ def check_region(aws: AccountQueries) -> None:
 
 def actions_of(variables: Mapping[str, Any]) -> list[str]:
     """Return rights of which each part of the stack needs one, by the variables that are given."""
+    databases = _RESTORED if variables.get("database_snapshot") else _DATABASES
     found = [
         *_ACTIONS,
-        _DATABASES.get(variables.get("database", "aurora"), ""),
+        databases.get(variables.get("database", "aurora"), ""),
         _ADDRESSES.get(variables.get("endpoint", "function_url"), ""),
     ]
     if variables.get("relay"):

@@ -157,6 +157,10 @@ class Deployment(ABC):
         self.account.forget_state(cluster_id)
         return list(found.unseen)
 
+    def way_back(self) -> str:
+        """Return the command that brings a removed cluster back with its data; empty for none."""
+        return ""
+
     def status(self) -> dict[str, Any]:
         """Return the address of the cluster, whether it answers, and how many machines it rents."""
         self._must_be_known()

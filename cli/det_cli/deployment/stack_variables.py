@@ -19,6 +19,7 @@ _TAKEN: dict[str, tuple[tuple[type, ...], str]] = {
     "string": ((str, int, float), "a text"),
     "list": ((list,), "a list, as in '[one, two]'"),
     "map": ((dict,), "a mapping, as in '{name: value}'"),
+    "object": ((dict,), "a mapping, as in '{name: value}'"),
 }
 
 

@@ -29,6 +29,7 @@ locals {
 
   machine_subnet_ids = var.machine_external_ip ? module.network.public_subnet_ids : module.network.private_subnet_ids
 
+  secrets_key  = var.secrets_key != "" ? var.secrets_key : join("", terraform_data.secrets_key[*].id)
   front_secret = sensitive(join("", terraform_data.front_secret[*].id))
 }
 
@@ -67,6 +68,7 @@ module "database" {
   client_security_group_id = module.controlplane.security_group_id
   keep                     = var.keep_data
   removal                  = var.removal
+  snapshot                 = var.database_snapshot
   alarm_topic_arn          = var.alarm_topic_arn
 }
 
@@ -146,7 +148,7 @@ module "controlplane" {
     DET_CLUSTER_CONFIG        = "/var/task/cluster.yaml"
     DET_OBJECTS               = "s3://${module.storage.bucket}/contexts"
     DET_INITIAL_USER_PASSWORD = sensitive(terraform_data.first_password.output)
-    DET_SECRETS_KEY           = sensitive(join("", terraform_data.secrets_key[*].id))
+    DET_SECRETS_KEY           = sensitive(local.secrets_key)
     # What pools of the cluster configuration leave out.
     DET_AWS_DEFAULTS = jsonencode({
       region                   = var.region

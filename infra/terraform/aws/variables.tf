@@ -151,6 +151,19 @@ variable "database_pause_after_s" {
   default     = 300
 }
 
+variable "database_snapshot" {
+  description = "Snapshot from which the database begins: its name or ARN, its version of PostgreSQL and the size of its disk; null for an empty one. A database that is there stays."
+  type        = object({ name = string, version = string, disk_gb = number })
+  default     = null
+}
+
+variable "secrets_key" {
+  description = "Keys of the secrets in the database, separated by commas: the first encrypts, all decrypt; empty for one that is made. A snapshot needs those of its cluster."
+  type        = string
+  default     = ""
+  sensitive   = true
+}
+
 variable "database_ca" {
   description = "Path of the certificate bundle of RDS inside the zip; empty for what the runtime trusts."
   type        = string

@@ -134,6 +134,25 @@ run "an_instance_instead_of_aurora" {
   }
 }
 
+run "a_snapshot_gets_to_the_database_and_its_key_to_the_functions" {
+  variables {
+    database_snapshot = { name = "det-lab-final1", version = "16.8", disk_gb = 1 }
+    secrets_key       = "of the former cluster"
+  }
+
+  assert {
+    condition     = local.secrets_key == "of the former cluster"
+    error_message = "Secrets of the former cluster cannot be read."
+  }
+}
+
+run "without_a_snapshot_a_key_is_made" {
+  assert {
+    condition     = length(local.secrets_key) == 72
+    error_message = "Secrets are encrypted with no key."
+  }
+}
+
 run "without_a_relay_nothing_of_it_is_made" {
   assert {
     condition     = length(module.relay) == 0 && output.relay == ""

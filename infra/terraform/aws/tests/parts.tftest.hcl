@@ -126,6 +126,112 @@ run "a_database_that_is_removed" {
   }
 }
 
+run "a_database_from_a_snapshot" {
+  module {
+    source = "../modules/aws/database"
+  }
+
+  variables {
+    kind                     = "aurora"
+    max_capacity             = 4
+    instance_class           = "db.t4g.micro"
+    pause_after_s            = 300
+    vpc_id                   = "vpc-1"
+    subnet_ids               = ["subnet-1", "subnet-2"]
+    client_security_group_id = "sg-1"
+    keep                     = true
+    removal                  = ""
+    snapshot                 = { name = "det-lab-final1", version = "16.8", disk_gb = 1 }
+  }
+
+  assert {
+    condition     = aws_rds_cluster.this[0].snapshot_identifier == "det-lab-final1" && aws_rds_cluster.this[0].engine_version == "16.8"
+    error_message = "The database begins empty, or in another version than the snapshot has."
+  }
+
+  assert {
+    condition     = aws_rds_cluster.this[0].master_password == aws_secretsmanager_secret_version.this.secret_string
+    error_message = "The restored database keeps a password that nobody knows any more."
+  }
+}
+
+run "another_snapshot_does_not_replace_a_database" {
+  module {
+    source = "../modules/aws/database"
+  }
+
+  variables {
+    kind                     = "aurora"
+    max_capacity             = 4
+    instance_class           = "db.t4g.micro"
+    pause_after_s            = 300
+    vpc_id                   = "vpc-1"
+    subnet_ids               = ["subnet-1", "subnet-2"]
+    client_security_group_id = "sg-1"
+    keep                     = true
+    removal                  = ""
+    snapshot                 = { name = "det-lab-final2", version = "16.8", disk_gb = 1 }
+  }
+
+  assert {
+    condition     = aws_rds_cluster.this[0].snapshot_identifier == "det-lab-final1"
+    error_message = "A database with data is replaced by a snapshot."
+  }
+}
+
+run "an_instance_from_a_snapshot" {
+  module {
+    source = "../modules/aws/database"
+  }
+
+  variables {
+    kind                     = "rds"
+    max_capacity             = 4
+    instance_class           = "db.t4g.micro"
+    pause_after_s            = 300
+    vpc_id                   = "vpc-1"
+    subnet_ids               = ["subnet-1", "subnet-2"]
+    client_security_group_id = "sg-1"
+    keep                     = true
+    removal                  = ""
+    snapshot                 = { name = "det-lab-final1", version = "16.8", disk_gb = 45 }
+  }
+
+  assert {
+    condition     = aws_db_instance.this[0].snapshot_identifier == "det-lab-final1" && aws_db_instance.this[0].engine_version == "16.8"
+    error_message = "The database begins empty, or in another version than the snapshot has."
+  }
+
+  assert {
+    condition     = aws_db_instance.this[0].allocated_storage == 45
+    error_message = "The disk is smaller than what it is to hold, which AWS refuses."
+  }
+}
+
+run "another_snapshot_does_not_replace_an_instance" {
+  module {
+    source = "../modules/aws/database"
+  }
+
+  variables {
+    kind                     = "rds"
+    max_capacity             = 4
+    instance_class           = "db.t4g.micro"
+    pause_after_s            = 300
+    vpc_id                   = "vpc-1"
+    subnet_ids               = ["subnet-1", "subnet-2"]
+    client_security_group_id = "sg-1"
+    keep                     = true
+    removal                  = ""
+    snapshot                 = { name = "det-lab-final2", version = "16.8", disk_gb = 45 }
+  }
+
+  assert {
+    condition     = aws_db_instance.this[0].snapshot_identifier == "det-lab-final1"
+    error_message = "A database with data is replaced by a snapshot."
+  }
+}
+
 run "the_network" {
   module {
     source = "../modules/aws/network"

@@ -55,6 +55,12 @@ variable "removal" {
   type        = string
 }
 
+variable "snapshot" {
+  description = "Snapshot from which the database begins, with its version of PostgreSQL and the size of its disk; null for an empty one."
+  type        = object({ name = string, version = string, disk_gb = number })
+  default     = null
+}
+
 variable "alarm_topic_arn" {
   description = "SNS topic that is told when the database is nearly full or busy; or null."
   type        = string
@@ -66,6 +72,8 @@ locals {
   user     = "determined"
   # AWS takes its present default of these: single minor versions cannot be made any more some two years after they came.
   major = "16"
+  # What a snapshot holds is restored in its own version; AWS brings that up to date later.
+  version = var.snapshot == null ? local.major : var.snapshot.version
 }
 
 # Made once, by AWS, and kept as a secret; whoever may read the secret, or the state, can read the database.
@@ -131,7 +139,8 @@ resource "aws_rds_cluster" "this" {
   cluster_identifier              = var.name
   engine                          = "aurora-postgresql"
   engine_mode                     = "provisioned"
-  engine_version                  = local.major
+  engine_version                  = local.version
+  snapshot_identifier             = one(var.snapshot[*].name)
   database_name                   = local.database
   master_username                 = local.user
   master_password                 = aws_secretsmanager_secret_version.this.secret_string
@@ -151,9 +160,9 @@ resource "aws_rds_cluster" "this" {
     seconds_until_auto_pause = var.pause_after_s
   }
 
-  # AWS brings it to newer minor versions by itself, and goes back to none.
+  # AWS brings it to newer minor versions by itself, and goes back to none. No snapshot replaces a database.
   lifecycle {
-    ignore_changes = [engine_version]
+    ignore_changes = [engine_version, snapshot_identifier]
   }
 }
 
@@ -174,9 +183,10 @@ resource "aws_db_instance" "this" {
   count                     = var.kind == "rds" ? 1 : 0
   identifier                = var.name
   engine                    = "postgres"
-  engine_version            = local.major
+  engine_version            = local.version
+  snapshot_identifier       = one(var.snapshot[*].name)
   instance_class            = var.instance_class
-  allocated_storage         = 20
+  allocated_storage         = max(20, try(var.snapshot.disk_gb, 0))
   max_allocated_storage     = 200
   storage_type              = "gp3"
   storage_encrypted         = true
@@ -191,6 +201,10 @@ resource "aws_db_instance" "this" {
   deletion_protection       = var.keep && var.removal == ""
   skip_final_snapshot       = !var.keep
   final_snapshot_identifier = var.keep ? "${var.name}-final${var.removal}" : null
+
+  lifecycle {
+    ignore_changes = [engine_version, snapshot_identifier]
+  }
 }
 
 locals {
