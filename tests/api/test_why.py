@@ -55,6 +55,24 @@ def test_a_run_that_was_killed_tells_what_that_mostly_means(api: Api, user: Call
     assert "exit code: 137 (it was killed, often for want of memory)" in sentence
 
 
+def test_a_kill_while_an_experiment_pauses_is_what_is_told(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    with api.ctx.db.begin() as tx:
+        tx.execute(
+            text("UPDATE allocations SET state = 'RUNNING', preemptible = true, ready = true")
+        )
+    user.post(f"{E}/{experiment_id}/pause")
+    ((_, sentence),) = told(user, "experiment", experiment_id)
+    assert sentence == "was asked to checkpoint and stop: the experiment was paused"
+    user.post(f"{E}/{experiment_id}/kill")
+    ((_, sentence),) = told(user, "experiment", experiment_id)
+    assert sentence == "is being killed: the experiment or trial was killed"
+
+
 def test_a_trial_that_waits_at_a_rung_says_so(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True, searcher=PROMOTION)
     trial_id = user.get(f"{E}/{experiment_id}/trials")["trials"][0]["id"]

@@ -158,7 +158,8 @@ _ASK_TO_LEAVE = text("""
 """)
 # Before any exit that counts: whoever ended well in a gang leaves it to the kill how the others end.
 _KILL = text("""
-    UPDATE allocations a SET killed = true, kill_at = NULL, preempt_reason = coalesce(preempt_reason, :reason),
+    UPDATE allocations a SET killed = true, kill_at = NULL,
+        preempt_reason = CASE WHEN :decided THEN :reason ELSE coalesce(preempt_reason, :reason) END,
         kill_before_exit = (SELECT coalesce(bool_or(c.state <> 'TERMINATED' AND NOT c.daemon), false)
                                 AND NOT coalesce(bool_or(c.failure IS NOT NULL OR c.exit_code <> 0), false)
                             FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)
@@ -275,8 +276,13 @@ def ask_to_leave(
     return [Leaving(*row) for row in tx.execute(_ASK_TO_LEAVE, params).all()]
 
 
-def kill(tx: Tx, allocation_id: str, reason: str) -> bool:
-    return tx.execute(_KILL, {"id": allocation_id, "reason": reason}).rowcount == 1
+def kill(tx: Tx, allocation_id: str, reason: str, *, decided: bool = False) -> bool:
+    """Kill an allocation that was not killed yet; returns whether it was.
+
+    A kill that somebody decided tells its own reason, any other why the allocation was to stop in the first place.
+    """
+    params = {"id": allocation_id, "reason": reason, "decided": decided}
+    return tx.execute(_KILL, params).rowcount == 1
 
 
 def progress(tx: Tx, allocation_id: str, state: AllocationState, now: datetime) -> None:

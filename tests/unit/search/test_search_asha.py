@@ -156,6 +156,15 @@ def test_a_metric_that_is_not_numeric_fails_with_trial_and_name(value: Any) -> N
     assert played.search.over
 
 
+def test_a_missing_metric_fails_with_the_names_of_those_that_were_reported() -> None:
+    played = Played()
+    (fail,) = played.fold(Validated(played.ids[0], {"batches": 1, "accuracy": 0.5}))
+    assert isinstance(fail, Fail)
+    assert (
+        "'loss' is missing in its validation metrics, which are accuracy, batches;" in fail.reason
+    )
+
+
 def test_a_missing_time_metric_fails_with_its_name() -> None:
     played = Played()
     (fail,) = played.fold(Validated(played.ids[0], {"loss": 0.5}))

@@ -39,7 +39,7 @@ def stop(change: Change, allocation: AllocationRow, signal: Signal, reason: str)
         if allocation.preempt_at is None:
             logs.add_line(change.tx, allocation.task_id, _asked(reason), change.now)
     else:
-        allocations.kill(change.tx, allocation.id, reason)
+        allocations.kill(change.tx, allocation.id, reason, decided=signal is Signal.KILL)
     announce(change, allocation)
 
 
