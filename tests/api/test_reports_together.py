@@ -4,7 +4,9 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.db.errors import DatabaseFull
 from det_controlplane.entry.server.asgi import AsgiApp
 
 from tests.support.api import Api, Caller, create, trial_of
@@ -92,3 +94,16 @@ def test_a_token_that_was_taken_back_before_a_report_is_refused(api: Api, user: 
     told = at_once(api, (user.token, trial, body_of(2)), (leaving.token, trial, body_of(3)))
     assert [got.status for got in told] == [200, 401]
     assert steps_of(user, trial) == 2
+
+
+def test_a_disk_that_has_no_room_for_reports_makes_the_cluster_unhealthy(
+    api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (trial,) = trials(user, 1)
+
+    def fail(*_: object) -> None:
+        raise DatabaseFull("the disk of the database is full")
+
+    monkeypatch.setattr("det_controlplane.services.trials.metric_reports.take_together", fail)
+    assert [got.status for got in at_once(api, (user.token, trial, body_of(1)))] == [503]
+    assert api.anonymous().ask("GET", "/health").status == 503

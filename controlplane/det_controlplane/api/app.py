@@ -89,7 +89,7 @@ class App:
             admitted = [r for r in requests if self._is_authorized(route, r, users)]
             answers = iter(route.shared.answers(self.ctx, admitted))
         except DatabaseDown as e:
-            return [unavailable(e) for _ in requests]
+            return [self.failed(request, e) for request in requests]
         return [next(answers) if r.principal is not None else None for r in requests]
 
     def _is_authorized(self, route: Route, request: Request, users: Mapping[str, User]) -> bool:
