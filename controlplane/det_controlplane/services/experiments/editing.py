@@ -82,6 +82,8 @@ def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> N
 
 def _patch_policy(experiment: live.LiveExperiment, user: User, policy: Mapping[str, int]) -> None:
     """Keep other checkpoints at the end; fewer, which deletes some, for the owner only."""
+    if not policy:
+        return
     before = gc.policy_of(experiments.config(experiment.tx, experiment.row.id))
     if replace(before, **policy).keeps_less_than(before):
         what = f"keep fewer checkpoints of experiment {experiment.row.id}"
@@ -90,7 +92,7 @@ def _patch_policy(experiment: live.LiveExperiment, user: User, policy: Mapping[s
         if value < 0:
             raise Invalid(f"{name} must be at least 0, not {value}")
         experiments.set_config(experiment.tx, experiment.row.id, "checkpoint_storage", name, value)
-    if policy and experiment.row.state.terminal:
+    if experiment.row.state.terminal:
         key = f"policy {experiment.now.isoformat()}"
         experiment.change.later(EffectKind.CHECKPOINT_GC, experiment_id=experiment.row.id, key=key)
 
