@@ -20,6 +20,8 @@ from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent
 
+# Other trials may find theirs valid: one that does not ends no experiment.
+SAMPLED = f"{SINGLE}hyperparameters: {{lr: {{type: double, minval: 0, maxval: 1}}}}\n"
 _ALLOCATION = text("SELECT * FROM allocations ORDER BY run_id DESC LIMIT 1")
 _TRIAL = text("SELECT id, state::text, restarts FROM trials")
 _STATE = text("SELECT state::text FROM containers")
@@ -35,8 +37,8 @@ def crash(*_: Any, **__: Any) -> Any:
     raise Crash
 
 
-def submitted(ctx: Context) -> int:
-    created = creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+def submitted(ctx: Context, config: str = SINGLE) -> int:
+    created = creation.create(ctx, OWNER, creation.Submission(config=config))
     assert created.experiment_id is not None
     return created.experiment_id
 
@@ -132,7 +134,7 @@ def test_a_machine_that_leaves_is_cleared_though_the_first_poll_died_over_it(
 def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(
     ctx: Context, clock: list[datetime]
 ) -> None:
-    experiment_id = submitted(ctx)
+    experiment_id = submitted(ctx, SAMPLED)
     started(ctx, Agent.joined(ctx))
     actions.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
     due = one(ctx.db, _ALLOCATION).kill_at
@@ -143,7 +145,7 @@ def test_pausing_does_not_put_off_the_kill_of_a_trial_that_gave_up(
 def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(
     ctx: Context, clock: list[datetime]
 ) -> None:
-    submitted(ctx)
+    submitted(ctx, SAMPLED)
     started(ctx, Agent.joined(ctx))
     actions.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
     for _ in range(3):
@@ -155,7 +157,7 @@ def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(
 @pytest.mark.parametrize("paused", [False, True], ids=["queued", "paused"])
 def test_a_trial_that_gives_up_without_a_container_is_over(ctx: Context, paused: bool) -> None:
     """Its report arrives late: the container is gone, and the next one has no slots."""
-    experiment_id = submitted(ctx)
+    experiment_id = submitted(ctx, SAMPLED)
     if paused:
         actions.command(ctx, experiment_id, Command.PAUSE)
     actions.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)

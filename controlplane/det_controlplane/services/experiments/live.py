@@ -12,7 +12,7 @@ from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import Signal, TrialState
 from det_controlplane.core.search import ExitReason
 from det_controlplane.db import allocations, experiments, logs, trials
-from det_controlplane.db.allocations import Delay
+from det_controlplane.db.allocations import AllocationRow, Delay
 from det_controlplane.db.engine import as_json
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.logs import NamedLine
@@ -205,11 +205,11 @@ class LiveExperiment:
         live = allocations.live_of_task(self.tx, trial.task_id)
         if trial.parked:
             self.change.operation_changed(trial.id)
-        if live is not None:
+        if live is not None and not _ends_by_itself(trial, live):
             ended = stopping.signal(self.change, live, signal, reason)
             if ended is not None:
                 self.allocation_ended(trial, ended)
-        elif trial.state.stopping:
+        elif live is None and trial.state.stopping:
             line = NamedLine(trial.task_id, f" was terminated: {reason}")
             logs.add_named_lines(self.tx, [line], self.now)
             self._end_trial(trial, trial_states.end_of(trial.state))
@@ -320,6 +320,12 @@ class LiveExperiment:
 def searcher_topic(experiment_id: int) -> str:
     """Return the topic on which a wait for the events of a remote search method is woken."""
     return f"searcher:{experiment_id}"
+
+
+def _ends_by_itself(trial: TrialRow, allocation: AllocationRow) -> bool:
+    """Return whether the program of a trial whose search failed has said why it ends, and goes on to say it in its log."""
+    gave_up = trial.early_exit is not None and trial.state is TrialState.STOPPING_ERROR
+    return gave_up and allocation.state is not AllocationState.QUEUED
 
 
 def _planned(action: search.Create) -> PlannedTrial:

@@ -1,0 +1,35 @@
+"""A program that finds its hyperparameters invalid tells the cluster first, and its log after that."""
+
+from det_controlplane.services.scheduling import stopping
+
+from tests.support.api import Api, Caller, create, trial_of
+from tests.support.played_agent import PlayedAgent
+
+
+def state_of(user: Caller, experiment_id: int) -> str:
+    return str(user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]["state"])
+
+
+def test_it_has_time_to_say_why_where_that_ends_its_experiment(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    trial_id = trial_of(user, experiment_id)["id"]
+    user.post(f"/api/v1/trials/{trial_id}/early_exit", {"reason": "EXITED_REASON_INVALID_HP"})
+    assert state_of(user, experiment_id) == "STATE_STOPPING_ERROR"
+    assert [order["desired"] for order in agent.poll()] == ["running"]
+    later = api.ctx.now() + stopping.KILL_DELAY
+    api.ctx.now = lambda: later
+    api.tick()
+    assert [order["desired"] for order in agent.poll()] == ["killed"]
+    agent.poll("terminated", exit_code=137, failure="container_failed")
+    assert state_of(user, experiment_id) == "STATE_ERROR"
+
+
+def test_one_that_waits_for_slots_ends_at_once(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    trial_id = trial_of(user, experiment_id)["id"]
+    user.post(f"/api/v1/trials/{trial_id}/early_exit", {"reason": "EXITED_REASON_INVALID_HP"})
+    assert state_of(user, experiment_id) == "STATE_ERROR"
