@@ -26,6 +26,14 @@ def set_rules(api: Api, **rules: int | bool) -> None:
     api.ctx.config = replace(api.ctx.config, token=token)
 
 
+def test_a_token_is_never_taken_for_an_option(
+    user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = iter(["-h", "-kept", "kept"])
+    monkeypatch.setattr("secrets.token_urlsafe", lambda _: next(drawn))
+    assert user.post("/api/v1/tokens", {"userId": id_of(user)})["token"] == "kept"
+
+
 def test_a_cluster_says_how_long_tokens_last(api: Api, user: Caller) -> None:
     set_rules(api, default_lifespan_days=2, max_lifespan_days=90)
     usual = user.post("/api/v1/tokens", {})["tokenId"]

@@ -27,5 +27,5 @@ def test_a_machine_whose_start_failed_shows_why_before_it_switches_off(tmp_path:
             assert off.wait(60)
         finally:
             machine.close()
-    assert last_words(machine.printed()) == "no GPU is visible: the image needs NVIDIA's driver"
+    assert "the image needs NVIDIA's driver" in last_words(machine.printed())
     assert machine.console[-1] == "power off"

@@ -6,10 +6,13 @@ from tests.support.browser import Tab
 
 
 def press(tab: Tab, *names: str) -> None:
-    """Press buttons, or items of the menus that they open."""
+    """Press buttons, or items of the menus that they open; one named twice asks in a dialog whether it is meant."""
+    before = ""
     for name in names:
-        for_button = tab.page.get_by_role("button", name=name, exact=True)
-        for_button.or_(tab.page.get_by_role("menuitem", name=name, exact=True)).last.click()
+        place = tab.page.get_by_role("dialog") if name == before else tab.page
+        for_button = place.get_by_role("button", name=name, exact=True)
+        for_button.or_(place.get_by_role("menuitem", name=name, exact=True)).last.click()
+        before = name
 
 
 def fill(tab: Tab, **fields: str) -> None:

@@ -246,6 +246,19 @@ def test_many_are_paused_resumed_ended_and_deleted(
     assert all(s.status == 404 or "DELET" in s.json()["experiment"]["state"] for s in states)
 
 
+def test_what_may_be_done_to_chosen_experiments_follows_their_states(
+    tab: Tab, user: Caller, place: dict[str, str]
+) -> None:
+    made = [create(user, name=f"ends {n}", activate=True, **place) for n in range(2)]
+    tab.open(address_of(user, made[0]))
+    tab.page.get_by_role("checkbox", name="Choose all rows in sight").check()
+    tab.page.get_by_role("button", name="Kill", exact=True).wait_for()
+    for experiment_id in made:
+        user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    tab.page.get_by_role("button", name="Delete", exact=True).wait_for()
+    tab.page.get_by_role("button", name="Kill", exact=True).wait_for(state="detached")
+
+
 def test_what_fits_a_filter_of_before_is_not_chosen(
     tab: Tab, user: Caller, place: dict[str, str]
 ) -> None:

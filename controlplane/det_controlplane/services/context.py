@@ -27,6 +27,12 @@ def _utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
+def random_text(size: int = 32) -> str:
+    """Return that many random bytes as a text that no command takes for an option."""
+    text = secrets.token_urlsafe(size)
+    return random_text(size) if text.startswith("-") else text
+
+
 @dataclass(slots=True)
 class Context:
     """Built once a process by an entry point; tests and the simulator build their own."""
@@ -49,7 +55,7 @@ class Context:
     may_wait_s: float = 0.0  # how long this host can hold a request
     now: Callable[[], datetime] = _utc_now
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
-    new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32)
+    new_token: Callable[[], str] = random_text
     new_seed: Callable[[], int] = lambda: secrets.randbits(31)
     courier: Courier = field(default_factory=NoCourier)
     tokens: TokenVerifier | None = None  # of pipelines and people, signed by issuers

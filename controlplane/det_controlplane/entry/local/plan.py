@@ -1,7 +1,6 @@
 """From the flags and the configuration file of `det deploy local` to what should run."""
 
 import json
-import secrets
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.entry.local import certificate, own_database
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
+from det_controlplane.services.context import random_text
 
 AGENTS_KEY = "local_agents"
 _PASSWORD_BYTES = 12
@@ -242,7 +242,7 @@ def _password(
         return str(given), False
     if configured is not None:
         return configured, False
-    return (secrets.token_urlsafe(_PASSWORD_BYTES), True) if awaits else (None, False)
+    return (random_text(_PASSWORD_BYTES), True) if awaits else (None, False)
 
 
 def _awaits_password(files: LocalFiles, database_url: str) -> bool:

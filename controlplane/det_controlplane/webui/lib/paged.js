@@ -7,7 +7,7 @@ const FRESH_MS = 6_000;
 
 /**
  * @typedef {{ rows: any[], total: number }} Part
- * @typedef {{ total?: number, error?: Error, reload: () => Promise<void>, row: (index: number) => any, onSight: (first: number, last: number) => void }} Paged
+ * @typedef {{ total?: number, error?: Error, reload: () => Promise<void>, row: (index: number) => any, loaded: () => any[], onSight: (first: number, last: number) => void }} Paged
  */
 
 /**
@@ -94,6 +94,7 @@ export function usePaged(fetched, keys, { every = FRESH_MS, mark } = {}) {
     error: of.shown.error,
     reload,
     row: (index) => of.parts.get(Math.floor(index / PART))?.[index % PART],
+    loaded: () => [...of.parts.values()].flat(),
     onSight: (first, last) => {
       of.sight = [first, last];
       missing();
@@ -111,5 +112,15 @@ export function rowsOf(ids, before, found, idOf) {
     const row = found.row(i);
     if (row && ids.has(idOf(row))) rows.set(idOf(row), row);
   }
+  return rows;
+}
+
+/**
+ * Return chosen rows as they are by now, where they are among those that are loaded.
+ * @param {Map<any, any>} chosen @param {any[]} loaded @param {(row: any) => any} idOf
+ */
+export function renewed(chosen, loaded, idOf) {
+  const rows = new Map(chosen);
+  for (const row of loaded) if (rows.has(idOf(row))) rows.set(idOf(row), row);
   return rows;
 }

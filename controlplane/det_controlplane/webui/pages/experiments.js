@@ -4,7 +4,7 @@ import { filterOf, sizeOf, textOf } from "../lib/filters.js";
 import { counted, stateName } from "../lib/format.js";
 import { later } from "../lib/library.js";
 import { useLive } from "../lib/live.js";
-import { rowsOf, usePaged } from "../lib/paged.js";
+import { renewed, rowsOf, usePaged } from "../lib/paged.js";
 import { ask, link, place } from "../lib/router.js";
 import { maySomewhere } from "../lib/rights.js";
 import { html, useEffect, useMemo, useState } from "../lib/view.js";
@@ -80,7 +80,7 @@ export function Page() {
             choice=${{ chosen: ids, onChange: (/** @type {Set<number>} */ next) => setChosen(rowsOf(next, chosen, listed, (e) => e.id)) }} />
         </div>
       `}
-      <${Steering} when=${chosen.size > 0} chosen=${chosen} choose=${setChosen} total=${found.total ?? 0} filter=${`${asked.project} ${filter}`} every=${every} reload=${found.reload} />
+      <${Steering} when=${chosen.size > 0} chosen=${renewed(chosen, found.loaded().map((r) => r.experiment), (e) => e.id)} choose=${setChosen} total=${found.total ?? 0} filter=${`${asked.project} ${filter}`} every=${every} reload=${found.reload} />
       ${building &&
       known.data &&
       html`
