@@ -76,7 +76,13 @@ def test_a_template_reaches_no_more_than_who_uses_it(
 
 
 def test_names_that_speak_of_no_secret_have_the_agent_s_value(api: Api, user: Caller) -> None:
-    names = ["DATA_ROOT", "TOKENIZERS_PARALLELISM", "AWS_SECRET_ACCESS_KEY=of the user's own"]
+    names = [
+        "DATA_ROOT",
+        "TOKENIZERS_PARALLELISM",
+        "GIT_AUTHOR_NAME",
+        "XAUTHORITY",
+        "AWS_SECRET_ACCESS_KEY=of the user's own",
+    ]
     assert submitted(user, {"environment": {"environment_variables": names}}).status == 200
     pools = [{"pool_name": name} for name in POOLS]
     defaults = {"environment_variables": {"cpu": ["AWS_SECRET_ACCESS_KEY"]}}

@@ -62,7 +62,10 @@ def problems(
     yield from _capabilities(config.get("environment") or {}, given)
     for name in bare_names((config.get("environment") or {}).get("environment_variables")):
         if name not in given.variables and speaks_of_secrets(name):
-            message = f"{name} of the agent's own environment is passed on by administrators only"
+            message = (
+                f"{name} of the agent's own environment is passed on by administrators only: give {name}=VALUE,"
+                " or have task_container_defaults of the cluster name it for everybody"
+            )
             yield Problem("environment.environment_variables", message)
 
 
