@@ -159,6 +159,11 @@ class Tab:
         ]
 
 
+def _told(message: Any, base: str) -> str:
+    """Return what the console says, and of which address."""
+    return f"{message.text} {message.location['url'].removeprefix(base)}".rstrip()
+
+
 def _is_complaint(message: Any) -> bool:
     """Leave out what interfaces of containers beside this test do to a browser: pages ask again."""
     told = message.type in ("error", "warning")
@@ -185,7 +190,7 @@ def opened(
     tab = Tab(context.new_page(), base)
     tab.page.on(
         "console",
-        lambda m: tab.complaints.append(m.text) if _is_complaint(m) else None,
+        lambda m: tab.complaints.append(_told(m, base)) if _is_complaint(m) else None,
     )
     tab.page.on("pageerror", lambda e: tab.complaints.append(str(e)))
     try:
