@@ -507,7 +507,7 @@ def test_code_that_lies_in_the_object_store_reaches_containers_as_an_answer(
 def test_code_that_was_exchanged_in_the_store_reaches_no_container(
     caller: Caller, plane: FakeControlPlane
 ) -> None:
-    """Whoever forks an experiment would run other code than they looked at."""
+    """A fork would run other code than was looked at before it."""
     keep_code_elsewhere(plane, [200], uploaded=b"what was looked at")
     with pytest.raises(http.client.IncompleteRead):
         caller.ask("GET", CODE, headers=TOKEN)

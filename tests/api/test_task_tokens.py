@@ -53,7 +53,7 @@ def reports(task: Caller, caller: Caller, experiment: int) -> list[Told]:
 
 
 def test_the_token_of_a_task_ends_a_minute_after_it(api: Api, user: Caller) -> None:
-    """What the container still says while it ends is taken."""
+    """Reports are taken while their container ends, for a minute."""
     agent = PlayedAgent(api, "agent-1")
     agent.join()
     create(user, activate=True)

@@ -338,7 +338,7 @@ def test_a_task_token_in_the_address_is_good_for_the_task_and_is_kept(api: Api, 
 
 
 def test_at_the_cluster_s_own_address_a_task_is_asked_as_that_says(api: Api, web: int) -> None:
-    """What is before a relay may reach it by HTTP, and say nothing of how it was asked itself."""
+    """A distribution before a relay may reach it by HTTP, and say nothing of its own protocol."""
     api.ctx.public_url = "https://cluster.example"
     with proxied(api, [{"proxy_port": web}]) as task:
         for host, scheme in (("cluster.example", "https"), (task.netloc, "http")):

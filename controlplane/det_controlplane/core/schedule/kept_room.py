@@ -18,7 +18,7 @@ Rank = tuple[int, int]  # allocations that have to end before the agent has the 
 
 
 class _Plan(NamedTuple):
-    """How many agents the request needs, and those that it could use, the nearest first."""
+    """Hold the number of agents that a request needs, and the agents that it could use, the nearest first."""
 
     needed: int
     ranks: Sequence[Rank]
