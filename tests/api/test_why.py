@@ -55,6 +55,30 @@ def test_a_run_that_was_killed_tells_what_that_mostly_means(api: Api, user: Call
     assert "exit code: 137 (it was killed, often for want of memory)" in sentence
 
 
+def test_a_run_that_raised_tells_its_exception(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    (order,) = agent.poll()
+    raised = ["Traceback (most recent call last):", '  File "train.py", line 1', "ValueError: bad"]
+    line = {
+        "task_id": user.get(f"{E}/{experiment_id}/trials")["trials"][0]["taskId"],
+        "allocation_id": order["spec"]["allocation_id"], "container_id": order["id"],
+        "level": "LOG_LEVEL_INFO",
+    }  # fmt: skip
+    user.post(
+        "/api/v1/task/logs",
+        {"logs": [{**line, "stdtype": "stderr", "log": text} for text in raised]
+            + [{**line, "stdtype": "stdout", "log": "Other: is no error"}]},
+    )  # fmt: skip
+    assert "ValueError" not in told(user, "experiment", experiment_id)[0][1]
+    agent.poll("terminated", exit_code=1, failure="container_failed")
+    for kind, id in (("experiment", experiment_id), ("job", job_of(user, experiment_id))):
+        ((_, sentence),) = told(user, kind, id)
+        assert sentence.endswith("non-zero exit code: 1; it ended with ValueError: bad")
+
+
 def test_a_kill_while_an_experiment_pauses_is_what_is_told(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")

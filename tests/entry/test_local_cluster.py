@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -11,6 +12,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,6 +91,17 @@ def test_up_serves_with_its_agents_and_down_leaves_no_process(
     assert cluster.do("cluster-down") == 0
     assert not any(alive(pid) for pid in pids)
     assert cluster.do("status") == 3
+
+
+def test_the_state_tells_when_the_disk_is_nearly_full(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cluster.up(agents=0) == 0
+    for free, told in ((3 << 30, "3.0 GiB free\n"), (1 << 30, "1.0 GiB free: nearly full")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        capsys.readouterr()
+        assert cluster.do("status") == 0
+        assert f"disk      {told}" in capsys.readouterr().out
 
 
 def test_data_survives_down_and_up_and_goes_when_asked(

@@ -39,25 +39,39 @@ _BY = {
     "job": "a.job_id = cast(:id AS uuid)",
     "task": "k.id = :id",
 }
-_LAST_EXIT = """
-    (SELECT a.exit_reason FROM allocations a JOIN tasks k ON k.id = a.task_id WHERE a.ended_at IS NOT NULL AND {where}
-     ORDER BY a.ended_at DESC LIMIT 1) AS exit_reason
+# What the last run said at its end matters where it failed: of its last lines, those of each container together.
+_LAST_RUN = """
+    LEFT JOIN LATERAL (
+        SELECT a.id, a.task_id, a.exit_kind, a.exit_reason FROM allocations a JOIN tasks k ON k.id = a.task_id
+        WHERE a.ended_at IS NOT NULL AND {where} ORDER BY a.ended_at DESC LIMIT 1
+    ) r ON true LEFT JOIN LATERAL (
+        SELECT array_agg(l.log ORDER BY l.container_id, l.id) AS errors
+        FROM (SELECT * FROM task_logs o WHERE o.task_id = r.task_id ORDER BY o.id DESC LIMIT 500) l
+        WHERE r.exit_kind = 'failed' AND l.allocation_id = r.id AND l.stdtype = 'stderr'
+    ) o ON true
 """
-_EXPERIMENT = "e.state::text AS state, e.error, e.id AS experiment_id, false AS parked"
 _STATES = {
-    "experiment": f"SELECT {_EXPERIMENT}, {_LAST_EXIT} FROM experiments e WHERE e.id = cast(:id AS integer)",
-    "trial": f"""
-        SELECT t.state::text AS state, e.error, e.id AS experiment_id, t.parked, {_LAST_EXIT}
-        FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = cast(:id AS integer)""",
-    "job": f"""
-        SELECT {_EXPERIMENT.replace("e.state::text", "coalesce(e.state::text, 'ENDED')")}, {_LAST_EXIT}
-        FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id WHERE j.id = cast(:id AS uuid)""",
-    "task": f"""
-        SELECT CASE WHEN k.ended_at IS NOT NULL THEN 'ENDED' WHEN k.state = 'PAUSED' THEN 'PAUSED' ELSE 'ACTIVE' END AS state, '' AS error,
-               NULL AS experiment_id, false AS parked, {_LAST_EXIT}
-        FROM tasks k WHERE k.id = :id""",
+    "experiment": ("e.state::text, e.error, e.id, false", "experiments e", "e.id = cast(:id AS integer)"),
+    "trial": (
+        "t.state::text, e.error, e.id, t.parked",
+        "trials t JOIN experiments e ON e.id = t.experiment_id", "t.id = cast(:id AS integer)",
+    ),
+    "job": (
+        "coalesce(e.state::text, 'ENDED'), e.error, e.id, false",
+        "jobs j LEFT JOIN experiments e ON e.job_id = j.id", "j.id = cast(:id AS uuid)",
+    ),
+    "task": (
+        "CASE WHEN t.ended_at IS NOT NULL THEN 'ENDED' WHEN t.state = 'PAUSED' THEN 'PAUSED' ELSE 'ACTIVE' END, '', NULL, false",
+        "tasks t", "t.id = :id",
+    ),
+}  # fmt: skip
+_STATE_OF = {
+    kind: text(
+        f"SELECT {columns}, r.exit_reason, coalesce(o.errors, '{{}}') FROM {tables}"
+        f" {_LAST_RUN.replace('{where}', _BY[kind])} WHERE {of_id}"
+    )
+    for kind, (columns, tables, of_id) in _STATES.items()
 }
-_STATE_OF = {kind: text(sql.replace("{where}", _BY[kind])) for kind, sql in _STATES.items()}
 _REASONS_OF = {kind: text(_REASONS.replace("{where}", where)) for kind, where in _BY.items()}
 KINDS = tuple(_BY)
 
@@ -71,6 +85,7 @@ class Subject:
     experiment_id: int | None
     parked: bool
     exit_reason: str | None  # of its last run
+    errors: list[str]  # that run's last lines on stderr, where it failed
 
 
 def subject(tx: Tx, kind: str, id: str) -> Subject | None:

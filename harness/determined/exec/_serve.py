@@ -18,7 +18,13 @@ _LOOK_S = 0.25
 _PORT_WAIT_S = 60.0
 # How long to wait before a cluster that could not be told is told again; each time tries for some seconds itself.
 _AGAIN_S = 15.0
+# What `det why` explains as an image without what the task needs.
+_INVALID_CONTAINER = 80
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class NotInstalled(Failure):
+    """The task's image lacks the program that is to be run."""
 
 
 def say(text: str) -> None:
@@ -34,7 +40,7 @@ def host() -> str:
 def require(module: str, product: str, package: str) -> None:
     """Refuse to go on where the image lacks what is to be run."""
     if importlib.util.find_spec(module) is None:
-        raise Failure(
+        raise NotInstalled(
             f"{product} is not installed in this task's image",
             f"choose an image that has it (environment.image), install it in yours (pip install {package}),"
             f" or let a startup-hook.sh in the context do so",
@@ -159,4 +165,4 @@ def run(main: Callable[[], int]) -> int:
         return main()
     except Failure as e:
         say(f"{e.cause}: {e.hint}" if e.hint else e.cause)
-        return 1
+        return _INVALID_CONTAINER if isinstance(e, NotInstalled) else 1

@@ -9,7 +9,6 @@ import sys
 from typing import Dict, Mapping
 
 from determined._paths import run_dir
-from determined.common.failures import Failure
 from determined.exec import _serve, _terminal
 
 _PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/lib/openssh:/usr/libexec/openssh:/usr/lib/ssh"
@@ -50,7 +49,7 @@ def _login_name() -> "Dict[str, str]":
 def _program(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path=_PLACES)
     if found is None:
-        raise Failure(
+        raise _serve.NotInstalled(
             f"{name} is not installed in this task's image",
             "choose an image that has OpenSSH (environment.image), or install it in yours"
             " (apt-get install openssh-server)",

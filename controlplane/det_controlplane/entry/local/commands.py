@@ -1,6 +1,7 @@
 """`det deploy local`: a whole cluster on this machine, without Docker and without PostgreSQL installed."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles, 
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 5
 _STOP_S = 60.0
+_LITTLE_SPACE_GIB = 2.0
 
 
 class LocalError(Exception):
@@ -248,9 +250,17 @@ def status(args: Any) -> int:
         print(f"tls       {desired.tls_cert}")
         print(f"sha256    {certificate.fingerprint(Path(desired.tls_cert))}")
     print(f"data      {files.folder}")
+    print(f"disk      {_space(files.folder)}")
     for name, process in (report.get("processes", {}) if pid else {}).items():
         print(f"process   {name} {process or 'restarting'}")
     return OK if pid else NOT_FOUND
+
+
+def _space(folder: Path) -> str:
+    free = shutil.disk_usage(folder).free / 1024**3
+    told = f"{free:.1f} GiB free"
+    nearly_full = free < _LITTLE_SPACE_GIB
+    return f"{told}: nearly full, free some before the database stops" if nearly_full else told
 
 
 def support_bundle(args: Any) -> int:

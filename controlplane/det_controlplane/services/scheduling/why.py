@@ -7,6 +7,7 @@ from uuid import UUID
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
+from det_controlplane.core.tracebacks import last_exception
 from det_controlplane.db import budgets, waiting
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.waiting import Subject
@@ -126,6 +127,9 @@ def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
         return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
     last = f"its last run: {_with_meaning(row.exit_reason)}" if row.exit_reason else ""
+    exception = last_exception(row.errors)
+    if last and exception:
+        last += f"; it ended with {exception}"
     if row.state == "ERROR":
         return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
     if row.state in ("COMPLETED", "ENDED") and last:
