@@ -6,7 +6,10 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from http.client import IncompleteRead
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
@@ -29,6 +32,7 @@ from det_controlplane.services.identity.principal import User
 
 from tests.support.apps import Handler, small_app
 from tests.support.asgi import Got, in_flight, request, requested
+from tests.support.socket_server import behind_socket
 
 
 def host(
@@ -261,6 +265,30 @@ def test_a_long_poll_whose_time_is_up_gets_one_last_call() -> None:
         return json_response({"final": True}) if r.final else Wait("silence", 0.01)
 
     assert request(host(("/x", poll)), "GET", "/x").json() == {"final": True}
+
+
+def test_a_server_that_ends_answers_long_polls_and_cuts_streams_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    notifier = LocalNotifier()
+
+    def poll(_: Context, r: Request) -> Answer:
+        return json_response({"final": True}) if r.final else Wait("silence", 60)
+
+    def stream(_: Context, r: Request) -> Answer:
+        return Stream(numbers([[b"1\n"]], ends=False), topic="more")
+
+    app = host(("/poll", poll), ("/stream", stream), notifier=notifier, may_wait_s=60)
+    with ThreadPoolExecutor(2) as threads:
+        with behind_socket(app) as url:
+            asked = threads.submit(urlopen, f"{url}/poll", timeout=60)
+            streamed = urlopen(f"{url}/stream", timeout=60)
+            asyncio.run(_until(lambda: notifier.waiting("silence") == 1))
+        with asked.result() as answer:
+            assert json.load(answer) == {"final": True}
+        with streamed, pytest.raises(IncompleteRead):
+            streamed.read()
+    assert "Traceback" not in caplog.text
 
 
 def test_a_host_that_may_not_wait_says_so_at_the_first_call() -> None:

@@ -45,7 +45,7 @@ def served(tmp_path: Path, make_loop: Any, use: Use, most_of_address: int = 0) -
     cert, key = write_certificate(tmp_path)
     settings = uvicorn_settings(most_of_address)
     config = uvicorn.Config(answer, lifespan="off", ssl_certfile=cert, ssl_keyfile=key, **settings)
-    server = HttpsServer(config)
+    server = HttpsServer(config, lambda: None)
     # The loop of the test has the signals.
     server.capture_signals = suppress  # type: ignore[method-assign, assignment]
 

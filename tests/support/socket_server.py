@@ -3,17 +3,18 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 from det_controlplane.entry.server.api_server import listen, uvicorn_settings
+from det_controlplane.entry.server.handshakes import Server
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+class _Server(Server):
+    def __init__(self, config: uvicorn.Config, ends: Callable[[], None]) -> None:
+        super().__init__(config, ends)
         self.ready = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -25,7 +26,8 @@ class _Server(uvicorn.Server):
 def behind_socket(app: Any, port: int = 0) -> Iterator[str]:
     """Serve the application on a port of its own; give the address."""
     listening = listen("127.0.0.1", port)
-    server = _Server(uvicorn.Config(app, lifespan="on", **uvicorn_settings()))
+    config = uvicorn.Config(app, lifespan="on", **uvicorn_settings())
+    server = _Server(config, getattr(app, "end", lambda: None))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
     thread.start()
     try:

@@ -36,6 +36,13 @@ class LocalNotifier:
         for callback in callbacks:
             callback()
 
+    def wake_all(self) -> None:
+        """Wake every topic that something waits for."""
+        with self._lock:
+            topics = list(self._waiters)
+        for topic in topics:
+            self.wake(topic)
+
     def on(self, topic: str, callback: Callable[[], None]) -> None:
         """Call back, in the waking thread, at every wake of the topic."""
         with self._lock:

@@ -26,7 +26,7 @@ from det_controlplane.entry.local.client import SAYS
 from det_controlplane.entry.local.routes import local_routes
 from det_controlplane.entry.server.asgi import AsgiApp, last_hop, peer_address
 from det_controlplane.entry.server.cloud_run import chunked_when_large
-from det_controlplane.entry.server.handshakes import HttpsServer
+from det_controlplane.entry.server.handshakes import HttpsServer, Server
 from det_controlplane.entry.server.protocol import (
     most_connections,
     protocols,
@@ -131,7 +131,7 @@ def serve(
         # All connections to Cloud Run's containers are of its front end.
         **uvicorn_settings(0 if on_cloud_run else ctx.config.max_connections_per_address),
     )
-    server = (HttpsServer if settings.tls_cert else uvicorn.Server)(config)
+    server = (HttpsServer if settings.tls_cert else Server)(config, app.end)
     if DIE_WITH_PARENT in os.environ:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     # What was imported stays: the collector need not look at it again and again.

@@ -125,6 +125,7 @@ class AsgiApp:
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._callers = CallerLimits(_OF_ONE_CALLER)
         self._open, self._waits = OpenStreams(app.ctx.config), OpenStreams(app.ctx.config)
+        self._ending = False
         self._traffic: Relay | Forward | None = None
         if relays:
             self._traffic = Relay(
@@ -133,7 +134,19 @@ class AsgiApp:
         elif app.ctx.relay_url:
             self._traffic = Forward(app, app.ctx.relay_url, self._open)
 
+    def end(self) -> None:
+        """Answer long polls, as the server ends, and cut streams, by which their clients know to go on elsewhere."""
+        self._ending = True
+        self._notifier.wake_all()
+
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            await self._carry(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
+
+    async def _carry(self, scope: Message, receive: Receive, send: Send) -> None:
         if self._traffic is not None and self._traffic.takes(scope):
             await self._traffic(scope, self._request(scope), receive, send)
         elif scope["type"] == "http":
@@ -236,7 +249,7 @@ class AsgiApp:
         deadline = time.monotonic() + min(answer.seconds, self._app.ctx.may_wait_s)
         while (left := deadline - time.monotonic()) > 0:
             pause = self._notifier.wait(answer.topic, left, seen)
-            if not await client.unless_gone(pause):
+            if not await client.unless_gone(pause) or self._ending:
                 break
             seen = self._notifier.seen()
             found = await self._asked(request)
@@ -289,6 +302,8 @@ class AsgiApp:
             elif not ended:
                 pause = self._notifier.wait(stream.topic, _STREAM_PAUSE_S, seen)
                 await client.unless_gone(pause)
+                if self._ending:
+                    raise Disconnected
         await send({"type": "http.response.body", "body": b""})
 
     def _request(self, scope: Message) -> Request:

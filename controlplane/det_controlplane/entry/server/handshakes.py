@@ -62,8 +62,20 @@ class Handshakes:
             )
 
 
-class HttpsServer(uvicorn.Server):
-    """uvicorn's server, which leaves accepting to this module."""
+class Server(uvicorn.Server):
+    """uvicorn's server, which tells the application at once that it ends: some requests are held for minutes."""
+
+    def __init__(self, config: uvicorn.Config, ends: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ends = ends
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ends()
+        await super().shutdown(sockets)
+
+
+class HttpsServer(Server):
+    """A server that leaves accepting to this module."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
