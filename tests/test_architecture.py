@@ -70,6 +70,7 @@ ROOMS: dict[str, frozenset[str]] = {
 ALLOWED = {
     # One class of errors that the edge has to translate.
     ("det_controlplane.api.app", "det_controlplane.db.errors"),
+    ("det_controlplane.api.authorization", "det_controlplane.db.errors"),
 }
 # Statements stand in one room; the simulated world looks at rows to judge them.
 SQL_ROOMS = frozenset({"db", "testing"})

@@ -157,7 +157,7 @@ PROVEN_BY_BODY = {
     "POST /api/v1/auth/oidc/device/begin", "POST /api/v1/auth/oidc/device/finish", "POST /agents/v1/join",
 }  # fmt: skip
 # Of agents, and of the relay, which looks for proofs by itself (tests/entry/test_relay.py).
-OF_AGENTS = {"POST /agents/v1/poll", "POST /agents/v1/logs"}
+OF_AGENTS = {"POST /agents/v1/poll", "POST /agents/v1/logs", "POST /agents/v1/reports"}
 OF_TASKS = {
     f"{m} /proxy/{{service}}/{{path...}}" for m in ("GET", "POST", "PUT", "PATCH", "DELETE")
 }

@@ -1,12 +1,11 @@
 """From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
-from det_controlplane.api import errors
+from det_controlplane.api import authorization, errors
 from det_controlplane.api.http import (
     STRANGERS_BODY,
     Answer,
@@ -15,23 +14,19 @@ from det_controlplane.api.http import (
     Response,
     Stream,
     bearer_token,
-    is_of_another_site,
 )
-from det_controlplane.api.named import named_in
 from det_controlplane.api.router import Access, Handler, Match, Route, Router
-from det_controlplane.core import audit, permissions
-from det_controlplane.core.permissions import Rule
+from det_controlplane.core import audit
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.errors import WAKING_S, DatabaseDown, DatabaseFull, TryAgain, Unstorable
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.audit import recording
 from det_controlplane.services.audit.recording import Recorder
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import authentication, route_rights, task_rights
+from det_controlplane.services.identity import authentication
 from det_controlplane.services.identity.principal import Principal, User
 
 log = logging.getLogger("det.api")
-UserOf = Callable[[str, tuple[str, str] | None], User]  # of a token, and what the path names
 
 _TRIES = 4
 _CHECKED_EVERY = timedelta(seconds=3)  # as connections to tasks are
@@ -63,7 +58,7 @@ class App:
     def handle(self, request: Request) -> Answer:
         try:
             route = self._routed(request)
-            self._authorize(route, request, partial(authentication.user_of, self.ctx))
+            authorization.authorize(self.ctx, route, request)
             if not audit.is_recorded(route.method, route.path):
                 return self._rechecked(self._answer(route.handler, request), route, request)
             recorder = self._recorder(route, request)
@@ -85,27 +80,11 @@ class App:
         """Answer requests of a route by common statements; None for each that `handle` must answer alone."""
         assert route.shared is not None
         try:
-            users = authentication.users_of(self.ctx, [bearer_token(r) for r in requests])
-            admitted = [r for r in requests if self._is_authorized(route, r, users)]
+            admitted = authorization.authorize_together(self.ctx, route, requests)
             answers = iter(route.shared.answers(self.ctx, admitted))
         except DatabaseDown as e:
             return [self.failed(request, e) for request in requests]
         return [next(answers) if r.principal is not None else None for r in requests]
-
-    def _is_authorized(self, route: Route, request: Request, users: Mapping[str, User]) -> bool:
-        def user_of(token: str, named: tuple[str, str] | None) -> User:
-            if token not in users:
-                raise refusals.NotSignedIn("the token is unknown")
-            return users[token]
-
-        try:
-            self._authorize(route, request, user_of)
-        except DatabaseDown:
-            raise
-        except Exception:  # `handle` answers with it
-            request.principal = None
-            return False
-        return True
 
     def admit(self, request: Request) -> int | Response:
         """Return how large a request's body may be, from the caller that its headers name; or the refusal.
@@ -120,7 +99,7 @@ class App:
             if route.access is Access.AGENT_BY_HANDLER:
                 by = authentication.agent_of(self.ctx, bearer_token(request))
             else:
-                by = self._principal(route, request, partial(authentication.user_of, self.ctx))
+                by = authorization.principal_of(self.ctx, route, request)
             if by is None:
                 return STRANGERS_BODY
         except Exception as e:
@@ -146,8 +125,7 @@ class App:
             nonlocal checked
             now = self.ctx.now()
             if now - checked >= _CHECKED_EVERY:
-                user_of = partial(authentication.user_of, self.ctx)
-                self._authorize(route, replace(asked), user_of)
+                authorization.authorize(self.ctx, route, replace(asked))
                 checked = now
             return answer.fetch(cursor)
 
@@ -194,61 +172,9 @@ class App:
             )
         raise errors.NotFound(f"no such path: {request.path}")
 
-    def _authorize(self, route: Route, request: Request, user_of: UserOf) -> None:
-        """Authenticate the caller, and refuse requests that the caller has no right to.
-
-        Listings are limited to the workspaces where a role of the caller allows them."""
-        _refuse_nul(request)
-        _refuse_oversized(route, request)
-        request.principal = self._principal(route, request, user_of)
-        if isinstance(request.principal, User):
-            rule, names = _rule(route), partial(named_in, request)
-            admitted = route_rights.admit(self.ctx, request.principal, rule, request.params, names)
-            request.principal, request.within = admitted.user, admitted.within
-
-    def _principal(self, route: Route, request: Request, user_of: UserOf) -> Principal | None:
-        access = route.access
-        # Before public routes, too: signing a visitor in as somebody else is an act on the visitor.
-        if is_of_another_site(request):
-            raise errors.PermissionDenied("a page of another site cannot act for you here")
-        if access in (Access.PUBLIC, Access.AGENT_BY_HANDLER):
-            return None
-        token = bearer_token(request)
-        if access is Access.AGENT:
-            return authentication.agent_of(self.ctx, token)
-        rule = _rule(route)
-        named = route_rights.named_by_path(rule, request.params)
-        user = user_of(token, named)
-        if access is Access.ADMIN and not user.admin:
-            raise errors.PermissionDenied(f"user {user.username} is not an administrator")
-        task_rights.require(self.ctx, user, rule, request.params)
-        return user
-
-
-def _rule(route: Route) -> Rule:
-    rule = permissions.rule_of(route.method, route.path)
-    if rule is None:
-        raise errors.PermissionDenied(f"nobody may call {route.method} {route.path}")
-    return rule
-
 
 def unavailable(e: Exception) -> Response:
     """Return the answer to a request that should be sent again, and when."""
     told = errors.Unavailable(str(e))
     after_s = 1 if isinstance(e, (TryAgain, refusals.Busy)) else WAKING_S
     return Response(told.to_json(), told.status, headers={"Retry-After": str(after_s)})
-
-
-def _refuse_oversized(route: Route, request: Request) -> None:
-    """Refuse bodies beyond the route's size, which a host may have read; a packed body unpacks to no more."""
-    request.largest = route.largest
-    if len(request.body) > route.largest and route.admits is None:
-        raise errors.TooLarge(f"the request is larger than {route.largest >> 20} MiB: send less")
-
-
-def _refuse_nul(request: Request) -> None:
-    """Refuse NUL in paths and queries: PostgreSQL's text cannot hold it."""
-    given = [(name, [value]) for name, value in request.params.items()]
-    for name, values in (*given, *request.query.items()):
-        if any("\0" in value for value in values):
-            raise errors.BadRequest(f"{name} must not contain a NUL character")

@@ -11,7 +11,7 @@ from det_controlplane.api.router import Route
 # A place is the first name below /api/v1, or the first of any other path.
 _PLACES: dict[str, tuple[str, ...]] = {
     "/": ("cluster",),
-    "/agents": ("agent_protocol", "agent_wheel", "logs"),
+    "/agents": ("agent_protocol", "agent_reports", "agent_wheel", "logs"),
     "/checkpoints": ("checkpoints",),
     "/debug": ("prometheus",),
     "/experiments": ("model_definitions", "previews"),
@@ -79,7 +79,7 @@ _MODULES = (
     "templates", "config_policies", "models", "master", "experiments", "model_definitions", "previews", "metric_curves",
     "metric_streams", "remote_search", "trials", "checkpoints", "tables", "profiles", "allocations",
     "tasks", "logs", "agents", "machines", "money", "prometheus", "jobs", "webhooks", "updates",
-    "interactive", "proxy", "why", "agent_protocol", "agent_wheel",
+    "interactive", "proxy", "why", "agent_protocol", "agent_reports", "agent_wheel",
 )  # fmt: skip
 
 

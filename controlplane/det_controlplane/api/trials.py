@@ -92,7 +92,7 @@ def _reported(request: Request) -> MetricsReport:
     return _report_of(request, body.text("group"), body.body("metrics"))
 
 
-def _may_share(request: Request) -> bool:
+def may_share(request: Request) -> bool:
     """Return whether a report is short, and not for a searcher, which has a lock of its own."""
     if len(request.body) > _SHORT or "content-encoding" in request.headers:
         return False
@@ -264,6 +264,13 @@ def by_external_id(ctx: Context, request: Request) -> Answer:
 
 
 _T = "/api/v1/trials"
+REPORT = post(
+    f"{_T}/{{trialId}}/metrics",
+    report_metrics,
+    summary="Report metrics of a group",
+    largest=REPORT_BODY,
+    shared=Shared(may_share, report_together),
+)
 ROUTES = (
     post(_T, create_trial, summary="Create an unmanaged trial", largest=REPORT_BODY),
     put(_T, put_trial, summary="Create or find an unmanaged trial", largest=REPORT_BODY),
@@ -277,13 +284,7 @@ ROUTES = (
     ),
     get(f"{_T}/{{trialId}}/workload", next_workload, summary="What the trial should do next"),
     post(f"{_T}/{{trialId}}/kill", kill, summary="End a trial at once"),
-    post(
-        f"{_T}/{{trialId}}/metrics",
-        report_metrics,
-        summary="Report metrics of a group",
-        largest=REPORT_BODY,
-        shared=Shared(_may_share, report_together),
-    ),
+    REPORT,
     post(
         f"{_T}/{{trialId}}/training_metrics",
         report_training,

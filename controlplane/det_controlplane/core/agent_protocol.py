@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar
 ContainerState = Literal["assigned", "pulling", "starting", "running", "terminated"]
 Failure = Literal["container_failed", "image_pull", "agent_error", "aborted"]
 SlotType = Literal["cuda", "rocm", "cpu"]
+# Alone: nothing was changed; sent by itself, to its own route, the report gets an answer of its own.
+ReportOutcome = Literal["stored", "alone"]
 SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"]
 # The cloud takes the machine back, or is likely to: what is rented next had better be another offer.
 RECLAIMS: tuple[SignalKind, ...] = ("spot_interruption", "rebalance")
@@ -235,3 +237,25 @@ class PollAnswer(Message):
     draining: bool = False
     # Be connected to this one, a URL or a path of the control plane; empty: to none.
     relay: str = ""
+
+
+@dataclass(frozen=True)
+class MetricsReport(Message):
+    """A report of metrics as a container sent it, with the token of its allocation."""
+
+    trial_id: int
+    token: str = field(repr=False)
+    key: str  # the Idempotency-Key that it would have alone
+    report: str  # the body, which is not looked into on the way
+
+
+@dataclass(frozen=True)
+class ReportsRequest(Message):
+    reports: tuple[MetricsReport, ...] = _list_of(MetricsReport)
+
+
+@dataclass(frozen=True)
+class ReportsAnswer(Message):
+    """Tell what became of each report, in their order."""
+
+    outcomes: tuple[ReportOutcome, ...] = ()

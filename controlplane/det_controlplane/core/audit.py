@@ -20,6 +20,7 @@ _NO_CHANGES = frozenset(
 _REPORTS = frozenset(
     {
         "PATCH /api/v1/trials/{trialId}", "POST /agents/v1/join", "POST /agents/v1/logs", "POST /agents/v1/poll",
+        "POST /agents/v1/reports",
         "POST /api/v1/checkpoints", "POST /api/v1/experiments/{experimentId}/searcher_operations",
         "POST /api/v1/runs/start", "POST /api/v1/task/logs", "POST /api/v1/trial-source-info", "POST /api/v1/trials",
         "POST /api/v1/trials/profiler/metrics", "POST /api/v1/trials/{trialId}/early_exit",

@@ -49,8 +49,8 @@ _ROLES = roles.held_by(_s.user_id).label("roles")
 _HOLDERS = _ANY_HOLDER.add_columns(_s.token_hash).where(one_of(_s.token_hash, "token_hashes"))
 _HOLDERS_WITH_ROLES = _HOLDERS.add_columns(_ROLES)
 _HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(_ROLES).where(_s.token_hash == bindparam("token_hash"))
-_AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
-    agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
+_AGENTS = select(agents.c.token_hash, agents.c.id, agents.c.incarnation, agents.c.pool).where(
+    one_of(agents.c.token_hash, "token_hashes"), agents.c.state != AgentState.LOST
 )
 _IS_REVOKED = _s.revoked_at.is_not(None)
 _ACCESS_TOKENS = Collection(
@@ -176,9 +176,13 @@ def _held(db: Database, statement: Select[Any], params: dict[str, Any]) -> Holde
 
 
 def agent_holder(db: Database, token_hash: bytes) -> AgentHolder | None:
-    for row in db.read(_AGENT, {"token_hash": token_hash}):
-        return AgentHolder(row.id, str(row.incarnation), row.pool)
-    return None
+    return agent_holders(db, [token_hash]).get(token_hash)
+
+
+def agent_holders(db: Database, token_hashes: Sequence[bytes]) -> dict[bytes, AgentHolder]:
+    """Return the agents of those tokens that are good, by the hashes of the tokens."""
+    found = db.read(_AGENTS, {"token_hashes": list(token_hashes)})
+    return {row.token_hash: AgentHolder(row.id, str(row.incarnation), row.pool) for row in found}
 
 
 def create(

@@ -12,7 +12,7 @@ from det_controlplane.core.roles import ALL, OPEN, Grants, grants_of
 from det_controlplane.db import sessions, sign_in_failures
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.db.sessions import Holder
+from det_controlplane.db.sessions import AgentHolder, Holder
 from det_controlplane.db.sign_in_failures import AttemptLimits
 from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.batching import Ticket
@@ -105,9 +105,20 @@ def agent_of(ctx: Context, token: str) -> AgentPrincipal:
         agent = sessions.agent_holder(ctx.db, token_hash(token))
         if agent is None:
             raise NotSignedIn(_UNKNOWN)
-        return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
+        return _agent(agent)
     user_of(ctx, token)
     raise NotSignedIn("this path is for agents; join first")
+
+
+def agents_of(ctx: Context, tokens: Sequence[str]) -> dict[str, AgentPrincipal]:
+    """Return the agents of those tokens that are good, by one statement."""
+    hashed = {token_hash(token): token for token in tokens}
+    found = sessions.agent_holders(ctx.db, list(hashed))
+    return {hashed[h]: _agent(holder) for h, holder in found.items()}
+
+
+def _agent(holder: AgentHolder) -> AgentPrincipal:
+    return AgentPrincipal(holder.id, holder.incarnation, holder.pool)
 
 
 def login(

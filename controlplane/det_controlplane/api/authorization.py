@@ -1,0 +1,105 @@
+"""Find out who sends a request, and refuse what its sender has no right to."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from det_controlplane.api import errors
+from det_controlplane.api.http import Request, bearer_token, is_of_another_site
+from det_controlplane.api.named import named_in
+from det_controlplane.api.router import Access, Route
+from det_controlplane.core import permissions
+from det_controlplane.core.permissions import Rule
+from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.services import errors as refusals
+from det_controlplane.services.context import Context
+from det_controlplane.services.identity import authentication, route_rights, task_rights
+from det_controlplane.services.identity.principal import Principal, User
+
+Callers = Mapping[str, Principal]  # by their tokens
+
+
+def authorize(ctx: Context, route: Route, request: Request, callers: Callers | None = None) -> None:
+    """Authenticate the caller, and refuse requests that the caller has no right to.
+
+    Listings are limited to the workspaces where a role of the caller allows them. `callers`: those that are known
+    already, and nobody else is."""
+    _refuse_nul(request)
+    _refuse_oversized(route, request)
+    request.principal = principal_of(ctx, route, request, callers)
+    if isinstance(request.principal, User):
+        rule, names = _rule(route), partial(named_in, request)
+        admitted = route_rights.admit(ctx, request.principal, rule, request.params, names)
+        request.principal, request.within = admitted.user, admitted.within
+
+
+def authorize_together(ctx: Context, route: Route, requests: Sequence[Request]) -> list[Request]:
+    """Authenticate the callers of requests by one statement; return the requests that may pass.
+
+    The others are left without a principal: what is wrong with one is found out when it is handled alone."""
+    known = authentication.agents_of if route.access is Access.AGENT else authentication.users_of
+    callers = known(ctx, [bearer_token(request) for request in requests])
+    return [request for request in requests if _may_pass(ctx, route, request, callers)]
+
+
+def _may_pass(ctx: Context, route: Route, request: Request, callers: Callers) -> bool:
+    try:
+        authorize(ctx, route, request, callers)
+    except DatabaseDown:
+        raise
+    except Exception:  # which it is answered with when it is handled alone
+        request.principal = None
+        return False
+    return True
+
+
+def principal_of(
+    ctx: Context, route: Route, request: Request, callers: Callers | None = None
+) -> Principal | None:
+    access = route.access
+    # Before public routes, too: signing a visitor in as somebody else is an act on the visitor.
+    if is_of_another_site(request):
+        raise errors.PermissionDenied("a page of another site cannot act for you here")
+    if access in (Access.PUBLIC, Access.AGENT_BY_HANDLER):
+        return None
+    token = bearer_token(request)
+    if access is Access.AGENT:
+        return authentication.agent_of(ctx, token) if callers is None else _one_of(callers, token)
+    rule = _rule(route)
+    if callers is None:
+        named = route_rights.named_by_path(rule, request.params)
+        user: Principal = authentication.user_of(ctx, token, named)
+    else:
+        user = _one_of(callers, token)
+    assert isinstance(user, User)
+    if access is Access.ADMIN and not user.admin:
+        raise errors.PermissionDenied(f"user {user.username} is not an administrator")
+    task_rights.require(ctx, user, rule, request.params)
+    return user
+
+
+def _one_of(callers: Callers, token: str) -> Principal:
+    if token not in callers:
+        raise refusals.NotSignedIn("the token is unknown")
+    return callers[token]
+
+
+def _rule(route: Route) -> Rule:
+    rule = permissions.rule_of(route.method, route.path)
+    if rule is None:
+        raise errors.PermissionDenied(f"nobody may call {route.method} {route.path}")
+    return rule
+
+
+def _refuse_oversized(route: Route, request: Request) -> None:
+    """Refuse bodies beyond the route's size, which a host may have read; a packed body unpacks to no more."""
+    request.largest = route.largest
+    if len(request.body) > route.largest and route.admits is None:
+        raise errors.TooLarge(f"the request is larger than {route.largest >> 20} MiB: send less")
+
+
+def _refuse_nul(request: Request) -> None:
+    """Refuse NUL in paths and queries: PostgreSQL's text cannot hold it."""
+    given = [(name, [value]) for name, value in request.params.items()]
+    for name, values in (*given, *request.query.items()):
+        if any("\0" in value for value in values):
+            raise errors.BadRequest(f"{name} must not contain a NUL character")

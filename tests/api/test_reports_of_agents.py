@@ -1,0 +1,185 @@
+"""Agents deliver metrics of several trials in one request: each report is stored by the right of its own task."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.entry.server.asgi import AsgiApp
+
+from tests.support.api import Api, Caller, create, trial_of
+from tests.support.asgi import Got, requested
+from tests.support.played_agent import PlayedAgent
+from tests.support.statements import statements
+
+REPORTS = "/agents/v1/reports"
+
+
+class Delivering:
+    """An agent with two tasks, which delivers what it is told."""
+
+    def __init__(self, api: Api, user: Caller, name: str = "delivers") -> None:
+        experiments = [
+            create(user, activate=True, resources={"slots_per_trial": 1}) for _ in range(2)
+        ]
+        self._agent = PlayedAgent(api, name)
+        self._agent.join()
+        api.tick()
+        orders = self._agent.poll()
+        self._agent.poll()
+        tokens = {o["spec"]["task_id"]: o["spec"]["session_token"] for o in orders}
+        trials = [trial_of(user, experiment) for experiment in experiments]
+        self.tasks = [(int(t["id"]), tokens[t["taskId"]]) for t in trials]
+
+    @property
+    def caller(self) -> Caller:
+        return self._agent.caller
+
+    def end(self) -> None:
+        """Report the end of both containers."""
+        self._agent.poll("terminated", exit_code=0)
+
+    def outcomes(self, *reports: dict[str, Any]) -> list[str]:
+        told: list[str] = self.caller.post(REPORTS, {"reports": list(reports)})["outcomes"]
+        return told
+
+
+@pytest.fixture
+def agent(api: Api, user: Caller) -> Delivering:
+    return Delivering(api, user)
+
+
+def body_of(steps: int, group: str = "training", run: int = 1) -> str:
+    metrics = {"avgMetrics": {"loss": 0.5}}
+    inner = {"trialRunId": run, "stepsCompleted": steps, "metrics": metrics}
+    return json.dumps({"group": group, "metrics": inner})
+
+
+def report(task: tuple[int, str], body: str, key: str = "k") -> dict[str, Any]:
+    trial, token = task
+    return {"trial_id": trial, "token": token, "key": key, "report": body}
+
+
+def steps_of(user: Caller, trial: int) -> int:
+    return int(user.get(f"/api/v1/trials/{trial}")["trial"]["totalBatchesProcessed"])
+
+
+def test_reports_of_several_trials_are_stored_in_their_order(
+    agent: Delivering, user: Caller
+) -> None:
+    one, other = agent.tasks
+    given = [report(one, body_of(1)), report(other, body_of(7)), report(one, body_of(2))]
+    assert agent.outcomes(*given) == ["stored"] * 3
+    assert [steps_of(user, trial) for trial, _ in agent.tasks] == [2, 7]
+
+
+def test_one_that_cannot_be_stored_together_changes_nothing_and_holds_up_no_other(
+    agent: Delivering, user: Caller
+) -> None:
+    one, (other, token) = agent.tasks
+    assert agent.outcomes(
+        report((other, "made up"), body_of(3)),
+        report((one[0], token), body_of(3)),
+        report((999_999, token), body_of(3)),
+        report((other, user.token), body_of(3)),
+        report((other, token), "{"),
+        report((other, token), body_of(3, group="validation")),
+        report((other, token), body_of(3, group="a.b")),
+        report((other, token), body_of(3, run=0)),
+        report((other, token), body_of(3)[:-1] + " " * 9000 + "}"),
+        report(one, body_of(4)),
+    ) == ["alone"] * 9 + ["stored"]
+    assert [steps_of(user, trial) for trial in (one[0], other)] == [4, 0]
+
+
+def test_a_batch_that_comes_again_changes_nothing(agent: Delivering, user: Caller) -> None:
+    given = [report(task, body_of(5)) for task in agent.tasks]
+    assert agent.outcomes(*given) == ["stored"] * 2
+    assert agent.outcomes(*given) == ["alone"] * 2
+    for trial, token in agent.tasks:
+        told = Caller(user.app, token).ask(
+            "POST", f"/api/v1/trials/{trial}/metrics", body_of(5).encode()
+        )
+        assert told.status == 200, "alone it is answered as a repeated report is"
+        summary = user.get(f"/api/v1/trials/{trial}")["trial"]["summaryMetrics"]
+        assert summary["avg_metrics"]["loss"]["count"] == 1
+
+
+def test_a_task_that_ended_long_ago_delivers_nothing_more(api: Api, agent: Delivering) -> None:
+    one, _ = agent.tasks
+    agent.end()
+    assert agent.outcomes(report(one, body_of(1))) == ["stored"], "its last words are heard"
+    later = api.ctx.now() + timedelta(days=8)
+    api.ctx.now = lambda: later
+    assert agent.outcomes(report(one, body_of(2))) == ["alone"]
+    assert steps_of(api.signed_in("determined"), one[0]) == 1
+
+
+def test_only_agents_deliver(agent: Delivering, user: Caller) -> None:
+    one, _ = agent.tasks
+    body = {"reports": [report(one, body_of(1))]}
+    for token in ("", "agent-made-up", user.token, one[1]):
+        assert Caller(user.app, token).ask("POST", REPORTS, body).status == 401
+    assert steps_of(user, one[0]) == 0
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"reports":[1]}', b'{"reports":[{"token":7}]}'])
+def test_what_is_no_batch_is_refused(agent: Delivering, body: bytes) -> None:
+    assert agent.caller.ask("POST", REPORTS, body).status == 400
+
+
+def at_once(api: Api, *batches: tuple[str, list[dict[str, Any]]]) -> list[Got]:
+    """Send batches, each with the token of an agent, all before the first is answered."""
+    host = AsgiApp(api.app, LocalNotifier(), relays=False)
+
+    async def run() -> list[Got]:
+        return await asyncio.gather(
+            *(
+                requested(
+                    host,
+                    "POST",
+                    REPORTS,
+                    body=json.dumps({"reports": reports}).encode(),
+                    headers={"Authorization": f"Bearer {token}"},
+                )
+                for token, reports in batches
+            )
+        )
+
+    return asyncio.run(run())
+
+
+def test_batches_of_several_agents_share_statements_and_each_gets_its_own_outcomes(
+    api: Api, user: Caller, agent: Delivering
+) -> None:
+    agents = [agent, *(Delivering(api, user, f"other-{n}") for n in range(6))]
+    batches = [
+        (a.caller.token, [report(task, body_of(3 + n)) for task in a.tasks])
+        for n, a in enumerate(agents)
+    ]
+    made_up = ("agent-made-up", [report(agent.tasks[0], body_of(99))])
+    malformed = (agent.caller.token, [{"trial_id": "x"}])
+    with statements(api.ctx.db) as asked:
+        told = at_once(api, *batches, made_up, malformed)
+    assert [got.status for got in told] == [200] * 7 + [401, 400]
+    assert [got.json()["outcomes"] for got in told[:7]] == [["stored"] * 2] * 7
+    found = [[steps_of(user, trial) for trial, _ in a.tasks] for a in agents]
+    assert found == [[3 + n] * 2 for n in range(7)]
+    # A round for the first that comes, one for the second, one for the others: of two statements, as their trials are
+    # not known yet.
+    assert sum("INSERT INTO metrics" in sql for sql in asked) <= 6
+
+
+def test_a_database_that_is_away_leaves_a_batch_to_be_sent_again(
+    api: Api, agent: Delivering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DatabaseDown("away")
+
+    monkeypatch.setattr("det_controlplane.services.trials.metric_reports.take_together", fail)
+    given = [report(task, body_of(1)) for task in agent.tasks]
+    assert [got.status for got in at_once(api, (agent.caller.token, given))] == [503]
+    assert agent.caller.ask("POST", REPORTS, {"reports": given}).status == 503
