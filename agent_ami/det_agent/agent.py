@@ -33,6 +33,7 @@ from det_agent.loop import AgentReplaced, ControlPlaneSilent, Loop, LoopDependen
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.proofs import proof_of
 from det_agent.relay import RelayConnection
+from det_agent.report_delivery import ReportDelivery
 from det_agent.runtime import GatewayAddress, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
@@ -69,9 +70,8 @@ class Agent:
         )
         self._shipper = LogShipper(self._spool, self._control_plane)
         self._upstream = Connections(settings.master_url, **settings.trust)
-        self._reports = TrialReports(
-            self._state.folder("reports"), self._upstream, self._log_refusal
-        )
+        delivery = ReportDelivery(self._upstream, lambda: self._control_plane.token)
+        self._reports = TrialReports(self._state.folder("reports"), delivery, self._log_refusal)
         self._lent = machine_roles.credentials_of(settings)
         self._leaving = False
         self._runtime = self._make_runtime()

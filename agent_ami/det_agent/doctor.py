@@ -24,6 +24,7 @@ from det_agent.docker_engine import DOCKER, engine_of
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.host_address import DEFAULT_NETWORK, HostAddresses
 from det_agent.log_limits import LogLimits
+from det_agent.report_delivery import ReportDelivery
 from det_agent.runtime import GatewayAddress, StartFailed
 from det_agent.settings import Settings
 from det_agent.slots import SlotsUnavailable, discover
@@ -136,7 +137,7 @@ def _gateway(settings: Settings, folder: Path) -> tuple[Gateway, Spool]:
     """Make a gateway like the agent's, at the port that its operator chose or at a free one."""
     spool = Spool(folder)
     upstream = Connections(settings.master_url, **settings.trust)
-    reports = TrialReports(folder, upstream, lambda key, text: None)
+    reports = TrialReports(folder, ReportDelivery(upstream, lambda: ""), lambda key, text: None)
     logs = LogLimits(spool, settings.agent_id, settings.log_lines_s, settings.log_bytes_s)
     agent = GatewayDependencies(
         settings.agent_id, ContainerSessions(), logs, reports, upstream, PING_TOKEN

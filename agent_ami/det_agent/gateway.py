@@ -23,6 +23,7 @@ from det_agent.connection_limits import LimitedServer
 from det_agent.container_sessions import ContainerSessions
 from det_agent.credentials import MachineCredentials
 from det_agent.log_limits import LogLimits
+from det_agent.report_delivery import TrialReport
 from det_agent.request_bodies import (
     MAX_BODY_BYTES,
     MAX_TOKENLESS_BODY_BYTES,
@@ -37,7 +38,6 @@ from det_agent.task_logs import BadTaskLogs, posted_lines
 from det_agent.trial_reports import (
     MAX_REPORT_BYTES,
     QueueFull,
-    TrialReport,
     TrialReports,
     is_trial_report,
 )

@@ -5,55 +5,37 @@ they came, also by the next process of this agent. While the control plane answe
 During an outage it is told at once that its report is kept.
 """
 
-import http.client
 import json
-import logging
 import re
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
-from determined.common.connections import RETRY_STATUSES, Connections, pauses
+from determined.common.connections import pauses
 from determined.common.http import error_from
 
 from det_agent.container_key import ContainerKey
 from det_agent.identity import write_atomically
-from det_agent.upstream import FIRST_PAUSE_S, LONGEST_PAUSE_S, end_to_end
+from det_agent.report_delivery import Answer, ReportDelivery, TrialReport
+from det_agent.upstream import FIRST_PAUSE_S, LONGEST_PAUSE_S
 
 MAX_REPORT_BYTES = 16 * 1024**2
 MAX_QUEUE_BYTES = 256 * 1024**2
 ANSWER_WAIT_S = 5.0
-DELIVERY_TIMEOUT_S = 60.0
-TRY_AGAIN = frozenset({*RETRY_STATUSES, 408, 425, 429})
 # Their answers carry nothing, and to store one twice changes nothing.
 _ROUTES = re.compile(
     r"/api/v1/(checkpoints|trials/[^/]+/"
     r"(metrics|training_metrics|validation_metrics|progress|runner/metadata|early_exit))"
 )
 
-_log = logging.getLogger(__name__)
 OnRefusal = Callable[[ContainerKey, str], None]
 
 
 class QueueFull(Exception):
     """The queue of a container takes no more: its disk budget is used up, or the disk is full."""
-
-
-@dataclass(frozen=True)
-class TrialReport:
-    target: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 def is_trial_report(method: str, path: str) -> bool:
@@ -63,9 +45,9 @@ def is_trial_report(method: str, path: str) -> bool:
 class TrialReports:
     """The queues of this agent's containers, each in a folder of its own."""
 
-    def __init__(self, folder: Path, upstream: Connections, on_refusal: OnRefusal) -> None:
+    def __init__(self, folder: Path, delivery: ReportDelivery, on_refusal: OnRefusal) -> None:
         self._folder = folder
-        self._upstream = upstream
+        self._delivery = delivery
         self._on_refusal = on_refusal
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}
@@ -119,7 +101,7 @@ class TrialReports:
         with self._lock:
             if key.place not in self._queues:
                 folder = self._folder / key.place
-                self._queues[key.place] = _Queue(key, folder, self._upstream, self._on_refusal)
+                self._queues[key.place] = _Queue(key, folder, self._delivery, self._on_refusal)
             return self._queues[key.place]
 
 
@@ -127,11 +109,11 @@ class _Queue:
     """The reports of one container; a thread delivers them."""
 
     def __init__(
-        self, key: ContainerKey, folder: Path, upstream: Connections, on_refusal: OnRefusal
+        self, key: ContainerKey, folder: Path, delivery: ReportDelivery, on_refusal: OnRefusal
     ) -> None:
         self._key = key
         self._folder = folder
-        self._upstream = upstream
+        self._delivery = delivery
         self._on_refusal = on_refusal
         self._changed = threading.Condition()
         self._stopped = threading.Event()
@@ -202,7 +184,7 @@ class _Queue:
         path = self._path(number)
         _, report = _read(path)
         for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
-            answer = self._send(report)
+            answer = self._delivery.deliver(self._key, report)
             if answer is not None or self._stopped.is_set():
                 break
             with self._changed:
@@ -225,25 +207,6 @@ class _Queue:
             path.unlink()
             self._waiting.popleft()
             self._changed.notify_all()
-
-    def _send(self, report: TrialReport) -> Answer | None:
-        headers = end_to_end(report.headers) | {"Accept-Encoding": "identity"}
-        try:
-            with self._upstream.exchange(
-                "POST",
-                report.target,
-                headers,
-                report.body,
-                timeout_s=DELIVERY_TIMEOUT_S,
-                read_timeout_s=DELIVERY_TIMEOUT_S,
-            ) as response:
-                body = response.read()
-        except (OSError, http.client.HTTPException) as e:
-            _log.debug("a report of container %s waits: %s", self._key.id, e)
-            return None
-        if response.status in TRY_AGAIN:
-            return None
-        return Answer(response.status, end_to_end(dict(response.getheaders())), body)
 
     def _refused(self, report: TrialReport, answer: Answer) -> None:
         cause = error_from(answer.status, answer.body)

@@ -14,6 +14,7 @@ from det_agent.credentials import MachineCredentials
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.log_limits import LogLimits
 from det_agent.metadata import AwsMetadata
+from det_agent.report_delivery import ReportDelivery
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
 from determined.common.connections import Connections
@@ -52,7 +53,9 @@ def lending(url: str, folder: Path, *lent: MachineCredentials) -> Iterator[Calle
         (folder / name).mkdir()
     sessions, spool, upstream = ContainerSessions(), Spool(folder / "logs"), Connections(url)
     sessions.open(KEY)
-    reports = TrialReports(folder / "reports", upstream, lambda key, text: None)
+    reports = TrialReports(
+        folder / "reports", ReportDelivery(upstream, lambda: ""), lambda key, text: None
+    )
     logs = LogLimits(spool, "agent-1", 0, 0)
     parts = GatewayDependencies("agent-1", sessions, logs, reports, upstream, lent=by_cloud)
     gateway = Gateway(parts, "127.0.0.1", 0)

@@ -19,6 +19,7 @@ from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
 from det_agent.gateway import Gateway, GatewayDependencies
 from det_agent.log_limits import LogLimits
+from det_agent.report_delivery import ReportDelivery
 from det_agent.spool import Spool
 from det_agent.trial_reports import TrialReports
 from det_controlplane.core import patterns
@@ -64,7 +65,9 @@ def running_gateway(
     url: str, folder: Path, sessions: ContainerSessions, spool: Spool
 ) -> Iterator[Gateway]:
     upstream = Connections(url)
-    reports = TrialReports(folder / "reports", upstream, lambda key, text: None)
+    reports = TrialReports(
+        folder / "reports", ReportDelivery(upstream, lambda: ""), lambda key, text: None
+    )
     logs = LogLimits(spool, "agent-1", lines_s=1, bytes_s=1 << 20)
     agent = GatewayDependencies("agent-1", sessions, logs, reports, upstream)
     gateway = Gateway(agent, "127.0.0.1", 0)

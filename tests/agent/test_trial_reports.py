@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from det_agent.container_key import ContainerKey
-from det_agent.trial_reports import Answer, QueueFull, TrialReport, TrialReports, is_trial_report
+from det_agent.report_delivery import Answer, ReportDelivery, TrialReport
+from det_agent.trial_reports import QueueFull, TrialReports, is_trial_report
 from determined.common.connections import Connections
 
 from tests.agent.conftest import StartAgent
@@ -27,6 +28,7 @@ class Agent:
 
     url: str
     folder: Path
+    token: str = ""  # with which it delivers metrics of several containers together
     refusals: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -35,7 +37,7 @@ class Agent:
     def restart(self) -> None:
         self.reports = TrialReports(
             self.folder,
-            Connections(self.url),
+            ReportDelivery(Connections(self.url), lambda: self.token),
             lambda key, text: self.refusals.append((key.id, text)),
         )
         self.reports.start()
@@ -172,6 +174,25 @@ def test_a_report_whose_delivery_an_agent_did_not_survive_is_repeated_under_its_
     agent.drain()
     assert len(plane.forwarded) >= 2
     assert len(set(keys(plane))) == 1
+
+
+def test_what_several_containers_left_is_delivered_under_its_keys_however_often_it_is_sent(
+    agent: Agent, plane: FakeControlPlane
+) -> None:
+    plane.outage = True
+    left = {key: [b"%d of %s" % (n, key.id.encode()) for n in range(4)] for key in (KEY, OTHER)}
+    for key, bodies in left.items():
+        for body in bodies:
+            agent.post(METRICS, body, key)
+    agent.reports.stop()
+    plane.outage, plane.lost_forwarded_answers, agent.token = False, 3, plane.admit()
+    agent.restart()
+    agent.drain(KEY)
+    agent.drain(OTHER)
+    once = {headers["Idempotency-Key"]: body for _, _, headers, body in plane.forwarded}
+    for key, bodies in left.items():
+        assert [body for body in once.values() if body.endswith(key.id.encode())] == bodies
+    assert len(plane.forwarded) > len(once), "answers were lost"
 
 
 def test_a_refusal_that_no_container_hears_of_is_told_with_its_cause_and_blocks_nothing(

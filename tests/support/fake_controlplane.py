@@ -34,6 +34,8 @@ class FakeControlPlane:
         self.batches: dict[str, list[dict[str, Any]]] = {}
         self.matched: set[bool] = set()
         self.forwarded: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.together: list[int] = []  # how many reports each request of several had
+        self.knows_reports = True
         self.callers: set[tuple[str, int]] = set()
         self.polls = 0
         self.acknowledging = True
@@ -107,6 +109,11 @@ class FakeControlPlane:
 
     def texts(self, source: str | None = None) -> list[str]:
         return [line["log"] for line in self.logs() if source in (None, line.get("source"))]
+
+    def admit(self) -> str:
+        """Return the token of an agent, as if it had joined."""
+        self._token = uuid.uuid4().hex
+        return self._token
 
     def forget_agent(self) -> None:
         """Forget an agent as if its row was deleted: its token is unknown."""
@@ -225,12 +232,33 @@ class FakeControlPlane:
                 return 401, {
                     "error": {"code": 16, "reason": "Unauthenticated", "error": "unknown token"}
                 }
+            if path.endswith("/reports"):
+                return self._delivered(message["reports"])
             routes = {"join": self.join, "poll": self.poll, "logs": self.store_logs}
             answer = routes[path.rpartition("/")[2]](message)
             if self.lost_answers and not path.endswith("join"):
                 self.lost_answers -= 1
                 return None
             return (503, {}) if self.outage else answer
+
+    def _delivered(self, reports: list[dict[str, Any]]) -> Answer | None:
+        """Take metrics of several trials as if each had come alone; those that are not answered 200 are to."""
+        self.together.append(len(reports))
+        if not self.knows_reports:
+            return 404, {"error": {"code": 5, "reason": "NotFound", "error": "no such path"}}
+        outcomes = []
+        for report in reports:
+            path, body = f"/api/v1/trials/{report['trial_id']}/metrics", report["report"].encode()
+            is_stored = self.answer_to("POST", path, body)[0] == 200
+            if is_stored:
+                headers = {"Idempotency-Key": report["key"], "Authorization": report["token"]}
+                self.forwarded.append(("POST", path, headers, body))
+            outcomes.append("stored" if is_stored else "alone")
+        self.changed.notify_all()
+        if self.lost_forwarded_answers:
+            self.lost_forwarded_answers -= 1
+            return None
+        return 200, {"outcomes": outcomes}
 
     def _forwarded(self, handler: "_Handler", body: bytes) -> Answer | None:
         self.forwarded.append((handler.command, handler.path, dict(handler.headers.items()), body))

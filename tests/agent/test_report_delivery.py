@@ -1,0 +1,165 @@
+"""Metrics of several containers share a request while another is under way, and hold each other up in nothing."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from det_agent.container_key import ContainerKey
+from det_agent.report_delivery import Answer, ReportDelivery, TrialReport
+from determined.common.connections import Connections
+
+from tests.support.fake_controlplane import FakeControlPlane
+
+BLOCKS = b'{"group": "blocks"}'
+
+
+def key_of(n: int) -> ContainerKey:
+    return ContainerKey(f"c-{n}", 1, f"alloc-{n}", f"task-{n}", f"secret-{n}")
+
+
+def metrics(n: int, body: bytes = b"{}", **headers: str) -> TrialReport:
+    return TrialReport(
+        f"/api/v1/trials/{n}/metrics", {"Idempotency-Key": f"k-{n}", **headers}, body
+    )
+
+
+class Together:
+    """Sends reports of containers 1, 2, … while one of container 0 is being answered."""
+
+    def __init__(self, plane: FakeControlPlane) -> None:
+        self.plane = plane
+        self.token = plane.admit()
+        self.delivery = ReportDelivery(Connections(plane.url), lambda: self.token)
+        self._sent, self._proceed = threading.Event(), threading.Event()
+        self.answers: Callable[[str], int] = lambda path: 200
+        plane.answer_to = self._answer
+
+    def _answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        if body == BLOCKS:
+            self._sent.set()
+            self.plane.changed.release()
+            self._proceed.wait(60)
+            self.plane.changed.acquire()
+            return 200, {}
+        return self.answers(path), {"path": path}
+
+    def deliver(self, *reports: TrialReport) -> list[Answer | None]:
+        """Return the answers, after all of them waited for the one that is under way."""
+        with ThreadPoolExecutor(len(reports) + 1) as threads:
+            first = threads.submit(self.delivery.deliver, key_of(0), metrics(0, BLOCKS))
+            assert self._sent.wait(60)
+            sending = [
+                threads.submit(self.delivery.deliver, key_of(n), report)
+                for n, report in enumerate(reports, 1)
+            ]
+            while self.delivery.waiting + self._answered(sending) < len(reports):
+                threading.Event().wait(0.001)
+            self._proceed.set()
+            assert first.result(60) is not None
+            return [future.result(60) for future in sending]
+
+    @staticmethod
+    def _answered(sending: "list[Future[Answer | None]]") -> int:
+        return sum(future.done() for future in sending)
+
+
+@pytest.fixture
+def together(plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch) -> Together:
+    monkeypatch.setattr("det_agent.report_delivery.PATIENCE_S", 60.0)
+    return Together(plane)
+
+
+def test_what_comes_while_a_request_is_under_way_is_the_next_one(together: Together) -> None:
+    answers = together.deliver(*(metrics(n) for n in (1, 2, 3)))
+    assert [(a.status, a.body) for a in answers if a] == [(200, b"{}")] * 3
+    assert together.plane.together == [3]
+    told = {
+        (path, headers["Authorization"], headers["Idempotency-Key"])
+        for _, path, headers, body in together.plane.forwarded
+        if body != BLOCKS
+    }
+    assert told == {(f"/api/v1/trials/{n}/metrics", f"secret-{n}", f"k-{n}") for n in (1, 2, 3)}
+
+
+def test_a_report_that_comes_alone_goes_to_its_own_route(together: Together) -> None:
+    assert together.deliver(metrics(1))[0] is not None
+    assert together.plane.together == []
+
+
+def test_one_that_is_refused_gets_the_answer_of_its_own_route_and_the_others_are_stored(
+    together: Together,
+) -> None:
+    together.answers = lambda path: 403 if "/2/" in path else 200
+    answers = together.deliver(*(metrics(n) for n in (1, 2, 3)))
+    assert [a.status for a in answers if a] == [200, 403, 200]
+    assert together.plane.together == [3]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        TrialReport("/api/v1/checkpoints", {}, b"{}"),
+        TrialReport("/api/v1/trials/2/progress", {}, b"{}"),
+        TrialReport("/api/v1/trials/2/metrics?x=1", {}, b"{}"),
+        metrics(2, b'{"group": "validation"}'),
+        metrics(2, b" " * 9000),
+        metrics(2, b"\xff"),
+        TrialReport("/api/v1/trials/2/metrics", {"Content-Encoding": "gzip"}, b"{}"),
+    ],
+)
+def test_what_the_control_plane_would_not_take_together_waits_for_nothing(
+    together: Together, report: TrialReport
+) -> None:
+    together.deliver(metrics(1), report, metrics(3))
+    assert together.plane.together == [2]
+    assert (report.target, report.body) in [(p, b) for _, p, _, b in together.plane.forwarded]
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_an_earlier_control_plane_gets_each_alone_and_is_not_asked_again_soon(
+    together: Together, status: int
+) -> None:
+    together.plane.knows_reports = False
+    answers = together.deliver(metrics(1), metrics(2))
+    assert [a.status for a in answers if a] == [200, 200]
+    again = Together(together.plane)
+    again.delivery = together.delivery
+    assert [a.status for a in again.deliver(metrics(1), metrics(2)) if a] == [200, 200]
+    assert together.plane.together == [2]
+
+
+def test_an_agent_without_a_token_sends_each_alone(together: Together) -> None:
+    together.token = ""
+    assert None not in together.deliver(metrics(1), metrics(2))
+    assert together.plane.together == []
+
+
+def test_a_token_that_is_not_good_any_more_leaves_each_to_its_own_route(together: Together) -> None:
+    together.plane.forget_agent()
+    assert [a.status for a in together.deliver(metrics(1), metrics(2)) if a] == [200, 200]
+
+
+def test_reports_whose_common_answer_is_lost_are_to_be_sent_again(together: Together) -> None:
+    def lose(path: str) -> int:
+        together.plane.lost_forwarded_answers = 1
+        return 200
+
+    together.answers = lose
+    assert together.deliver(metrics(1), metrics(2)) == [None, None]
+    assert together.plane.together == [2]
+
+
+def test_a_request_that_hangs_keeps_later_reports_waiting_no_longer_than_a_moment(
+    plane: FakeControlPlane,
+) -> None:
+    together = Together(plane)
+    with ThreadPoolExecutor(3) as threads:
+        hangs = threads.submit(together.delivery.deliver, key_of(0), metrics(0, BLOCKS))
+        assert together._sent.wait(60)
+        others = [threads.submit(together.delivery.deliver, key_of(n), metrics(n)) for n in (1, 2)]
+        assert [other.result(60) is not None for other in others] == [True, True]
+        assert not hangs.done()
+        together._proceed.set()
+        assert hangs.result(60) is not None
