@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.entry.server.asgi import AsgiApp
 
@@ -124,6 +126,26 @@ def test_only_agents_deliver(agent: Delivering, user: Caller) -> None:
     for token in ("", "agent-made-up", user.token, one[1]):
         assert Caller(user.app, token).ask("POST", REPORTS, body).status == 401
     assert steps_of(user, one[0]) == 0
+
+
+def test_an_agent_delivers_for_no_task_of_another(
+    api: Api, agent: Delivering, user: Caller
+) -> None:
+    other = Delivering(api, user, "other")
+    given = [report(agent.tasks[0], body_of(1)), report(other.tasks[0], body_of(1))]
+    assert other.outcomes(*given) == ["alone", "stored"]
+    assert agent.outcomes(given[0]) == ["stored"]
+
+
+def test_with_roles_a_task_delivers_for_itself_alone(api: Api, agent: Delivering) -> None:
+    admin = api.signed_in("admin")
+    api.ctx.config = replace(api.ctx.config, authz=Authz.RBAC)
+    given = [report(task, body_of(1)) for task in agent.tasks]
+    assert agent.outcomes(*given) == ["stored"] * 2, "for itself, a task needs no role"
+    one, (other, _) = agent.tasks
+    foreign = report((other, one[1]), body_of(2))
+    assert agent.outcomes(foreign, report(one, body_of(2))) == ["alone", "stored"]
+    assert steps_of(admin, other) == 1
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"reports":[1]}', b'{"reports":[{"token":7}]}'])

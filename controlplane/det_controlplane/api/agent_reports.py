@@ -1,40 +1,58 @@
 """Reports of metrics that an agent delivers for several trials in one request (docs/reference/agent-protocol.md)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from det_controlplane.api import authorization, trials
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import ApiError
-from det_controlplane.api.http import REPORT_BODY, Answer, Request, Response, json_response
+from det_controlplane.api.http import (
+    REPORT_BODY,
+    Answer,
+    Request,
+    Response,
+    bearer_token,
+    json_response,
+)
 from det_controlplane.api.router import Access, Shared, post
 from det_controlplane.core.agent_protocol import ReportOutcome
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.identity import authentication
 
-_Reports = list[Request]
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What an agent delivers: the requests that tasks would have sent by themselves."""
+
+    agent_token: str
+    reports: list[Request]
 
 
 def take(ctx: Context, request: Request) -> Answer:
-    return _taken(ctx, [_reports_in(request)])[0]
+    batch = _batch_in(request)
+    stored = _stored(ctx, [batch])
+    if not any(stored[0]):
+        authentication.agent_of(ctx, batch.agent_token)  # says who is wanted here
+    return _outcomes(stored[0])
 
 
 def take_together(ctx: Context, requests: Sequence[Request]) -> list[Response | None]:
     """Store the reports of several agents' requests as if one had sent them all."""
     read = [_readable(request) for request in requests]
-    answers = iter(_taken(ctx, [batch for batch in read if batch is not None]))
-    return [None if batch is None else next(answers) for batch in read]
+    stored = iter(_stored(ctx, [batch for batch in read if batch is not None]))
+    found = [None if batch is None else next(stored) for batch in read]
+    return [_outcomes(each) if each and any(each) else None for each in found]
 
 
-def _readable(request: Request) -> _Reports | None:
+def _readable(request: Request) -> _Batch | None:
     try:
-        return _reports_in(request)
+        return _batch_in(request)
     except ApiError:
         return None
 
 
-def _reports_in(request: Request) -> _Reports:
-    """Return the requests that tasks would have sent by themselves: each has its own token, and no other right."""
-    return [
+def _batch_in(request: Request) -> _Batch:
+    reports = [
         Request(
             trials.REPORT.method,
             trials.REPORT.path,
@@ -47,20 +65,21 @@ def _reports_in(request: Request) -> _Reports:
         )
         for report in Body(request.json()).bodies("reports")
     ]
+    return _Batch(bearer_token(request), reports)
 
 
-def _taken(ctx: Context, batches: Sequence[_Reports]) -> list[Response]:
-    small = [report for batch in batches for report in batch if trials.may_share(report)]
-    admitted = [
-        r for r in authorization.authorize_together(ctx, trials.REPORT, small) if _is_of_task(r)
-    ]
+def _stored(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:
+    """Store what can be stored together; tell for each report of each batch whether it is.
+
+    A report has the rights of its task and no others, and only from the agent that runs it."""
+    small = [(b.agent_token, r) for b in batches for r in b.reports if trials.may_share(r)]
+    tasks = authentication.tasks_of(ctx, [(agent, bearer_token(r)) for agent, r in small])
+    own = [r for agent, r in small if (agent, bearer_token(r)) in tasks]
+    callers = {token: task for (_, token), task in tasks.items()}
+    admitted = authorization.authorize_known(ctx, trials.REPORT, own, callers)
     answers = trials.report_together(ctx, admitted)
     stored = {id(r) for r, answer in zip(admitted, answers, strict=True) if answer is not None}
-    return [_outcomes([id(report) in stored for report in batch]) for batch in batches]
-
-
-def _is_of_task(request: Request) -> bool:
-    return isinstance(request.principal, User) and request.principal.allocation_id is not None
+    return [[id(report) in stored for report in batch.reports] for batch in batches]
 
 
 def _outcomes(stored: Sequence[bool]) -> Response:
@@ -76,7 +95,7 @@ ROUTES = (
     post(
         "/agents/v1/reports",
         take,
-        access=Access.AGENT,
+        access=Access.AGENT_BY_HANDLER,
         summary="Deliver metrics of several trials",
         largest=REPORT_BODY,
         shared=Shared(_fits, take_together),

@@ -81,10 +81,12 @@ class App:
         assert route.shared is not None
         try:
             admitted = authorization.authorize_together(self.ctx, route, requests)
-            answers = iter(route.shared.answers(self.ctx, admitted))
+            answers = dict(
+                zip(map(id, admitted), route.shared.answers(self.ctx, admitted), strict=True)
+            )
         except DatabaseDown as e:
             return [self.failed(request, e) for request in requests]
-        return [next(answers) if r.principal is not None else None for r in requests]
+        return [answers.get(id(request)) for request in requests]
 
     def admit(self, request: Request) -> int | Response:
         """Return how large a request's body may be, from the caller that its headers name; or the refusal.

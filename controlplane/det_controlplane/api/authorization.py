@@ -15,7 +15,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication, route_rights, task_rights
 from det_controlplane.services.identity.principal import Principal, User
 
-Callers = Mapping[str, Principal]  # by their tokens
+Callers = Mapping[str, User]  # by their tokens
 
 
 def authorize(ctx: Context, route: Route, request: Request, callers: Callers | None = None) -> None:
@@ -35,9 +35,16 @@ def authorize(ctx: Context, route: Route, request: Request, callers: Callers | N
 def authorize_together(ctx: Context, route: Route, requests: Sequence[Request]) -> list[Request]:
     """Authenticate the callers of requests by one statement; return the requests that may pass.
 
-    The others are left without a principal: what is wrong with one is found out when it is handled alone."""
-    known = authentication.agents_of if route.access is Access.AGENT else authentication.users_of
-    callers = known(ctx, [bearer_token(request) for request in requests])
+    What is wrong with one of the others is found out when it is handled alone."""
+    if route.access in (Access.USER, Access.ADMIN):
+        callers = authentication.users_of(ctx, [bearer_token(request) for request in requests])
+        return authorize_known(ctx, route, requests, callers)
+    return authorize_known(ctx, route, requests, {})
+
+
+def authorize_known(
+    ctx: Context, route: Route, requests: Sequence[Request], callers: Callers
+) -> list[Request]:
     return [request for request in requests if _may_pass(ctx, route, request, callers)]
 
 
@@ -47,7 +54,6 @@ def _may_pass(ctx: Context, route: Route, request: Request, callers: Callers) ->
     except DatabaseDown:
         raise
     except Exception:  # which it is answered with when it is handled alone
-        request.principal = None
         return False
     return True
 
@@ -63,24 +69,19 @@ def principal_of(
         return None
     token = bearer_token(request)
     if access is Access.AGENT:
-        return authentication.agent_of(ctx, token) if callers is None else _one_of(callers, token)
+        return authentication.agent_of(ctx, token)
     rule = _rule(route)
     if callers is None:
         named = route_rights.named_by_path(rule, request.params)
-        user: Principal = authentication.user_of(ctx, token, named)
+        user = authentication.user_of(ctx, token, named)
+    elif token in callers:
+        user = callers[token]
     else:
-        user = _one_of(callers, token)
-    assert isinstance(user, User)
+        raise refusals.NotSignedIn("the token is unknown")
     if access is Access.ADMIN and not user.admin:
         raise errors.PermissionDenied(f"user {user.username} is not an administrator")
     task_rights.require(ctx, user, rule, request.params)
     return user
-
-
-def _one_of(callers: Callers, token: str) -> Principal:
-    if token not in callers:
-        raise refusals.NotSignedIn("the token is unknown")
-    return callers[token]
 
 
 def _rule(route: Route) -> Rule:

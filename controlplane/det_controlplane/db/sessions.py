@@ -24,7 +24,7 @@ from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, roles, workspace_lookup
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection, one_of
-from det_controlplane.db.schema import agents, allocations, sessions, tasks, users
+from det_controlplane.db.schema import agents, allocations, containers, sessions, tasks, users
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.views import moment, shown
 
@@ -49,9 +49,22 @@ _ROLES = roles.held_by(_s.user_id).label("roles")
 _HOLDERS = _ANY_HOLDER.add_columns(_s.token_hash).where(one_of(_s.token_hash, "token_hashes"))
 _HOLDERS_WITH_ROLES = _HOLDERS.add_columns(_ROLES)
 _HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(_ROLES).where(_s.token_hash == bindparam("token_hash"))
-_AGENTS = select(agents.c.token_hash, agents.c.id, agents.c.incarnation, agents.c.pool).where(
-    one_of(agents.c.token_hash, "token_hashes"), agents.c.state != AgentState.LOST
+_AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
+    agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
+# Of those agents that are asked about.
+_RUNNERS = (
+    select(func.array_agg(func.encode(agents.c.token_hash, "hex")))
+    .join_from(containers, agents, agents.c.id == containers.c.agent_id)
+    .where(
+        containers.c.allocation_id == _s.allocation_id,
+        one_of(agents.c.token_hash, "agent_hashes"),
+        agents.c.state != AgentState.LOST,
+    )
+    .scalar_subquery()
+    .label("runners")
+)
+_RUN_BY, _RUN_BY_WITH_ROLES = (s.add_columns(_RUNNERS) for s in (_HOLDERS, _HOLDERS_WITH_ROLES))
 _IS_REVOKED = _s.revoked_at.is_not(None)
 _ACCESS_TOKENS = Collection(
     "tokenInfo",
@@ -94,6 +107,9 @@ class Holder:
     kind: SessionKind
     roles: list[tuple[str, int]] | None = None  # with their workspaces
     workspace_id: int | None = None  # of what the request names
+    runners: list[str] | None = (
+        None  # hashes of the tokens of agents that run the allocation, in hexadecimal
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +154,34 @@ def _holder_and_workspace(kind: str) -> Select[Any]:
 
 def holders(db: Database, token_hashes: Sequence[bytes], now: datetime) -> dict[bytes, Holder]:
     """Return the holders of those tokens that are good, by the hashes of the tokens."""
-    return _held_by_hash(db, _HOLDERS, token_hashes, now)
+    return _held_by_hash(db, _HOLDERS, {"token_hashes": list(token_hashes), "now": now})
 
 
 def holders_with_roles(
     db: Database, token_hashes: Sequence[bytes], now: datetime
 ) -> dict[bytes, Holder]:
-    return _held_by_hash(db, _HOLDERS_WITH_ROLES, token_hashes, now)
+    return _held_by_hash(db, _HOLDERS_WITH_ROLES, {"token_hashes": list(token_hashes), "now": now})
+
+
+def holders_on_agents(
+    db: Database,
+    token_hashes: Sequence[bytes],
+    agent_hashes: Sequence[bytes],
+    now: datetime,
+    *,
+    with_roles: bool,
+) -> dict[bytes, Holder]:
+    """Return holders, and which of some agents run them."""
+    statement = _RUN_BY_WITH_ROLES if with_roles else _RUN_BY
+    params = {"token_hashes": list(token_hashes), "agent_hashes": list(agent_hashes), "now": now}
+    return _held_by_hash(db, statement, params)
 
 
 def _held_by_hash(
-    db: Database, statement: Select[Any], token_hashes: Sequence[bytes], now: datetime
+    db: Database, statement: Select[Any], params: dict[str, Any]
 ) -> dict[bytes, Holder]:
     found: dict[bytes, Holder] = {}
-    for row in db.read(statement, {"token_hashes": list(token_hashes), "now": now}):
+    for row in db.read(statement, params):
         values = dict(row._mapping)
         token_hash = values.pop("token_hash")
         found[token_hash] = Holder(**values)
@@ -176,13 +206,9 @@ def _held(db: Database, statement: Select[Any], params: dict[str, Any]) -> Holde
 
 
 def agent_holder(db: Database, token_hash: bytes) -> AgentHolder | None:
-    return agent_holders(db, [token_hash]).get(token_hash)
-
-
-def agent_holders(db: Database, token_hashes: Sequence[bytes]) -> dict[bytes, AgentHolder]:
-    """Return the agents of those tokens that are good, by the hashes of the tokens."""
-    found = db.read(_AGENTS, {"token_hashes": list(token_hashes)})
-    return {row.token_hash: AgentHolder(row.id, str(row.incarnation), row.pool) for row in found}
+    for row in db.read(_AGENT, {"token_hash": token_hash}):
+        return AgentHolder(row.id, str(row.incarnation), row.pool)
+    return None
 
 
 def create(

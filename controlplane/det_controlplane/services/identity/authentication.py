@@ -12,7 +12,7 @@ from det_controlplane.core.roles import ALL, OPEN, Grants, grants_of
 from det_controlplane.db import sessions, sign_in_failures
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.db.sessions import AgentHolder, Holder
+from det_controlplane.db.sessions import Holder
 from det_controlplane.db.sign_in_failures import AttemptLimits
 from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.batching import Ticket
@@ -72,6 +72,22 @@ def users_of(ctx: Context, tokens: Sequence[str]) -> dict[str, User]:
     return {hashed[h]: _user(ctx, holder, None) for h, holder in found.items()}
 
 
+def tasks_of(ctx: Context, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], User]:
+    """Return tasks by the tokens of an agent and of the task, where both are good and that agent runs it."""
+    with_roles = ctx.config.authz is Authz.RBAC
+    hashes = {token: token_hash(token) for pair in pairs for token in pair}
+    found = sessions.holders_on_agents(
+        ctx.db, [hashes[task] for _, task in pairs], list({hashes[agent] for agent, _ in pairs}),
+        ctx.now(), with_roles=with_roles,
+    )  # fmt: skip
+    users = {h: _user(ctx, holder, None) for h, holder in found.items()}
+    return {
+        (agent, task): users[hashes[task]]
+        for agent, task in pairs
+        if hashes[task] in found and hashes[agent].hex() in (found[hashes[task]].runners or ())
+    }
+
+
 def _user(ctx: Context, holder: Holder, place: NamedPlace | None) -> User:
     grants = _grants(holder, with_roles=ctx.config.authz is Authz.RBAC)
     administers = holder.kind is not SessionKind.ACCESS or ctx.config.token.administers
@@ -105,20 +121,9 @@ def agent_of(ctx: Context, token: str) -> AgentPrincipal:
         agent = sessions.agent_holder(ctx.db, token_hash(token))
         if agent is None:
             raise NotSignedIn(_UNKNOWN)
-        return _agent(agent)
+        return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
     user_of(ctx, token)
     raise NotSignedIn("this path is for agents; join first")
-
-
-def agents_of(ctx: Context, tokens: Sequence[str]) -> dict[str, AgentPrincipal]:
-    """Return the agents of those tokens that are good, by one statement."""
-    hashed = {token_hash(token): token for token in tokens}
-    found = sessions.agent_holders(ctx.db, list(hashed))
-    return {hashed[h]: _agent(holder) for h, holder in found.items()}
-
-
-def _agent(holder: AgentHolder) -> AgentPrincipal:
-    return AgentPrincipal(holder.id, holder.incarnation, holder.pool)
 
 
 def login(
