@@ -77,23 +77,29 @@ class ReportDelivery:
         self._began = 0.0
         self._shares_from = 0.0
 
-    def deliver(self, key: ContainerKey, report: TrialReport) -> Answer | None:
-        """Send a report; None when that is to be done again."""
+    def deliver(
+        self, key: ContainerKey, report: TrialReport, within_s: float = DELIVERY_TIMEOUT_S
+    ) -> Answer | None:
+        """Send a report; None when that is to be done again, as it is not answered in time."""
         metrics = self._shareable(key, report)
         if metrics is None:
-            return self._send_alone(report)
+            return self._send_alone(report, within_s)
         own = _Waiting(metrics)
-        to_send = self._turn(own)
+        to_send = self._turn(own, within_s)
         if to_send:
             try:
                 if len(to_send) == 1:
-                    return self._send_alone(report)
-                self._send_together(to_send)
+                    return self._send_alone(report, within_s)
+                self._send_together(to_send, within_s)
             finally:
                 self._end(to_send, own)
         if own.outcome == "stored":
             return _STORED
-        return self._send_alone(report) if own.outcome else None
+        return self._send_alone(report, within_s) if own.outcome else None
+
+    def answers_soon(self, report: TrialReport) -> bool:
+        """Return whether a report waits for nothing in the control plane: not for a searcher, nor for other reports."""
+        return _METRICS.fullmatch(report.target) is not None and _is_small(report)
 
     @property
     def waiting(self) -> int:
@@ -104,7 +110,7 @@ class ReportDelivery:
     def _shareable(self, key: ContainerKey, report: TrialReport) -> MetricsReport | None:
         """Return what a request with others would carry of a report; None for one that goes alone."""
         target = _METRICS.fullmatch(report.target)
-        if target is None or len(report.body) > MAX_SHARED_BYTES or b'"validation"' in report.body:
+        if target is None or not _is_small(report):
             return None
         names = {name.lower(): value for name, value in report.headers.items()}
         if "content-encoding" in names or not self._token() or time.monotonic() < self._shares_from:
@@ -116,8 +122,9 @@ class ReportDelivery:
         trial_id, once = int(target[1]), names.get("idempotency-key", "")
         return MetricsReport(trial_id, key.session_token, once, text)
 
-    def _turn(self, own: _Waiting) -> list[_Waiting]:
+    def _turn(self, own: _Waiting, within_s: float) -> list[_Waiting]:
         """Wait until a report is sent, then return nothing; or until its thread is to send those that are returned."""
+        until = time.monotonic() + within_s
         with self._lock:
             self._waiting.append(own)
             if self._under_way is None or time.monotonic() - self._began > PATIENCE_S:
@@ -126,6 +133,8 @@ class ReportDelivery:
             with self._lock:
                 if own in self._waiting:
                     return self._begin()
+            if time.monotonic() > until:
+                return []
         return own.to_send
 
     def _begin(self) -> list[_Waiting]:
@@ -147,14 +156,14 @@ class ReportDelivery:
             if each is not own:
                 each.called.release()
 
-    def _send_together(self, taken: Sequence[_Waiting]) -> None:
+    def _send_together(self, taken: Sequence[_Waiting], within_s: float) -> None:
         request = ReportsRequest(tuple(each.report for each in taken))
         headers = {
             "Authorization": f"Bearer {self._token()}",
             "Content-Type": "application/json",
         }
         body = json.dumps(request.as_json()).encode()
-        answer = self._exchange(PATH, headers, body)
+        answer = self._exchange(PATH, headers, body, within_s)
         if answer is None:
             return
         if answer.status in _UNKNOWN_ROUTE:
@@ -162,19 +171,16 @@ class ReportDelivery:
         for each, outcome in zip(taken, _outcomes(answer, len(taken)), strict=True):
             each.outcome = outcome
 
-    def _send_alone(self, report: TrialReport) -> Answer | None:
+    def _send_alone(self, report: TrialReport, within_s: float) -> Answer | None:
         headers = end_to_end(report.headers) | {"Accept-Encoding": "identity"}
-        return self._exchange(report.target, headers, report.body)
+        return self._exchange(report.target, headers, report.body, within_s)
 
-    def _exchange(self, target: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
+    def _exchange(
+        self, target: str, headers: Mapping[str, str], body: bytes, within_s: float
+    ) -> Answer | None:
         try:
             with self._upstream.exchange(
-                "POST",
-                target,
-                headers,
-                body,
-                timeout_s=DELIVERY_TIMEOUT_S,
-                read_timeout_s=DELIVERY_TIMEOUT_S,
+                "POST", target, headers, body, timeout_s=within_s, read_timeout_s=within_s
             ) as response:
                 content = response.read()
         except (OSError, http.client.HTTPException) as e:
@@ -183,6 +189,10 @@ class ReportDelivery:
         if response.status in TRY_AGAIN:
             return None
         return Answer(response.status, end_to_end(dict(response.getheaders())), content)
+
+
+def _is_small(report: TrialReport) -> bool:
+    return len(report.body) <= MAX_SHARED_BYTES and b'"validation"' not in report.body
 
 
 def _outcomes(answer: Answer, count: int) -> Sequence[str]:

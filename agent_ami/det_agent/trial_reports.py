@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from determined.common.connections import pauses
@@ -106,7 +106,9 @@ class TrialReports:
 
 
 class _Queue:
-    """The reports of one container; a thread delivers them."""
+    """The reports of one container.
+
+    A report that none is before is delivered by the thread that brings it, all others by one of the queue's own."""
 
     def __init__(
         self, key: ContainerKey, folder: Path, delivery: ReportDelivery, on_refusal: OnRefusal
@@ -115,7 +117,8 @@ class _Queue:
         self._folder = folder
         self._delivery = delivery
         self._on_refusal = on_refusal
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed, self._handed_over = threading.Condition(lock), threading.Condition(lock)
         self._stopped = threading.Event()
         folder.mkdir(exist_ok=True)
         kept = sorted(folder.glob("*.report"))
@@ -123,22 +126,45 @@ class _Queue:
         self._bytes = sum(path.stat().st_size for path in kept)
         self.last = self._waiting[-1] if kept else 0
         self._answers: dict[int, Answer | None] = {}
+        self._in_hand = 0  # the report that the thread delivers which brought it
         self._in_outage = False
         threading.Thread(target=self._run, name="trial-reports", daemon=True).start()
 
     def put(self, report: TrialReport) -> Answer | None:
+        once = {"Idempotency-Key": str(uuid.uuid4())} | dict(report.headers)
+        report = replace(report, headers=once)
         with self._changed:
             number = self._write(report)
-            self._answers[number] = None
-            self._changed.notify_all()
-            answered = self._changed.wait_for(
-                lambda: self._answers[number] or self._in_outage or self._stopped.is_set(),
-                ANSWER_WAIT_S,
-            )
-            if not answered:
-                # The next reports need not wait so long to find that out.
-                self._in_outage = True
-            return self._answers.pop(number)
+            is_first = len(self._waiting) == 1 and not self._in_outage
+            if not is_first or not self._delivery.answers_soon(report):
+                return self._handed_on(number)
+            self._in_hand = number
+        answer = None
+        try:
+            answer = self._delivery.deliver(self._key, report, ANSWER_WAIT_S)
+        finally:
+            with self._changed:
+                self._in_hand = 0
+                if answer is None:
+                    self._in_outage = True
+                else:
+                    self._remove(number)
+                if self._waiting:
+                    self._handed_over.notify()
+        return answer
+
+    def _handed_on(self, number: int) -> Answer | None:
+        """Let the queue's thread deliver a report; wait for its answer as long as a container should."""
+        self._answers[number] = None
+        self._handed_over.notify()
+        answered = self._changed.wait_for(
+            lambda: self._answers[number] or self._in_outage or self._stopped.is_set(),
+            ANSWER_WAIT_S,
+        )
+        if not answered:
+            # The next reports need not wait so long to find that out.
+            self._in_outage = True
+        return self._answers.pop(number)
 
     def wait_until_delivered(self, last: int, timeout_s: float | None) -> bool:
         with self._changed:
@@ -150,6 +176,7 @@ class _Queue:
         self._stopped.set()
         with self._changed:
             self._changed.notify_all()
+            self._handed_over.notify()
 
     def close(self) -> None:
         self.stop()
@@ -160,8 +187,7 @@ class _Queue:
         size = len(report.body)
         if size > MAX_REPORT_BYTES or self._bytes + size > MAX_QUEUE_BYTES:
             raise QueueFull
-        once = {"Idempotency-Key": str(uuid.uuid4())} | dict(report.headers)
-        head = {"key": asdict(self._key), "target": report.target, "headers": once}
+        head = {"key": asdict(self._key), "target": report.target, "headers": report.headers}
         content = json.dumps(head).encode() + b"\n" + report.body
         try:
             write_atomically(self._path(number), content)
@@ -175,14 +201,15 @@ class _Queue:
     def _run(self) -> None:
         while not self._stopped.is_set():
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopped.is_set())
+                self._handed_over.wait_for(
+                    lambda: (self._waiting and not self._in_hand) or self._stopped.is_set()
+                )
             if not self._stopped.is_set():
                 self._deliver(self._waiting[0])
 
     def _deliver(self, number: int) -> None:
         """Send a report until it is answered, or until the agent stops."""
-        path = self._path(number)
-        _, report = _read(path)
+        _, report = _read(self._path(number))
         for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
             answer = self._delivery.deliver(self._key, report)
             if answer is not None or self._stopped.is_set():
@@ -203,10 +230,15 @@ class _Queue:
             # Before the report counts as delivered: the container's last log lines are sent after that.
             self._refused(report, answer)
         with self._changed:
-            self._bytes -= path.stat().st_size
-            path.unlink()
-            self._waiting.popleft()
-            self._changed.notify_all()
+            self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        """Forget a report that was answered, the oldest one."""
+        path = self._path(number)
+        self._bytes -= path.stat().st_size
+        path.unlink()
+        self._waiting.popleft()
+        self._changed.notify_all()
 
     def _refused(self, report: TrialReport, answer: Answer) -> None:
         cause = error_from(answer.status, answer.body)
