@@ -1,4 +1,8 @@
-"""Every framework as an experiment on a whole cluster: paused in the middle, resumed, and trained to its end."""
+"""Every framework as an experiment on a whole cluster: paused in the middle, resumed, and trained to its end.
+
+`make test` does so with one. That each trains on a cluster is shown by test_gallery.py, that each goes on exactly where
+it stopped by tests/harness/frameworks, and that clusters pause and resume by test_walking.py and test_distributed.py.
+"""
 
 import re
 from collections.abc import Iterator
@@ -34,8 +38,9 @@ class Trained:
     paused_after: int
 
 
+ALWAYS = Framework("transformers", "ml", "python3 transformers_train.py", "eval_loss")
 FRAMEWORKS = [
-    Framework("transformers", "ml", "python3 transformers_train.py", "eval_loss"),
+    ALWAYS,
     Framework("tensorflow", "tensorflow", "python3 tensorflow_train.py", "loss"),
     Framework("lightning", "ml", "lightning_def:Trial", "val_loss"),
     Framework(
@@ -103,15 +108,28 @@ def trained(cluster: Cluster, framework: Framework, folder: Path) -> Trained:
 
 @pytest.fixture(scope="module")
 def training(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, "Future[Trained]"]]:
-    """Trains with all frameworks at once: most of the time of each is waiting."""
+    """Trains with all frameworks of this run at once: most of the time of each is waiting."""
     folder = tmp_path_factory.mktemp("configurations")
-    with ThreadPoolExecutor(len(FRAMEWORKS)) as pool:
-        yield {f.name: pool.submit(trained, cluster, f, folder) for f in FRAMEWORKS}
+    chosen = {item.name for item in request.session.items if item.path == request.path}
+    frameworks = [f for f in FRAMEWORKS if any(name.endswith(f"[{f.name}]") for name in chosen)]
+    with ThreadPoolExecutor(len(frameworks)) as pool:
+        yield {f.name: pool.submit(trained, cluster, f, folder) for f in frameworks}
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "framework",
+    [
+        ALWAYS,
+        *(
+            pytest.param(f, marks=pytest.mark.heavy("pauses each framework as another"))
+            for f in FRAMEWORKS
+            if f is not ALWAYS
+        ),
+    ],
+    ids=lambda f: f.name,
+)
 def test_a_paused_trial_goes_on_where_it_stopped(
     cluster: Cluster, framework: Framework, training: "dict[str, Future[Trained]]"
 ) -> None:

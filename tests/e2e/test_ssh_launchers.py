@@ -1,7 +1,7 @@
 """Launchers that start ranks in other containers by ssh: real sshd, real ssh, two agents with two slots each.
 
-Horovod and DeepSpeed are the real ones. As Horovod builds for minutes, `ssh/bin/horovodrun` also stands in for its
-launcher, where there is none.
+Horovod and DeepSpeed are the real ones, which `make test-all` runs. `ssh/bin/horovodrun` stands in for Horovod's
+launcher, and loads no framework.
 """
 
 import functools
@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.conftest import REPEATED, Layout, in_docker_on_demand
+from tests.e2e.conftest import Layout
 from tests.support import ml
 from tests.support.cluster import Cluster, pids_with
 from tests.support.ssh import require_ssh
 
-# In Docker `make test` has the stand-in alone, which shows what containers change.
+HEAVY = pytest.mark.heavy("starts ranks by Horovod and DeepSpeed as by what stands in for them")
 pytestmark = [
     pytest.mark.slow,
-    REPEATED.with_args(cluster="docker", ran="horovod"),
-    REPEATED.with_args(cluster="docker", ran="deepspeed"),
-    REPEATED.with_args(cluster="docker", launcher="horovod"),
+    HEAVY.with_args(ran="horovod"),
+    HEAVY.with_args(ran="deepspeed"),
+    HEAVY.with_args(launcher="horovod"),
 ]
 CODE = Path(__file__).parent / "ssh"
 # What no shell on the way may touch.
@@ -174,14 +174,14 @@ def test_ranks_of_both_containers_meet(ran_by: Callable[[str], Ran], launcher: s
     assert agents[0] == agents[1] != agents[2] == agents[3]
 
 
-@in_docker_on_demand
+@HEAVY
 def test_ranks_that_horovod_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
     ran = ran_by("horovod")
     assert ran.validation == {"loss": 1111.0}
     assert ran.text().count("all_reduce gave 1111") == 4
 
 
-@in_docker_on_demand
+@HEAVY
 def test_values_go_between_ranks_by_the_places_that_horovod_gave_them(
     ran_by: Callable[[str], Ran],
 ) -> None:
@@ -191,7 +191,7 @@ def test_values_go_between_ranks_by_the_places_that_horovod_gave_them(
     assert said == sorted(["gathered [0, 1, 0, 1], told from 0, here [0, 0]", *others])
 
 
-@in_docker_on_demand
+@HEAVY
 def test_ranks_that_deepspeed_started_reduce_over_gloo(ran_by: Callable[[str], Ran]) -> None:
     ran = ran_by("deepspeed")
     assert ran.validation == {"loss": 1111.0}

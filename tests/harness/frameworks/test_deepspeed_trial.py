@@ -1,4 +1,6 @@
-"""DeepSpeed itself on the CPU: one process, and two that share the optimizer's state (ZeRO 1)."""
+"""DeepSpeed itself on the CPU: one process, and two that share the optimizer's state (ZeRO 1).
+
+`make test` trains with DeepSpeed in tests/e2e/test_gallery.py alone."""
 
 import json
 import pathlib
@@ -9,7 +11,10 @@ import pytest
 from tests.support import ml
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.heavy("trains with DeepSpeed for minutes what others train, too"),
+]
 SCRIPT = str(pathlib.Path(__file__).parent / "deepspeed_script.py")
 
 
@@ -40,10 +45,7 @@ def checkpoint_of(home: pathlib.Path, steps: int) -> str:
     raise AssertionError(f"there is no checkpoint of step {steps}")
 
 
-ALONE = pytest.mark.heavy("trains with DeepSpeed in one process, as it does in two")
-
-
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=ALONE), 2])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_deepspeed_trial_resumes_with_bit_identical_losses(
     tmp_path: pathlib.Path, processes: int
 ) -> None:

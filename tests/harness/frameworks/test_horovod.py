@@ -1,4 +1,6 @@
-"""Horovod itself, two ranks over gloo: a PyTorchTrial trains as it does under torch.distributed."""
+"""Horovod itself, two ranks over gloo: a PyTorchTrial trains as it does under torch.distributed.
+
+`make test` trains under Horovod in tests/e2e/test_horovod.py alone."""
 
 import itertools
 import json
@@ -11,7 +13,10 @@ import pytest
 from tests.support import ml
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.heavy("trains under Horovod for minutes what others train, too"),
+]
 SCRIPT = str(pathlib.Path(__file__).parent / "horovod_script.py")
 SUMMED = {"average_aggregated_gradients": False}
 
