@@ -132,13 +132,15 @@ class Cluster:
         return self.det("trial", "logs", str(trial_id)).out
 
     def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 180) -> Any:
-        deadline = time.monotonic() + timeout_s
+        begun = time.monotonic()
         while True:
             found = condition()
             if found:
                 return found
-            assert time.monotonic() < deadline, f"never happened: {what}{self.why()}"
-            time.sleep(0.2)
+            waited_s = time.monotonic() - begun
+            assert waited_s < timeout_s, f"never happened: {what}{self.why()}"
+            # Each look costs the API and PostgreSQL some milliseconds: what takes long is looked at less often.
+            time.sleep(min(0.1 + waited_s / 10, 0.7))
 
     def until_state(self, experiment_id: int, *states: str, timeout_s: float = 240) -> str:
         def reached() -> str | None:
