@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.processes import eventually
 
-_PROGRAM = """#!{python}
+# Without site-packages it starts in a third of the time.
+_PROGRAM = """#!{python} -IS
 import json, os, signal, sys, pathlib
 folder = pathlib.Path({folder!r})
 verb, words = sys.argv[1], sys.argv[2:]

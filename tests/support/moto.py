@@ -3,23 +3,16 @@
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
+import botocore.session
 import pytest
-from botocore.loaders import JSONFileLoader
+from botocore.loaders import create_loader
 from moto.moto_api._internal.models import moto_api_backend
 from moto.server import ThreadedMotoServer
 
-_load = JSONFileLoader.load_file
-
-
-@functools.cache
-def _loaded(path: str) -> Any:
-    return _load(JSONFileLoader(), path)
-
-
-# Each session of boto3 reads the descriptions of AWS's services again: half a second for EC2, in hundreds of tests.
-JSONFileLoader.load_file = lambda self, path: _loaded(path)
+# Each session of boto3 looks for the descriptions of AWS's services in folders, and reads them: half a second for EC2,
+# in hundreds of tests.
+botocore.session.create_loader = functools.cache(create_loader)
 
 
 @contextmanager
