@@ -89,6 +89,8 @@ def test_a_killed_rank_fails_both_nodes_and_the_trial_restarts_once_from_its_che
     assert "goes on from its newest checkpoint, if it has one (restart 1 of 2)" in logs
 
 
+# As a gang does, and as tests/harness/pytorch/test_resume.py shows without a cluster.
+@pytest.mark.heavy("pauses on one slot what is paused on four")
 @in_processes
 def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
     cluster: Cluster,
@@ -116,8 +118,11 @@ def test_a_paused_trial_of_one_slot_resumes_with_the_losses_of_one_that_was_not(
             "python3 -m determined.launch.torch_distributed python3 train.py",
             marks=pytest.mark.heavy("starts in one more way what an example does, too"),
         ),
-        # Options before `--` are torchrun's, which then starts the workers.
-        "python3 -m determined.launch.torch_distributed --max_restarts=0 -- train.py",
+        # Options before `--` are torchrun's, which then starts the workers: tests/harness/core/test_launch.py.
+        pytest.param(
+            "python3 -m determined.launch.torch_distributed --max_restarts=0 -- train.py",
+            marks=pytest.mark.heavy("starts in one more way what an example does, too"),
+        ),
         "python3 launcher.py python3 train.py",
     ],
     ids=["script", "by torchrun", "launcher of one's own"],

@@ -13,7 +13,7 @@ from tests.support.postgres import DatabaseServer
 from tests.support.thorough import often
 
 _FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
-_SEEDS = int(os.environ.get("SIM_SEEDS", often(12, 20)))
+_SEEDS = int(os.environ.get("SIM_SEEDS", often(8, 20)))
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
