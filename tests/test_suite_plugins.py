@@ -133,6 +133,8 @@ def test_a_run_tells_which_files_take_most_processor_time(pytester: pytest.Pytes
     told = [match.groups() for match in found if match]
     assert [name for _, name in told] == ["./", "test_busy.py", "test_idle.py"]
     assert float(told[0][0]) >= float(told[1][0]) >= 0.5
+    (busy,) = (line for line in ran.outlines if line.startswith("all processors"))
+    assert float(busy.split()[7]) > 0
 
 
 def test_what_served_every_file_is_no_cost_of_the_last_one(pytester: pytest.Pytester) -> None:

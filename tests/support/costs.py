@@ -1,10 +1,11 @@
-"""With `--costs`, tell at the end which folders and files of tests took most processor time.
+"""With `--costs`, tell at the end which folders and files of tests took most processor time, and how busy processors were.
 
-A plugin of pytest. Programs that a test waits for are counted, and containers are not. What ends with the last test of
-a worker, as PostgreSQL does, has served all of its files, and is told apart from them.
+A plugin of pytest. Programs that a test waits for are counted; containers, and what a local cluster runs, are not. What
+ends with the last test of a worker, as PostgreSQL does, has served all of its files, and is told apart from them.
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,17 @@ SERVERS = "(servers of all files)"
 def _spent() -> float:
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+def _machine() -> tuple[float, float]:
+    """Return for how long the processors of the machine were busy and idle since it started, where Linux tells."""
+    try:
+        spent = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return 0.0, 0.0
+    each = [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in spent]
+    idle = each[3] + each[4]
+    return sum(each) - idle, idle
 
 
 class Meter:
@@ -46,6 +58,7 @@ class Costs:
 
     def __init__(self) -> None:
         self.by_file: dict[str, float] = {}
+        self._begun = _machine()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         places = {_NAME: report.nodeid.partition("::")[0], _OF_ALL: SERVERS}
@@ -56,6 +69,10 @@ class Costs:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         total = sum(self.by_file.values())
         terminalreporter.section(f"processor time by file: {total:.0f} s in all")
+        busy, idle = (now - then for now, then in zip(_machine(), self._begun, strict=True))
+        terminalreporter.write_line(
+            f"all processors of the machine: busy for {busy:.0f} s, idle for {idle:.0f} s"
+        )
         by_folder: dict[str, float] = {}
         for name, spent in self.by_file.items():
             folder = name if name == SERVERS else f"{name.rpartition('/')[0] or '.'}/"
