@@ -71,15 +71,12 @@ def provider_mirror() -> Path:
 
 
 @contextmanager
-def aws_stack(folder: Path, name: str = "aws") -> Iterator[Stack]:
-    """Return the stack with the provider for AWS, which runs beside: Terraform would start it for each plan."""
+def aws_provider() -> Iterator[Mapping[str, str]]:
+    """Run the provider for AWS, which Terraform would start for each plan; give the variables by which it is found."""
     terraform()
-    settings = folder / "terraform.rc"
-    settings.write_text(MIRRORED.format(mirror=provider_mirror()))
-    environment = {"TF_CLI_CONFIG_FILE": str(settings)}
     program = next(provider_mirror().glob("*/hashicorp/aws/*/*/terraform-provider-aws*"), None)
     if program is None:  # the mirror has it packed
-        yield _initialised(_copy(folder, name), environment)
+        yield {}
         return
     with subprocess.Popen(
         [program, "-debug"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -87,31 +84,38 @@ def aws_stack(folder: Path, name: str = "aws") -> Iterator[Stack]:
         try:
             assert provider.stdout is not None
             told = next(line for line in provider.stdout if "TF_REATTACH_PROVIDERS=" in line)
-            attached = told.split("=", 1)[1].strip().strip("'")
-            environment["TF_REATTACH_PROVIDERS"] = attached
-            yield _initialised(_copy(folder, name), environment)
+            yield {"TF_REATTACH_PROVIDERS": told.split("=", 1)[1].strip().strip("'")}
         finally:
             provider.kill()
 
 
-@contextmanager
-def google_stack(folder: Path, name: str = "gcp") -> Iterator[Stack]:
-    """Return the stack with a provider that knows the schema alone."""
-    terraform()
+def aws_stack(folder: Path, provider: Mapping[str, str], name: str = "aws") -> Stack:
+    """Return a stack with the provider for AWS that runs beside."""
     settings = folder / "terraform.rc"
-    settings.write_text("")
+    settings.write_text(MIRRORED.format(mirror=provider_mirror()))
+    environment = {"TF_CLI_CONFIG_FILE": str(settings), **provider}
+    return _initialised(_copy(folder, name), environment)
+
+
+@contextmanager
+def google_provider(folder: Path) -> Iterator[Mapping[str, str]]:
+    """Run a provider for Google Cloud that knows the schema alone; give the variables by which it is found."""
+    terraform()
     command = [sys.executable, "-m", "tests.support.google_provider", str(folder / "provider")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as provider:
         try:
             assert provider.stdout is not None
-            attached = provider.stdout.readline().strip()
-            environment = {
-                "TF_CLI_CONFIG_FILE": str(settings),
-                "TF_REATTACH_PROVIDERS": attached,
-            }
-            yield _initialised(_copy(folder, name), environment)
+            yield {"TF_REATTACH_PROVIDERS": provider.stdout.readline().strip()}
         finally:
             provider.kill()
+
+
+def google_stack(folder: Path, provider: Mapping[str, str], name: str = "gcp") -> Stack:
+    """Return a stack with the provider for Google Cloud that runs beside."""
+    settings = folder / "terraform.rc"
+    settings.write_text("")
+    environment = {"TF_CLI_CONFIG_FILE": str(settings), **provider}
+    return _initialised(_copy(folder, name), environment)
 
 
 def _copy(folder: Path, name: str) -> Path:

@@ -2,25 +2,42 @@
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.support import terraform
-from tests.support.terraform import INFRA, Stack, aws_stack, google_stack
+from tests.support.terraform import (
+    INFRA,
+    Stack,
+    aws_provider,
+    aws_stack,
+    google_provider,
+    google_stack,
+)
 
 
 @pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with aws_stack(tmp_path_factory.mktemp("aws")) as stack:
-        yield stack
+def amazons() -> Iterator[Mapping[str, str]]:
+    with aws_provider() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with google_stack(tmp_path_factory.mktemp("google")) as stack:
-        yield stack
+def aws(amazons: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    return aws_stack(tmp_path_factory.mktemp("aws"), amazons)
+
+
+@pytest.fixture(scope="module")
+def googles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    with google_provider(tmp_path_factory.mktemp("provider")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def google(googles: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    return google_stack(tmp_path_factory.mktemp("google"), googles)
 
 
 def test_terraform_is_formatted() -> None:
@@ -58,15 +75,15 @@ EXAMPLES = sorted(path.parent.name for path in INFRA.glob("examples/*/main.tf"))
 
 
 @pytest.mark.parametrize("name", [e for e in EXAMPLES if e.startswith("gcp-")])
-def test_an_example_for_google_is_valid(name: str, tmp_path: Path) -> None:
-    with google_stack(tmp_path, f"examples/{name}") as stack:
-        stack.must("validate")
+def test_an_example_for_google_is_valid(
+    name: str, tmp_path: Path, googles: Mapping[str, str]
+) -> None:
+    google_stack(tmp_path, googles, f"examples/{name}").must("validate")
 
 
 @pytest.mark.parametrize("name", [e for e in EXAMPLES if e.startswith("aws-")])
-def test_an_example_for_aws_is_valid(name: str, tmp_path: Path) -> None:
-    with aws_stack(tmp_path, f"examples/{name}") as stack:
-        stack.must("validate")
+def test_an_example_for_aws_is_valid(name: str, tmp_path: Path, amazons: Mapping[str, str]) -> None:
+    aws_stack(tmp_path, amazons, f"examples/{name}").must("validate")
 
 
 def test_every_example_is_validated() -> None:
