@@ -1,10 +1,12 @@
 """Run Python with machine-learning frameworks, in the environments of scripts/ml-venv."""
 
 import functools
+import json
 import os
 import pathlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tests.support import skips
@@ -88,6 +90,42 @@ def run(
         f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}"
     )
     return done.stdout
+
+
+class Forks:
+    """Runs scripts in forks of one process that has loaded a framework: loading it takes longer than what they do."""
+
+    def __init__(self, server: "subprocess.Popen[str]") -> None:
+        self._server = server
+
+    def run(self, arguments: Sequence[str], home: pathlib.Path, **env: str) -> str:
+        """Run a script; return its output, or fail with it."""
+        variables = {**environment(home), **env, "PYTHONPATH": str(ROOT)}
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        job = {"arguments": list(arguments), "environment": variables}
+        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.flush()
+        ran = json.loads(self._server.stdout.readline())
+        assert ran["code"] == 0, f"{' '.join(arguments)} ended with {ran['code']}:\n{ran['output']}"
+        return str(ran["output"])
+
+
+@contextmanager
+def forks(name: str, home: pathlib.Path, *modules: str) -> Iterator[Forks]:
+    """Load modules in a process of a framework's environment, whose forks run scripts."""
+    with subprocess.Popen(
+        [require(name), str(ROOT / "tests/support/forking.py"), *modules],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**environment(home), "PYTHONPATH": str(ROOT)},
+    ) as server:
+        try:
+            yield Forks(server)
+        finally:
+            server.kill()
 
 
 def run_pytest(name: str, folder: pathlib.Path, home: pathlib.Path, timeout_s: float = 900) -> str:

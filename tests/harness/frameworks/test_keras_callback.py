@@ -1,5 +1,6 @@
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,15 +11,26 @@ pytestmark = pytest.mark.slow
 SCRIPT = str(pathlib.Path(__file__).parent / "keras_script.py")
 
 
-def train(home: pathlib.Path, epochs: int, checkpoint: str = "none", preempt: str = "no") -> Any:
-    arguments = [SCRIPT, str(home), str(epochs), checkpoint, preempt]
-    output = ml.run("tensorflow", arguments, home, PYTHONPATH=str(ml.ROOT))
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
+    with ml.forks("tensorflow", tmp_path_factory.mktemp("forks"), "tensorflow", "keras") as made:
+        yield made
+
+
+def train(
+    forks: ml.Forks,
+    home: pathlib.Path,
+    epochs: int,
+    checkpoint: str = "none",
+    preempt: str = "no",
+) -> Any:
+    output = forks.run([SCRIPT, str(home), str(epochs), checkpoint, preempt], home)
     return json.loads(output.strip().splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return train(tmp_path_factory.mktemp("uninterrupted"), 3)
+def trained(forks: ml.Forks, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return train(forks, tmp_path_factory.mktemp("uninterrupted"), 3)
 
 
 def test_training_and_validation_are_reported(trained: Any) -> None:
@@ -37,12 +49,12 @@ def test_every_epoch_is_saved(trained: Any) -> None:
 
 
 def test_a_preempted_fit_goes_on_exactly_where_it_stopped(
-    trained: Any, tmp_path: pathlib.Path
+    forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(tmp_path, 3, preempt="preempt")
+    stopped = train(forks, tmp_path, 3, preempt="preempt")
     assert stopped["epochs"] == [0]
     ((_, (uuid, _)),) = stopped["saved"].items()
-    resumed = train(tmp_path, 3, uuid)
+    resumed = train(forks, tmp_path, 3, uuid)
     assert resumed["epochs"] == [1, 2]
     assert resumed["validations"] == trained["validations"][1:]
     assert resumed["weights"] == trained["weights"]

@@ -1,5 +1,6 @@
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +11,16 @@ pytestmark = pytest.mark.slow
 SCRIPT = str(pathlib.Path(__file__).parent / "transformers_script.py")
 
 
-def train(home: pathlib.Path, preempt_after: int = -1, *latest: str, **env: str) -> Any:
-    arguments = [SCRIPT, str(home), str(preempt_after), *latest]
-    output = ml.run("ml", arguments, home, 900, PYTHONPATH=str(ml.ROOT), **env)
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
+    with ml.forks("ml", tmp_path_factory.mktemp("forks"), "transformers.trainer") as made:
+        yield made
+
+
+def train(
+    forks: ml.Forks, home: pathlib.Path, preempt_after: int = -1, *latest: str, **env: str
+) -> Any:
+    output = forks.run([SCRIPT, str(home), str(preempt_after), *latest], home, **env)
     return json.loads(output.strip().splitlines()[-1])
 
 
@@ -21,8 +29,8 @@ def losses(result: Any) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return train(tmp_path_factory.mktemp("uninterrupted"))
+def trained(forks: ml.Forks, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return train(forks, tmp_path_factory.mktemp("uninterrupted"))
 
 
 def test_what_the_trainer_logs_is_reported(trained: Any) -> None:
@@ -40,19 +48,19 @@ def test_what_the_trainer_saves_is_a_checkpoint_with_the_users_data(trained: Any
 
 
 def test_a_preempted_trainer_saves_and_goes_on_from_there(
-    trained: Any, tmp_path: pathlib.Path
+    forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(tmp_path, 0)
+    stopped = train(forks, tmp_path, 0)
     ((steps, (uuid, _)),) = stopped["saved"].items()
     assert int(steps) < 6
-    resumed = train(tmp_path, -1, uuid)
+    resumed = train(forks, tmp_path, -1, uuid)
     assert (trained["found"], resumed["found"]) == (None, f"{tmp_path}/out/checkpoint-{steps}")
     assert losses(stopped) + losses(resumed) == losses(trained)
 
 
 def test_a_trainer_that_its_searcher_gave_up_saves_where_the_evaluation_ends(
-    tmp_path: pathlib.Path,
+    forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(tmp_path, GIVEN_UP="1")
+    stopped = train(forks, tmp_path, GIVEN_UP="1")
     assert [steps for steps, _ in stopped["validations"]] == [3]
     assert list(stopped["saved"]) == ["3"]

@@ -1,0 +1,44 @@
+"""Scripts in forks, see tests/support/forking.py: each is as alone as in a process that was started for it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support import forking
+
+_TELLS = """
+import os, sys
+if __name__ == "__main__":
+    print(sys.argv[1:], dict(os.environ), "decimal" in sys.modules, hasattr(sys, "left"), flush=True)
+    sys.left = True
+"""
+
+
+def ran(folder: Path, *jobs: tuple[str, list[str]]) -> list[dict[str, Any]]:
+    """Run scripts, each with its arguments, in forks of a process that loaded `decimal`."""
+    lines = []
+    for text, arguments in jobs:
+        script = folder / "script.py"
+        script.write_text(text)
+        job = {"arguments": [str(script), *arguments], "environment": {"NAME": "value"}}
+        lines.append(json.dumps(job))
+    command = [sys.executable, forking.__file__, "decimal"]
+    done = subprocess.run(
+        command, input="\n".join(lines), capture_output=True, text=True, check=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_script_finds_modules_loaded_and_nothing_of_one_before_it(tmp_path: Path) -> None:
+    assert ran(tmp_path, (_TELLS, ["a"]), (_TELLS, ["b"])) == [
+        {"code": 0, "output": "['a'] {'NAME': 'value'} True False\n"},
+        {"code": 0, "output": "['b'] {'NAME': 'value'} True False\n"},
+    ]
+
+
+def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
+    (told,) = ran(tmp_path, ("raise ValueError('no')", []))
+    assert told["code"] == 1
+    assert "ValueError: no" in told["output"]
