@@ -1,4 +1,4 @@
-"""With `--costs`, tell at the end which folders and files of tests took most processor time, and how busy processors were.
+"""With `--costs`, tell at the end which files of tests took most processor time, and how busy the processors were.
 
 A plugin of pytest. Programs that a test waits for are counted; containers, and what a local cluster runs, are not. What
 ends with the last test of a worker, as PostgreSQL does, has served all of its files, and is told apart from them.
