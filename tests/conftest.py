@@ -39,9 +39,14 @@ def machines_may_boot() -> None:
     require_machines()
 
 
+# Collecting tests makes no garbage worth looking for.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Keep the thousands of collected tests out of each later garbage collection, half of whose time they took."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,8 @@ def run(api: Api, url: str, token: str, schema: Path) -> subprocess.CompletedPro
     )
 
 
+# What users may not do is refused before it is read: tests/api/test_route_rights.py.
+@pytest.mark.heavy("sends as a user what it sends as an administrator", account="user")
 @pytest.mark.parametrize("account", ["user", "admin"])
 def test_requests_of_the_description_are_answered_as_it_says(
     database: Database, tmp_path: Path, account: str
