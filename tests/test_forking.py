@@ -17,18 +17,18 @@ if __name__ == "__main__":
 
 
 def ran(folder: Path, *jobs: tuple[str, list[str]]) -> list[dict[str, Any]]:
-    """Run scripts, each with its arguments, in forks of a process that loaded `decimal`."""
+    """Run scripts after each other, each with its arguments, in forks of a process that loaded `decimal`."""
     lines = []
     for text, arguments in jobs:
         script = folder / "script.py"
         script.write_text(text)
         job = {"arguments": [str(script), *arguments], "environment": {"NAME": "value"}}
-        lines.append(json.dumps(job))
+        lines.append(json.dumps([job]))
     command = [sys.executable, forking.__file__, "decimal"]
     done = subprocess.run(
         command, input="\n".join(lines), capture_output=True, text=True, check=True
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [told for line in done.stdout.splitlines() for told in json.loads(line)]
 
 
 def test_a_script_finds_modules_loaded_and_nothing_of_one_before_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Run scripts in forks of a process that has loaded a framework: `python forking.py MODULE...`, then a job a line.
+"""Run scripts in forks of a process that has loaded a framework: `python forking.py MODULE...`, then lists of jobs.
 
 It runs where the framework is, so it needs nothing of this project. A script finds modules loaded that take seconds to
 load, and is otherwise alone in its process.
@@ -11,25 +11,34 @@ import runpy
 import sys
 import tempfile
 import traceback
-from typing import Any, NoReturn
+from contextlib import ExitStack
+from typing import IO, Any, NoReturn
 
 
 def serve(modules: list[str]) -> None:
-    """Load modules, then answer each job of the input with how its script ended and what it said."""
+    """Load modules, then run the jobs of each line beside each other, and answer how each ended and what it said."""
     for name in modules:
         importlib.import_module(name)
     for line in sys.stdin:
-        print(json.dumps(_ran(json.loads(line))), flush=True)
+        with ExitStack() as files:
+            started = [
+                _started(job, files.enter_context(tempfile.TemporaryFile()))
+                for job in json.loads(line)
+            ]
+            print(json.dumps([_ended(child, output) for child, output in started]), flush=True)
 
 
-def _ran(job: dict[str, Any]) -> dict[str, Any]:
-    with tempfile.TemporaryFile() as output:
-        child = os.fork()
-        if child == 0:
-            _run(job, output.fileno())
-        _, status = os.waitpid(child, 0)
-        output.seek(0)
-        said = output.read().decode(errors="replace")
+def _started(job: dict[str, Any], output: IO[bytes]) -> tuple[int, IO[bytes]]:
+    child = os.fork()
+    if child == 0:
+        _run(job, output.fileno())
+    return child, output
+
+
+def _ended(child: int, output: IO[bytes]) -> dict[str, Any]:
+    _, status = os.waitpid(child, 0)
+    output.seek(0)
+    said = output.read().decode(errors="replace")
     return {"code": os.waitstatus_to_exitcode(status), "output": said}
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -100,22 +100,32 @@ class Forks:
 
     def run(self, arguments: Sequence[str], home: pathlib.Path, **env: str) -> str:
         """Run a script; return its output, or fail with it."""
-        variables = {**environment(home), **env, "PYTHONPATH": str(ROOT)}
+        (output,) = self.run_beside(arguments, home, env)
+        return output
+
+    def run_beside(
+        self, arguments: Sequence[str], home: pathlib.Path, *environments: Mapping[str, str]
+    ) -> list[str]:
+        """Run a script once for each of the environments, all at once; return the outputs, or fail with them."""
+        common = {**environment(home), "PYTHONPATH": str(ROOT)}
+        jobs = [
+            {"arguments": list(arguments), "environment": {**common, **own}} for own in environments
+        ]
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        job = {"arguments": list(arguments), "environment": variables}
-        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.write(json.dumps(jobs) + "\n")
         self._server.stdin.flush()
         ran = json.loads(self._server.stdout.readline())
-        assert ran["code"] == 0, f"{' '.join(arguments)} ended with {ran['code']}:\n{ran['output']}"
-        return str(ran["output"])
+        said = "\n".join(f"ended with {each['code']}:\n{each['output']}" for each in ran)
+        assert not any(each["code"] for each in ran), f"{' '.join(arguments)} {said}"
+        return [str(each["output"]) for each in ran]
 
 
 @contextmanager
-def forks(name: str, home: pathlib.Path, *modules: str) -> Iterator[Forks]:
-    """Load modules in a process of a framework's environment, whose forks run scripts."""
+def forks(python: str, home: pathlib.Path, *modules: str) -> Iterator[Forks]:
+    """Load modules in a process of a framework's interpreter, whose forks run scripts."""
     with subprocess.Popen(
-        [require(name), str(ROOT / "tests/support/forking.py"), *modules],
+        [python, str(ROOT / "tests/support/forking.py"), *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

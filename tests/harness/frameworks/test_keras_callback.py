@@ -13,7 +13,8 @@ SCRIPT = str(pathlib.Path(__file__).parent / "keras_script.py")
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
-    with ml.forks("tensorflow", tmp_path_factory.mktemp("forks"), "tensorflow", "keras") as made:
+    folder = tmp_path_factory.mktemp("forks")
+    with ml.forks(ml.require("tensorflow"), folder, "tensorflow", "keras") as made:
         yield made
 
 

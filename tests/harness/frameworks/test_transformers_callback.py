@@ -13,7 +13,8 @@ SCRIPT = str(pathlib.Path(__file__).parent / "transformers_script.py")
 
 @pytest.fixture(scope="module")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
-    with ml.forks("ml", tmp_path_factory.mktemp("forks"), "transformers.trainer") as made:
+    folder = tmp_path_factory.mktemp("forks")
+    with ml.forks(ml.require("ml"), folder, "transformers.trainer") as made:
         yield made
 
 

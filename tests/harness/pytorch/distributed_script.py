@@ -1,4 +1,4 @@
-"""Started by torchrun in tests: trains on every rank and writes what the chief reported."""
+"""Started as by torchrun in tests: trains on every rank and writes what the chief reported."""
 
 import json
 import logging

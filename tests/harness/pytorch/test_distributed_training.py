@@ -1,44 +1,51 @@
-"""Processes on gloo, started by torchrun as our launcher starts them."""
+"""Processes on gloo, with the variables that torchrun gives them; torchrun itself is tests/e2e/test_distributed.py's.
+
+They are forks of a process that has loaded torch.
+"""
 
 import json
-import os
 import pathlib
-import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.support import ml
 from tests.support.ports import free_port
 
-ROOT = pathlib.Path(__file__).parents[3]
 SCRIPT = pathlib.Path(__file__).parent / "distributed_script.py"
 LENGTH = 9
+RANKS = 2
 
 
-def train(home: pathlib.Path, stop_in_batch: int = -1, checkpoint: str | None = None) -> Any:
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
+    folder = tmp_path_factory.mktemp("forks")
+    with ml.forks(sys.executable, folder, "torch.nn.parallel", "determined.pytorch") as made:
+        yield made
+
+
+def train(
+    forks: ml.Forks, home: pathlib.Path, stop_in_batch: int = -1, checkpoint: str | None = None
+) -> Any:
     home.mkdir(exist_ok=True)
     output = home / "report.json"
-    own = {"PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    ports = {f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": str(free_port()) for i in (1, 2)}
-    torchrun = ["-m", "torch.distributed.run", "--nproc_per_node=2"]
-    address = ["--master_addr=127.0.0.1", f"--master_port={free_port()}"]
     arguments = [str(SCRIPT), str(output), str(LENGTH), str(stop_in_batch)]
-    done = subprocess.run(
-        [sys.executable, *torchrun, *address, *arguments, *([checkpoint] if checkpoint else [])],
-        env={**os.environ, **own, **ports},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    gang = {
+        "XDG_DATA_HOME": str(home), "TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": str(RANKS),
+        "LOCAL_WORLD_SIZE": str(RANKS), "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+        **{f"INTER_TRAIN_PROCESS_COMM_PORT_{i}": str(free_port()) for i in (1, 2)},
+    }  # fmt: skip
+    ranks = ({**gang, "RANK": str(n), "LOCAL_RANK": str(n)} for n in range(RANKS))
+    forks.run_beside([*arguments, *([checkpoint] if checkpoint else [])], home, *ranks)
     return json.loads(output.read_text())
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return train(tmp_path_factory.mktemp("uninterrupted"))
+def trained(forks: ml.Forks, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return train(forks, tmp_path_factory.mktemp("uninterrupted"))
 
 
 def losses(result: Any) -> list[float]:
@@ -69,11 +76,11 @@ def test_the_chief_reports_averages_over_ranks(trained: Any) -> None:
 
 
 def test_a_distributed_trial_resumes_with_bit_identical_losses(
-    trained: Any, tmp_path: pathlib.Path
+    forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
 ) -> None:
     """The sum of two values is the same in any order; tests/e2e/test_distributed.py has four."""
-    stopped = train(tmp_path, stop_in_batch=4)
+    stopped = train(forks, tmp_path, stop_in_batch=4)
     (checkpoint,) = (tmp_path / "determined" / "checkpoints").iterdir()
-    resumed = train(tmp_path, checkpoint=checkpoint.name)
+    resumed = train(forks, tmp_path, checkpoint=checkpoint.name)
     assert losses(stopped) + losses(resumed) == losses(trained)
     assert resumed["weights"] == trained["weights"]
