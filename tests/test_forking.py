@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import forking
 
 _TELLS = """
@@ -42,3 +44,17 @@ def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
     (told,) = ran(tmp_path, ("raise ValueError('no')", []))
     assert told["code"] == 1
     assert "ValueError: no" in told["output"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("", {"code": 0, "output": ""}),
+        ("7", {"code": 7, "output": ""}),
+        ("'no'", {"code": 1, "output": "no\n"}),
+    ],
+)
+def test_a_script_ends_with_the_status_that_it_gives(
+    tmp_path: Path, given: str, told: dict[str, Any]
+) -> None:
+    assert ran(tmp_path, (f"import sys; sys.exit({given})", [])) == [told]

@@ -50,8 +50,16 @@ def _run(job: dict[str, Any], output: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(job["environment"])
         sys.argv = job["arguments"]
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        if sys.argv[0] == "-m":
+            sys.argv = sys.argv[1:]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")
         code = 0
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else int(e.code is not None)
+        if isinstance(e.code, str):
+            print(e.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:

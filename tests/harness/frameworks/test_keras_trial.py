@@ -1,5 +1,6 @@
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,9 +16,16 @@ SEARCHER = {"name": "single", "metric": "val_loss", "max_length": {"batches": 3}
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ml.Forks]:
+    folder = tmp_path_factory.mktemp("forks")
+    with ml.forks(ml.require("tensorflow"), folder, "tensorflow", "keras") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def trained(forks: ml.Forks, tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("keras")
-    output = ml.run("tensorflow", [SCRIPT, str(home)], home, PYTHONPATH=str(ml.ROOT))
+    output = forks.run([SCRIPT, str(home)], home)
     return {**json.loads(output.strip().splitlines()[-1]), "output": output}
 
 
@@ -57,23 +65,22 @@ def test_its_callbacks_hear_of_workloads_and_checkpoints(trained: Any) -> None:
     assert trained["note"] == "10"
 
 
-def test_a_trial_class_is_tested_without_a_cluster(tmp_path: pathlib.Path) -> None:
+def test_a_trial_class_is_tested_without_a_cluster(forks: ml.Forks, tmp_path: pathlib.Path) -> None:
     config = {"hyperparameters": {"lr": {"type": "log", "minval": -3, "maxval": -1}}}
     arguments = ["-m", "determined.experimental._one_batch", LOCATION]
-    env = {"PYTHONPATH": str(ml.ROOT), _one_batch.CONFIG_VARIABLE: json.dumps(config)}
-    output = ml.run("tensorflow", arguments, tmp_path, 300, **env)
+    env = {_one_batch.CONFIG_VARIABLE: json.dumps(config)}
+    output = forks.run(arguments, tmp_path, **env)
     assert output.count("trained a batch") == 1
     assert len(list((tmp_path / "share").rglob("trial_state.json"))) == 1
 
 
-def test_a_trial_class_runs_on_a_cluster(tmp_path: pathlib.Path) -> None:
+def test_a_trial_class_runs_on_a_cluster(forks: ml.Forks, tmp_path: pathlib.Path) -> None:
     with FakeApi() as api:
         api.on("POST", r"/api/v1/.*", {})
         api.on("GET", r".*/signals/preemption", {"preempt": False})
         api.on("GET", r".*/best_searcher_validation_metric", {})
         storage = {"type": "directory", "container_path": str(tmp_path / "checkpoints")}
         env = {
-            "PYTHONPATH": str(ml.ROOT),
             "DET_MASTER": api.url,
             "DET_ALLOCATION_ID": "1.a.1",
             "DET_TASK_ID": "1.a",
@@ -92,7 +99,7 @@ def test_a_trial_class_runs_on_a_cluster(tmp_path: pathlib.Path) -> None:
             "DET_RUN_DIR": str(tmp_path / "run"),
         }
         arguments = ["-m", "determined.exec.harness", "--trial", LOCATION]
-        output = ml.run("tensorflow", arguments, tmp_path, 300, **env)
+        output = forks.run(arguments, tmp_path, **env)
         validated = [
             asked.body["metrics"]["stepsCompleted"]
             for asked in api.sent("POST", "/api/v1/trials/5/metrics")
