@@ -12,12 +12,16 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support import skips
+from tests.support.kept_pages import HEIGHT, KeptPages
 
 ROOT = Path(__file__).resolve().parents[2]
 # How scripts/webui/browser ends where no browser can be had.
 _NO_BROWSER = 3
 # Machines under load are slow; what never comes fails all the same.
 PATIENCE_MS = 90_000
+# Widths of windows.
+PHONE, DESK, WALL = 360, 1280, 2560
+_PAGES: dict[Any, KeptPages] = {}
 _CALLERS = 16  # frames: those of Playwright, of this file and of a test
 _ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server", "--disable-background-networking",
@@ -39,6 +43,20 @@ _BEYOND = """() => {
     const tables = innerWidth > 640 ? [] : document.querySelectorAll(".table-scroll:has(> .cards)");
     return Math.max(...[document.documentElement, ...tables].map((e) => e.scrollWidth - e.clientWidth));
 }"""
+# The page of before is gone when the second frame begins.
+_FOLLOW = """address => new Promise((resolve) => {
+    const link = Object.assign(document.createElement("a"), {href: address});
+    document.body.append(link);
+    link.click();
+    link.remove();
+    requestAnimationFrame(() => requestAnimationFrame(resolve));
+})"""
+_EVERY_RULE = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
+# What another theme of the same page may break.
+OF_COLOURS = "{type: 'rule', values: ['color-contrast', 'link-in-text-block']}"
+# The page itself picks what is told: all that axe found right would cost more than to find it.
+_FAULTS = """axe.run(document, {runOnly: RULES, resultTypes: ["violations"]}).then((found) =>
+    found.violations.map((v) => `${v.id}: ${v.help} (${v.nodes[0].html.slice(0, 160)})`))"""
 _HIDE = """hidden => {
     Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
     document.dispatchEvent(new Event("visibilitychange"));
@@ -98,9 +116,11 @@ def chromium() -> Iterator[Any]:
     expect.set_options(timeout=PATIENCE_MS)
     with patch.object(inspect, "stack", callers), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        _PAGES[browser] = KeptPages(browser, PATIENCE_MS)
         try:
             yield browser
         finally:
+            del _PAGES[browser]
             browser.close()
 
 
@@ -115,12 +135,21 @@ class Tab:
     def open(self, path: str) -> None:
         self.page.goto(f"{self.base}/det{path}")
 
+    def visit(self, path: str) -> None:
+        """Go on to a page by a link, which loads no script anew; for tests that see many."""
+        self.page.evaluate(_FOLLOW, f"/det{path}")
+
     def ready(self) -> None:
         """Wait until the page has its heading and nothing of it loads."""
         self.page.locator("h1").first.wait_for()
         from playwright.sync_api import expect
 
         expect(self.page.locator(".bones:not(.example .bones)")).to_have_count(0)
+
+    def look(self, width: int, theme: str = "light") -> None:
+        """Look at the page that is shown through a window of another width, or in another theme."""
+        self.page.set_viewport_size({"width": width, "height": HEIGHT})
+        self.page.emulate_media(color_scheme=theme)
 
     def hide(self, hidden: bool) -> None:
         """Let the page take its tab for hidden, or for seen again."""
@@ -148,15 +177,12 @@ class Tab:
         self.page.evaluate(_SCROLL, [selector, pixels, steps])
         return layouts() - before
 
-    def faults(self) -> list[str]:
+    def faults(self, rules: str = _EVERY_RULE) -> list[str]:
         """Return what axe finds wrong with the page as it is now."""
-        self.page.evaluate(axe())
-        found = self.page.evaluate(
-            "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})"
-        )
-        return [
-            f"{v['id']}: {v['help']} ({v['nodes'][0]['html'][:160]})" for v in found["violations"]
-        ]
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(axe())
+        found: list[str] = self.page.evaluate(_FAULTS.replace("RULES", rules))
+        return found
 
 
 def _told(message: Any, base: str) -> str:
@@ -176,27 +202,26 @@ def opened(
     base: str,
     *,
     signed_in: bool = True,
-    width: int = 1280,
+    width: int = DESK,
     theme: str = "light",
     user: tuple[str, str] = ("determined", ""),
 ) -> Iterator[Tab]:
-    """Open a tab with cookies of its own, of a user with a password; the form is left to tests of signing in."""
-    hint = [{"name": "signed-in", "value": "1"}] if signed_in else []
-    context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce",
-        storage_state={"cookies": [], "origins": [{"origin": base, "localStorage": hint}]},
-    )  # fmt: skip
-    context.set_default_timeout(PATIENCE_MS)
-    tab = Tab(context.new_page(), base)
+    """Open a tab without cookies of others, of a user with a password; the form is left to tests of signing in."""
+    pages = _PAGES[browser]
+    kept = pages.take(base)
+    tab = Tab(kept.page, base)
     tab.page.on(
         "console",
         lambda m: tab.complaints.append(_told(m, base)) if _is_complaint(m) else None,
     )
     tab.page.on("pageerror", lambda e: tab.complaints.append(str(e)))
     try:
+        kept.begin(signed_in=signed_in, width=width, theme=theme)
         if signed_in:
             login = dict(zip(("username", "password"), user, strict=True))
-            assert context.request.post(f"{base}/api/v1/auth/login", data=login).ok
+            assert tab.page.context.request.post(f"{base}/api/v1/auth/login", data=login).ok
         yield tab
-    finally:
-        context.close()
+    except BaseException:
+        kept.page.context.close()
+        raise
+    pages.give_back(kept)

@@ -8,7 +8,8 @@ import pytest
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
 
-from tests.support.browser import Tab
+from tests.support.api import PASSWORD
+from tests.support.browser import Tab, opened
 from tests.support.house import House
 from tests.support.inbox import Inbox, end, make_webhook
 from tests.support.pressing import fill, gone, press
@@ -17,6 +18,29 @@ from tests.support.pressing import fill, gone, press
 @pytest.fixture
 def tab(house_tab: Tab) -> Tab:
     return house_tab
+
+
+def test_a_page_that_is_kept_has_nothing_of_the_test_before(browser: Any, house_base: str) -> None:
+    user, heard = ("determined", PASSWORD), list[str]()
+    with opened(browser, house_base, user=user, theme="dark") as before:
+        before.open("/settings")
+        before.ready()
+        before.page.evaluate("localStorage.theme = sessionStorage.loads = 'dark'")
+        before.page.route("**/api/v1/auth/login", lambda route: route.abort())
+        before.page.on("request", lambda request: heard.append(request.url))
+        before.page.reload()
+    assert heard
+    heard.clear()
+    with opened(browser, house_base, signed_in=False) as tab:
+        assert tab.page is before.page
+        assert tab.page.evaluate("localStorage.length + sessionStorage.length") == 0
+        tab.page.clock.install()
+        tab.open("/settings")
+        tab.sign_in(*user)
+        tab.page.get_by_role("heading", name="Settings").wait_for()
+        assert heard == []
+    with opened(browser, house_base, user=user) as after:
+        assert after.page is not tab.page, "the clock is the test's"
 
 
 def test_a_person_sees_the_sessions_and_ends_others(tab: Tab, house: House) -> None:

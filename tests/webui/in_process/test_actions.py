@@ -225,10 +225,10 @@ def test_a_message_stays_while_somebody_is_at_it(tab: Tab) -> None:
 
 
 def test_a_text_is_copied_without_https(tab: Tab) -> None:
-    # Browsers give such pages no clipboard.
-    tab.page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     tab.page.context.grant_permissions(["clipboard-read"])
     tab.open("/settings")
+    # Browsers give such pages no clipboard.
+    tab.page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     press(tab, "New token", "Create")
     token = tab.page.locator(".token").inner_text()
     press(tab, "Copy")
