@@ -10,13 +10,11 @@ from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
 
 from tests.support.api import PASSWORD
-from tests.support.browser import Tab, opened
+from tests.support.browser import PHONE, WALL, Tab, opened
 from tests.support.house import House
 from tests.support.inbox import Inbox, W, end
 from tests.support.pressing import choose, fill, gone, press
 from tests.webui.conftest import MARKUP
-
-LOOKS = [(360, "light"), (2560, "dark")]
 
 # What plain YAML would read as something else.
 ODD = {
@@ -180,13 +178,12 @@ def pages(house: House) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS)
-def test_pages_fit_and_are_accessible(
-    browser: Any, base: str, pages: list[str], width: int, theme: str
-) -> None:
-    with opened(browser, base, width=width, theme=theme, user=("admin", PASSWORD)) as tab:
-        for address in pages:
-            tab.open(address)
-            tab.ready()
-            assert (address, tab.beyond(), tab.faults()) == (address, 0, [])
-        assert tab.complaints == []
+def test_pages_fit_and_are_accessible(tab: Tab, pages: list[str]) -> None:
+    tab.open("/")
+    for address in pages:
+        tab.look(PHONE)
+        tab.visit(address)
+        tab.ready()
+        assert (address, tab.beyond(), tab.faults()) == (address, 0, [])
+        tab.look(WALL, "dark")
+        assert (address, tab.beyond(), tab.faults()) == (address, 0, [])
