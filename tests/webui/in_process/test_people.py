@@ -139,8 +139,11 @@ def test_a_group_gets_a_member_and_a_role(tab: Tab, house: House) -> None:
     gone(tab)
     ada = house.api.signed_in("ada")
     assert [w["name"] for w in ada.get("/api/v1/workspaces")["workspaces"]] == ["red"]
-    press(tab, "Take away Viewer from vision", "Undo")
-    tab.page.get_by_role("button", name="Take away Viewer from vision").wait_for()
+    given = tab.page.get_by_role("button", name="Take away Viewer from vision")
+    given.click()
+    given.wait_for(state="detached")
+    press(tab, "Undo")
+    given.wait_for()
     assert len(ada.get("/api/v1/workspaces")["workspaces"]) == 1
 
 
