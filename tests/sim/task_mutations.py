@@ -12,7 +12,7 @@ from tests.sim.mutations import Mutation, nothing, without
 
 
 def _kill_the_named_task_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(generic, "_tree", lambda ctx, task_id: iter([task_id]))
+    patch.setattr(generic, "_tree", lambda ctx, user, task_id: iter([task_id]))
 
 
 def _start_every_lost_task_again(patch: pytest.MonkeyPatch) -> None:
