@@ -283,7 +283,7 @@ def test_a_task_that_is_killed_on_a_disabled_agent_does_not_come_back(
     assert (state(user, id), other_runs(user, id)) == ("CANCELED", 0)
 
 
-def test_a_project_with_tasks_that_have_not_ended_is_not_deleted(user: Caller) -> None:
+def test_a_project_is_deleted_once_its_tasks_have_ended(api: Api, user: Caller) -> None:
     workspace = user.post(f"{V}/workspaces", {"name": "mine"})["workspace"]["id"]
     made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "words"})
     project = made["project"]["id"]
@@ -293,6 +293,9 @@ def test_a_project_with_tasks_that_have_not_ended_is_not_deleted(user: Caller) -
     assert f"`det task kill {id}`" in told.error
     user.post(f"{V}/tasks/{id}/kill", {"taskId": id})
     assert user.ask("DELETE", f"{V}/projects/{project}").status == 200
+    api.tick()
+    (left,) = user.get(f"{V}/generic-tasks")["tasks"]
+    assert (left["id"], left["projectId"]) == (id, None)
 
 
 def project_of(caller: Caller) -> int:

@@ -58,12 +58,12 @@ tasks = Table(
     Column("access_key", Text),
     Column("idle_timeout_s", Double),  # without traffic and without work it ends after that time
     Column("active_at", Time),  # when its program last told that it is not idle
-    # Of generic tasks, which form trees. No foreign keys: a tree may outlive what it began with.
+    # Of generic tasks, which form trees. No foreign keys within them: a tree may outlive what it began with.
     Column("state", enum(GenericTaskState)),
     Column("parent_id", Text),
     Column("forked_from", Text),
     Column("no_pause", Boolean, nullable=False, server_default=text("false")),
-    Column("project_id", Integer),
+    Column("project_id", Integer, ForeignKey("projects.id", ondelete="SET NULL")),
     # What repetitions of the request that launched it have in common.
     Column("idempotency_key", Text),
     CheckConstraint("(state IS NULL) OR (kind = 'GENERIC'::task_kind)", name="state"),
@@ -73,6 +73,7 @@ tasks = Table(
     Index("tasks_by_experiment", "experiment_id"),
     Index("tasks_by_context", "context_id", postgresql_where=text("context_id IS NOT NULL")),
     Index("tasks_by_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
+    Index("tasks_by_project", "project_id", postgresql_where=text("project_id IS NOT NULL")),
     Index(
         "tasks_by_idempotency_key",
         "idempotency_key",
@@ -279,6 +280,7 @@ task_logs = Table(
 
 # Between which times lines of a task lie whose ids begin with the same bits: every line is covered by a row, which a
 # trigger of task_logs adds. Rows may overlap; those of removed lines stay until the last line of the task is removed.
+# No foreign key, as for the lines.
 task_log_spans = Table(
     "task_log_spans",
     metadata,

@@ -161,6 +161,8 @@ experiments = Table(
         ),
     ),
     Index("experiments_by_context", "context_id"),
+    # For deletions of parents.
+    Index("experiments_by_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
     Index("experiments_unsealed", "id", postgresql_where=text("sealed IS NULL")),
 )
 # Rows of usual length stay as they are, though a configuration is a little longer than what PostgreSQL compresses by

@@ -4,6 +4,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -38,13 +39,14 @@ instances = Table(
     Column("slots", Integer, nullable=False),
     Column("price_usd_hour", Numeric(14, 6), nullable=False),
     Column("section", Integer, nullable=False, server_default=text("0")),
-    Column("purpose", Text),  # the allocation that it was rented for
+    # The allocation that it was rented for. No foreign key: what a machine costs is known for longer.
+    Column("purpose", Text),
     Column("cloud_id", Text),
     Column("attempt", Integer, nullable=False, server_default=text("1")),
     # Until then a call for this row is under way; later it is repeated, with the same token.
     Column("claimed_until", Time),
     Column("not_before", Time),  # the next attempt, after a refusal that passes by itself
-    Column("agent_id", Text),
+    Column("agent_id", Text),  # no foreign key: proved before the agent has a row
     Column("requested_at", Time, nullable=False),
     Column("launched_at", Time),
     Column("registered_at", Time),
@@ -108,7 +110,7 @@ pool_holds = Table(
 interruptions = Table(
     "interruptions",
     metadata,
-    Column("instance_id", Uuid, primary_key=True),
+    Column("instance_id", Uuid, ForeignKey("instances.id"), primary_key=True),
     Column("provider", Text, nullable=False),
     Column("region", Text, nullable=False),
     Column("zone", Text, nullable=False),

@@ -40,6 +40,8 @@ metrics = Table(
         unique=True,
         postgresql_where=text("NOT archived AND total_batches IS NOT NULL"),
     ),
+    # For deletions of trials, which look for all rows.
+    Index("metrics_by_trial", "trial_id"),
 )
 
 storages = Table(
@@ -50,7 +52,8 @@ storages = Table(
     # Secrets of the configuration, encrypted; '': none, NULL: not separated yet.
     Column("sealed", Text),
     Column("fingerprint", Text, nullable=False, server_default=text("''")),  # of its secrets
-    Column("user_id", Integer, nullable=False, server_default=text("0")),  # who told of it
+    # Who told of it. No foreign key: 0 where that is not known.
+    Column("user_id", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("config", "fingerprint", "user_id"),
 )
 
@@ -59,9 +62,8 @@ checkpoints = Table(
     metadata,
     Column("uuid", Uuid, primary_key=True),
     Column("task_id", Text, ForeignKey("tasks.id", ondelete="CASCADE")),
-    # No foreign keys: the next two are what a task has reported.
-    Column("allocation_id", Text),
-    Column("storage_id", Integer),
+    Column("allocation_id", Text),  # no foreign key: as the task reported it
+    Column("storage_id", Integer, ForeignKey("storages.id")),  # storages are never deleted
     Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE")),
     Column("experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE")),
     Column("state", enum(CheckpointState), nullable=False),

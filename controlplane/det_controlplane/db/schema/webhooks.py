@@ -44,7 +44,7 @@ webhook_deliveries = Table(
     Column("at", Time, nullable=False),
     Column("event_id", Text, nullable=False),
     Column("event_type", Text, nullable=False),
-    Column("experiment_id", Integer),
+    Column("experiment_id", Integer),  # no foreign key: it may be deleted
     Column("attempt", Integer, nullable=False),
     Column("failure", Text),  # NULL: it arrived
     Column("next_at", Time),  # NULL: it is not tried again
