@@ -79,7 +79,8 @@ def _exact(value: Any) -> str:
 def _shown_by_spreadsheets(text: str) -> str:
     """Put an apostrophe before what a spreadsheet would execute: names are whatever other users made them."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # a row ends at one that is not quoted
-    return f"'{text}" if text.startswith(_FORMULA) and not _is_number_alone(text) else text
+    is_number = _number(text) and text == text.strip()
+    return f"'{text}" if text.startswith(_FORMULA) and not is_number else text
 
 
 def plain(text: str) -> str:
@@ -169,10 +170,6 @@ def _number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_number_alone(text: str) -> bool:
-    return _number(text) and text == text.strip()
 
 
 def terminal_width() -> int:

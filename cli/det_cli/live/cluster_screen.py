@@ -18,13 +18,9 @@ _STYLES = {
 
 def lines(cluster: Cluster, room: int, now: float) -> list[Line]:
     """Return the whole picture; the caller shows the part that fits."""
-    out = [
-        apart(
-            line(Segment(cluster.name or "cluster", "bold"), _totals(cluster)),
-            line(_as(cluster)),
-            room,
-        )
-    ]
+    title = line(Segment(cluster.name or "cluster", "bold"), _totals(cluster))
+    user = line(Segment(f"as {cluster.user}" if cluster.user else "", "dim"))
+    out = [apart(title, user, room)]
     out += _money_lines(cluster)
     out += [line(Segment(f"not shown: {part}", "dim")) for part in cluster.hidden]
     parts = [
@@ -34,10 +30,6 @@ def lines(cluster: Cluster, room: int, now: float) -> list[Line]:
     ]
     out += [one for part in parts if part for one in [line(""), *part]]
     return [fitted(one, room) for one in out]
-
-
-def _as(cluster: Cluster) -> Segment:
-    return Segment(f"as {cluster.user}" if cluster.user else "", "dim")
 
 
 def _totals(cluster: Cluster) -> str:

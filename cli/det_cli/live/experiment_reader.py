@@ -6,7 +6,7 @@ from typing import Any
 from determined.common.http import Session
 from determined.common.pages import V1, pages
 
-from det_cli.live.experiment import Experiment, Trial, experiment_of, in_view, reasons_of
+from det_cli.live.experiment import Experiment, experiment_of, in_view, reasons_of
 from det_cli.live.pictures import Points, number
 from det_cli.live.reading import Parts
 
@@ -39,17 +39,14 @@ class ExperimentReader:
     def _with_curves(self, experiment: Experiment) -> Experiment:
         shown = in_view(experiment.trials, experiment.search)[:_CURVES]
         metric = experiment.search.metric
-        wanted = [t.id for t in shown if t.batches and self._version(t) != t.batches]
+        known = self._curves
+        wanted = [t.id for t in shown if t.batches and known.get(t.id, (0, ()))[0] != t.batches]
         if wanted and metric:
             self._fetch(wanted, metric, {t.id: t.batches for t in shown})
-        known = self._curves
         trials = [
             replace(t, curve=known[t.id][1]) if t.id in known else t for t in experiment.trials
         ]
         return replace(experiment, trials=tuple(trials))
-
-    def _version(self, trial: Trial) -> int:
-        return self._curves.get(trial.id, (0, ()))[0]
 
     def _fetch(self, trial_ids: list[int], metric: str, batches: dict[int, int]) -> None:
         params = {

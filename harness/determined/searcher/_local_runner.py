@@ -29,7 +29,8 @@ class LocalSearchRunner(SearchRunner):
         session: Optional[Session] = None,
     ) -> None:
         super().__init__(search_method)
-        self._dir = pathlib.Path(searcher_dir) if searcher_dir is not None else _new_dir()
+        new_dir = _paths.offline_dir() / "searcher" / uuid.uuid4().hex
+        self._dir = new_dir if searcher_dir is None else pathlib.Path(searcher_dir)
         self._given_session = session
 
     def run(
@@ -70,10 +71,6 @@ class LocalSearchRunner(SearchRunner):
         for old in self._dir.glob("state-*"):
             if old.name != folder.name:
                 shutil.rmtree(old, ignore_errors=True)
-
-
-def _new_dir() -> pathlib.Path:
-    return _paths.offline_dir() / "searcher" / uuid.uuid4().hex
 
 
 def _write(path: pathlib.Path, text: str) -> None:

@@ -17,7 +17,6 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 from det_controlplane.core.provision.model import RefusalKind
-from det_controlplane.core.provision.offers import Offer
 from det_controlplane.ports.compute import (
     CloudMachine,
     LaunchOutcome,
@@ -79,7 +78,8 @@ class Ec2Compute:
                 error = AwsError("NoCredentials", str(e))
             except ClientError as e:
                 error = self._readable(_known(e), region)
-            return explain(request.offers, _each(request.offers, error))
+            failures = [Failure(offer, offer.zone, error) for offer in request.offers]
+            return explain(request.offers, failures)
 
     def terminate(self, machines: Sequence[CloudMachine]) -> Sequence[Refusal]:
         refusals: list[Refusal] = []
@@ -196,10 +196,6 @@ class Ec2Compute:
 def _no_subnet(place: str) -> AwsError:
     remedy = "add one to network_interface.subnet_ids"
     return AwsError("", f"the pool has no subnet in {place}, {remedy}")
-
-
-def _each(offers: Sequence[Offer], error: AwsError) -> list[Failure]:
-    return [Failure(offer, offer.zone, error) for offer in offers]
 
 
 def _known(e: ClientError) -> AwsError:

@@ -57,7 +57,7 @@ def user_data(boot: Boot) -> str:
         "hooks": {"on_connection_lost": ["systemctl", "poweroff"]},
     }
     return _SCRIPT.format(
-        cluster=_comment(boot.cluster_id),
+        cluster=boot.cluster_id.replace("\n", " "),  # in a comment
         startup=boot.startup_script.rstrip() or ":",
         last=_LAST.format(script=boot.last_script.rstrip()) if boot.last_script.strip() else "",
         pulls=_PULLS.format(images=shlex.join(boot.images)) if boot.images else "",
@@ -105,10 +105,6 @@ def _split(console: str) -> tuple[str, list[str]]:
         elif not has_failed:
             after.append(line.strip())
     return step, after
-
-
-def _comment(text: str) -> str:
-    return text.replace("\n", " ")
 
 
 _LAST = """step "container startup script of the pool"

@@ -21,7 +21,8 @@ def require(ctx: Context, user: User, row: Rule, params: Mapping[str, str]) -> N
     if rule is TaskRule.OWN_TRIAL:
         require_trial(ctx, user, _number(params, "trialId", "runId"))
     elif rule is TaskRule.OWN_EXPERIMENT and "trialId" in params:
-        _require_experiment_of_trial(ctx, user, _number(params, "trialId"))
+        trial_id = _number(params, "trialId")
+        _require_owner(user, ownership.of_trial(ctx.db, trial_id), f"trial {trial_id}")
     elif rule is TaskRule.OWN_EXPERIMENT:
         require_experiment(ctx, user, _number(params, "experimentId", "id"))
     elif rule is TaskRule.OWN_TASK:
@@ -53,10 +54,6 @@ def require_own_task(ctx: Context, user: User, task_id: str) -> None:
     """Allow the code of a task what concerns tasks of its own user."""
     if user.allocation_id is not None:
         _require_owner(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
-
-
-def _require_experiment_of_trial(ctx: Context, user: User, trial_id: int) -> None:
-    _require_owner(user, ownership.of_trial(ctx.db, trial_id), f"trial {trial_id}")
 
 
 def _require_unmanaged(user: User, found: ownership.Owned | None, what: str) -> None:

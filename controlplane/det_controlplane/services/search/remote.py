@@ -36,7 +36,8 @@ def operate(
     triggered_by: int | None,
 ) -> None:
     """Carry out all of the operations or none. What answers an event again, or an ended experiment, changes nothing."""
-    uuids = [o["createTrial"]["checkpointUuid"] for o in operations if _starts_from_one(o)]
+    created = [o["createTrial"] for o in operations if "createTrial" in o]
+    uuids = [trial["checkpointUuid"] for trial in created if "checkpointUuid" in trial]
     require_things(ctx, user, Right.VIEW_EXPERIMENT_ARTIFACTS, "checkpoint", uuids)
     with live.opened(ctx, experiment_id) as experiment:
         remote = _remote(experiment)
@@ -95,10 +96,6 @@ def _refuse_useless_checkpoints(
             raise Invalid(
                 f"searcherOperations[{index}]: {fault}; none of the operations was carried out"
             )
-
-
-def _starts_from_one(operation: Operation) -> bool:
-    return "checkpointUuid" in operation.get("createTrial", {})
 
 
 def _trial_of(operation: Operation) -> str | None:
