@@ -25,9 +25,8 @@ class RequestTokens:
     bearer: str = ""  # of the header Authorization
     allocation: str = ""  # of the header by which tasks sign in
     cookies: tuple[str, ...] = ()  # of those who signed in with this browser
-    in_address: str = (
-        ""  # ?token= or "Authorization: token …", which are the task's own to check, too
-    )
+    # ?token= or "Authorization: token …", which are the task's own to check, too.
+    in_address: str = ""
     kept: str = ""  # the same from an earlier request
 
 
@@ -54,47 +53,92 @@ class Target:
     opened_by: RequestTokens  # the part of what the request carries that decided
 
 
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """What a request has to open a port with: a sign-in, or the token of the task's address."""
+
+    token: str = ""  # the decisive one
+    user: User | None = None  # its holder
+    signed_in: bool = False
+    to_keep: str = ""
+
+
+_NOTHING = _Opening()
+
+
 def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
     """Return where traffic to a service goes. Refuses strangers before it says what there is."""
     task_id, port = _named(service)
     task = proxies.of_task(ctx.db, task_id)
     proxied = None if task is None else _proxied(task.proxies, port)
-    by_bearer = _found(ctx, task_id, (tokens.bearer,))
-    others = (tokens.allocation, *tokens.cookies)
-    signed_in, decisive = by_bearer or _found(ctx, task_id, others) or (None, "")
-    to_keep, user = "", signed_in
     if task is not None and not (proxied and proxied["tcp"]):
         _refuse_page_of_another(ctx, task, tokens)
-    if proxied is None or not _is_open(task, proxied):
-        if user is None:
-            of_task = (tokens.in_address, tokens.kept)
-            opener = _opener(ctx, task, of_task)
-            user, decisive = _found_of_task(ctx, task_id, of_task) or (None, opener)
-            to_keep = _to_keep(ctx, task_id, task, tokens.in_address)
+    opening = _sign_in(ctx, task_id, tokens)
+    # Strangers reach such a port; but not by what a user who was deactivated has left.
+    if task and proxied and proxied["unauthenticated"] and task.owner_is_active:
+        opening = opening or _NOTHING
+    else:
+        opening = opening or _by_address(ctx, task_id, task, tokens)
         if task is None:
-            _refuse_ended(ctx, task_id, user, tokens)
-        if user is None and not decisive:
+            _refuse_ended(ctx, task_id, opening.user, tokens)
+        if not opening.token:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
             raise Missing(f"no running task has the proxied port '{service}'")
-        if user is not None:
-            _require(ctx, user, task)
-    assert task is not None
+        if opening.user is not None:
+            _require(ctx, opening.user, task)
     _refuse_session_in_address(ctx, tokens, task_id)
+    return _reached(task, proxied, opening, tokens)
+
+
+def _sign_in(ctx: Context, task_id: str, tokens: RequestTokens) -> _Opening | None:
+    found = _found(ctx, task_id, (tokens.bearer, tokens.allocation, *tokens.cookies))
+    return None if found is None else _Opening(found[1], found[0], signed_in=True)
+
+
+def _by_address(
+    ctx: Context, task_id: str, task: ProxiedTask | None, tokens: RequestTokens
+) -> _Opening:
+    """Open a port by a token that the task may see: that of the address which its owner got, or the task's own session."""
+    for token in (tokens.in_address, tokens.kept):
+        to_keep = token if token == tokens.in_address and _TOKEN.fullmatch(token) else ""
+        if _is_opened(ctx, task, token):
+            return _Opening(token, to_keep=to_keep)
+        user = _first(ctx, task_id, (token,))
+        if user is not None and user.task_id == task_id:
+            return _Opening(token, user, to_keep=to_keep)
+    return _NOTHING
+
+
+def _reached(
+    task: ProxiedTask, proxied: dict[str, Any], opening: _Opening, tokens: RequestTokens
+) -> Target:
+    """Return a port of a running task. Raises PortUnreachable where it does not run."""
     tcp = bool(proxied["tcp"])
     if task.container_id is None or task.agent_id is None:
-        why = f"task {task_id} does not run yet: see 'det why task {task_id}'"
+        why = f"task {task.task_id} does not run yet: see 'det why task {task.task_id}'"
         raise PortUnreachable(why, tcp=tcp)
     if task.state is not ContainerState.RUNNING:
-        why = f"task {task_id} does not run: its container is {_shown(task.state)}"
+        state = task.state.value.lower() if task.state else "gone"
+        why = f"task {task.task_id} does not run: its container is {state}"
         raise PortUnreachable(why, tcp=tcp)
+    user = opening.user
+    signed_in = user if opening.signed_in else None
+    of_agent = tokens.bearer.startswith(authentication.AGENT_PREFIX)
+    by_bearer = opening.signed_in and opening.token == tokens.bearer
     return Target(
-        task_id, task.container_id, task.agent_id, int(proxied["port"]), tcp,
-        by_bearer is not None or tokens.bearer.startswith(authentication.AGENT_PREFIX), to_keep,
-        signed_in is not None and signed_in.id == task.owner_id,
-        None if signed_in is None else signed_in.session_id, None if user is None else user.caller,
-        _only(tokens, decisive),
-    )  # fmt: skip
+        task_id=task.task_id,
+        container_id=task.container_id,
+        agent_id=task.agent_id,
+        port=int(proxied["port"]),
+        tcp=tcp,
+        bearer_is_ours=by_bearer or of_agent,
+        to_keep=opening.to_keep,
+        is_the_viewers=signed_in is not None and signed_in.id == task.owner_id,
+        session_id=None if signed_in is None else signed_in.session_id,
+        caller=None if user is None else user.caller,
+        opened_by=_only(tokens, opening.token),
+    )
 
 
 def _refuse_ended(ctx: Context, task_id: str, user: User | None, tokens: RequestTokens) -> None:
@@ -182,38 +226,11 @@ def _found(ctx: Context, task_id: str, tokens: Iterable[str]) -> tuple[User, str
     return None
 
 
-def _found_of_task(ctx: Context, task_id: str, tokens: Iterable[str]) -> tuple[User, str] | None:
-    """Find the port among tokens that the task may see, which are therefore its own."""
-    for token in tokens:
-        found = _found(ctx, task_id, (token,))
-        if found is not None and found[0].task_id == task_id:
-            return found
-    return None
-
-
-def _opener(ctx: Context, task: ProxiedTask | None, tokens: Iterable[str]) -> str:
-    """Return the token that is that of the task's address; empty if none is."""
-    return next((token for token in tokens if _is_opened(ctx, task, token)), "")
-
-
 def _is_opened(ctx: Context, task: ProxiedTask | None, token: str) -> bool:
     """Return whether a token is that of the address which the task's owner got."""
     if task is None or not task.owner_is_active or not token:
         return False
     return access.opens(ctx, task.task_id, task.access_key, token)
-
-
-def _to_keep(ctx: Context, task_id: str, task: ProxiedTask | None, token: str) -> str:
-    """Return the token of an address if it opens the task by itself, and is nothing but a token."""
-    if not _TOKEN.fullmatch(token):
-        return ""
-    opens = _is_opened(ctx, task, token) or _found_of_task(ctx, task_id, (token,))
-    return token if opens else ""
-
-
-def _is_open(task: ProxiedTask | None, proxied: dict[str, Any]) -> bool:
-    """Return whether strangers reach a port; keys and addresses of a user who was deactivated open nothing more."""
-    return bool(proxied["unauthenticated"]) and task is not None and task.owner_is_active
 
 
 def _refuse_page_of_another(ctx: Context, task: ProxiedTask, tokens: RequestTokens) -> None:
@@ -246,7 +263,3 @@ def _refuse_session_in_address(ctx: Context, tokens: RequestTokens, task_id: str
         raise Forbidden(
             "the address carries a session token, which the task would see: send it as a header"
         )
-
-
-def _shown(state: ContainerState | None) -> str:
-    return state.value.lower() if state else "gone"
