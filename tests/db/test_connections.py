@@ -333,8 +333,8 @@ def test_the_locks_of_a_process_that_vanished_in_the_middle_end(
 ) -> None:
     """A frozen function closes no connection, and the network reports no end."""
     limit = "idle_in_transaction_session_timeout"
-    assert int(connections._LIMITS[limit]) <= 60_000
-    monkeypatch.setitem(connections._LIMITS, limit, "100")
+    assert int(connections._SETTINGS[limit]) <= 60_000
+    monkeypatch.setitem(connections._SETTINGS, limit, "100")
     vanished = Database(database_url)
 
     def lock_and_vanish() -> None:
