@@ -1,6 +1,5 @@
 """What runs in the containers of notebooks, shells and TensorBoards."""
 
-import email.message
 import importlib.machinery
 import importlib.util
 import json
@@ -11,14 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.error
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from determined.common.failures import Failure
-from determined.common.http import Session
+from determined.common.http import NotFoundError, Session
 from determined.exec import _serve, notebook, shell, tensorboard
 
 from tests.support.fake_master import FakeMaster
@@ -249,7 +247,7 @@ def test_a_jupyter_without_terminals_is_idle_too() -> None:
     class WithoutTerminals(notebook.Jupyter):
         def _get(self, path: str) -> object:
             if path == "terminals":
-                raise urllib.error.HTTPError(path, 404, "Not Found", email.message.Message(), None)
+                raise NotFoundError(404, "Not Found")
             return []
 
     assert WithoutTerminals(1, "", "", "kernels_or_terminals").is_idle()

@@ -15,6 +15,11 @@ def code_of(session: Session, path: str) -> bytes:
     url = answer.get("url") or ""
     if not url.startswith(("https://", "http://")):
         return base64.b64decode(answer.get("b64Tgz") or "")
+    return fetched(url)
+
+
+def fetched(url: str) -> bytes:
+    """Download what an object store keeps: unlike the API's, its address may be behind a proxy, and lead to another."""
     import urllib.request  # only where code comes by URL: it costs every start otherwise
 
     try:

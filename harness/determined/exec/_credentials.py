@@ -8,10 +8,10 @@ import http.server
 import json
 import secrets
 import threading
-import urllib.error
-import urllib.request
 from typing import Any, Dict, Mapping, Tuple
 from urllib.parse import parse_qs, urlsplit
+
+from determined.common.http import APIError, MasterUnreachableError, Session
 
 LENT = "DET_MACHINE_CREDENTIALS"
 AGENT_PATH = "/det-agent/credentials/"
@@ -56,9 +56,8 @@ def _unproxied(env: Mapping[str, str]) -> Dict[str, str]:
 class _CredentialServer:
     def __init__(self, env: Mapping[str, str]) -> None:
         self.password = secrets.token_urlsafe(24)
-        self._agent_url = env["DET_MASTER"].rstrip("/") + AGENT_PATH
-        self._headers = {"Authorization": f"Bearer {env['DET_SESSION_TOKEN']}"}
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        signed = {"Authorization": f"Bearer {env['DET_SESSION_TOKEN']}"}
+        self._agent = Session(env["DET_MASTER"], signed, retries=0, timeout_s=_TIMEOUT_S)
 
     def start(self) -> str:
         """Answer in a thread that ends with this process; return host and port."""
@@ -72,9 +71,9 @@ class _CredentialServer:
             if target == _AWS_PATH:
                 return self._as_container_credentials(headers)
             return self._as_google_metadata(target, headers)
-        except urllib.error.HTTPError as e:
-            return 503, e.read().decode(errors="replace"), {}
-        except (OSError, ValueError) as e:
+        except APIError as e:
+            return 503, json.dumps({"message": e.message}), {}
+        except (MasterUnreachableError, ValueError) as e:
             return 503, json.dumps({"message": f"the agent does not answer: {e}"}), {}
 
     def _as_container_credentials(self, headers: Mapping[str, str]) -> Answer:
@@ -94,10 +93,8 @@ class _CredentialServer:
         return (404, "", _FLAVOR) if text is None else (200, text, _FLAVOR)
 
     def _ask(self, cloud: str) -> Dict[str, Any]:
-        request = urllib.request.Request(self._agent_url + cloud, headers=self._headers)
-        with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
-            lent: Dict[str, Any] = json.loads(answer.read())
-            return lent
+        lent: Dict[str, Any] = self._agent.get(AGENT_PATH + cloud)
+        return lent
 
 
 def _of_account(path: str, whole: bool, lent: Mapping[str, Any]) -> "str | None":

@@ -8,6 +8,7 @@ import tarfile
 from typing import Any, Dict, Iterator, List, Mapping
 
 from determined import _paths, profiler
+from determined.common.context_download import fetched
 from determined.common.http import APIError, Session
 
 
@@ -112,11 +113,7 @@ def _fetch_context(session: Session, task_id: str) -> bytes:
     url = answer.get("url") or ""
     if not url.startswith(("https://", "http://")):
         return b""
-    import urllib.request  # only where contexts come by URL: it costs every start otherwise
-
-    with urllib.request.urlopen(url, timeout=600) as response:
-        archive: bytes = response.read()
-    return archive
+    return fetched(url)
 
 
 def _safe_members(tar: tarfile.TarFile, root: str) -> Iterator[tarfile.TarInfo]:

@@ -1,17 +1,14 @@
 """`python3 -m determined.exec.notebook`: JupyterLab behind the cluster's proxy."""
 
 import importlib.util
-import json
 import os
 import pathlib
 import sys
-import urllib.error
-import urllib.request
 from datetime import datetime, timedelta, timezone
 from typing import Any, Dict, List, Mapping
 
 from determined.common.failures import Failure
-from determined.common.http import Session
+from determined.common.http import NotFoundError, Session
 from determined.common.times import parsed
 from determined.exec import _serve
 
@@ -83,8 +80,10 @@ class Jupyter:
     """A running Jupyter server, asked what it does."""
 
     def __init__(self, port: int, base: str, token: str, idle_type: str) -> None:
-        self._address = f"http://127.0.0.1:{port}{base}/api"
-        self._token = token
+        signed = {"Authorization": f"token {token}"}
+        self._session = Session(
+            f"http://127.0.0.1:{port}{base}/api", signed, retries=0, timeout_s=10
+        )
         self._idle_type = idle_type
 
     def is_idle(self) -> bool:
@@ -98,9 +97,7 @@ class Jupyter:
     def _terminals(self) -> Any:
         try:
             return self._get("terminals")
-        except urllib.error.HTTPError as e:
-            if e.code != 404:
-                raise
+        except NotFoundError:
             return []  # a server without that extension
 
     def _was_active(self) -> bool:
@@ -111,13 +108,7 @@ class Jupyter:
         return bool(last) and parsed(last) > since
 
     def _get(self, path: str) -> Any:
-        request = urllib.request.Request(
-            f"{self._address}/{path}", headers={"Authorization": f"token {self._token}"}
-        )
-        # Not by a proxy of the container's environment: this is the container itself.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=10) as answer:
-            return json.load(answer)
+        return self._session.get(f"/{path}")
 
 
 if __name__ == "__main__":
