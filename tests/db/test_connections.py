@@ -316,8 +316,7 @@ def test_a_transaction_begins_with_its_first_statement(
 def test_nothing_happens_without_a_transaction_where_none_could_begin(database: Database) -> None:
     with database.autocommit() as connection:
         driven: Any = connection.connection.driver_connection
-        name, _, _ = driven.prepare_statement("SELECT 1 / 0", ())
-        driven._begin = driven._bound(name, ()) + driver._EXECUTE
+        driven._begin, _, _ = driven.prepare_statement("SELECT 1 / 0", ())
     with pytest.raises(QueryFailed, match="division by zero"), database.begin() as tx:
         tx.execute(INSERT, {"name": "a"})
     assert names(database) == []
