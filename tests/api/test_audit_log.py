@@ -18,7 +18,7 @@ from det_controlplane.db import audit as audit_rows
 from det_controlplane.db.errors import QueryFailed, TryAgain
 from det_controlplane.services.audit import failures, listing
 from det_controlplane.services.audit.recording import Recorder, recording
-from det_controlplane.services.identity.authentication import FREE_ATTEMPTS
+from det_controlplane.services.identity.sign_in import FREE_ATTEMPTS
 from det_controlplane.services.logs.master_log import StoredLog
 from sqlalchemy import text
 

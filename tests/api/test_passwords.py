@@ -6,14 +6,15 @@ from datetime import timedelta
 
 import pytest
 from det_controlplane.api.http import Request, Response
-from det_controlplane.services.identity import authentication
-from det_controlplane.services.identity.authentication import client_hash
+from det_controlplane.services.identity import passwords
+from det_controlplane.services.identity import sign_in as signing_in
+from det_controlplane.services.identity.passwords import client_hash
 from sqlalchemy import text
 
 from tests.support.api import PASSWORD, Api, Caller
 from tests.support.statements import statements
 
-FREE = authentication.FREE_ATTEMPTS
+FREE = signing_in.FREE_ATTEMPTS
 
 
 def sign_in(api: Api, username: str, password: str, address: str = "10.0.0.1") -> int:
@@ -77,13 +78,13 @@ def test_an_unknown_name_costs_the_derivation_that_a_known_one_costs(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the time of the answer tells no names either."""
-    derive, costs = authentication._derive, []
+    derive, costs = passwords._derive, []
 
     def counted(client_hashed: str, salt: bytes) -> bytes:
         costs.append((client_hashed, len(salt)))
         return derive(client_hashed, salt)
 
-    monkeypatch.setattr(authentication, "_derive", counted)
+    monkeypatch.setattr(passwords, "_derive", counted)
     for name in ("admin", "nobody-of-that-name"):
         for password in ("wrong", ""):
             assert sign_in(api, name, password) == 401
@@ -95,8 +96,8 @@ def test_an_address_that_guesses_at_many_names_waits(
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts without a password count, too; other addresses are not held up."""
-    patience = replace(authentication._PATIENCE_WITH_ADDRESS, free=4)
-    monkeypatch.setattr(authentication, "_PATIENCE_WITH_ADDRESS", patience)
+    patience = replace(signing_in._PATIENCE_WITH_ADDRESS, free=4)
+    monkeypatch.setattr(signing_in, "_PATIENCE_WITH_ADDRESS", patience)
     guesses = [(f"name-{n}", "wrong" if n % 2 else "") for n in range(5)]
     assert [sign_in(api, *guess) for guess in guesses] == [401] * 4 + [403]
     assert sign_in(api, "admin", PASSWORD, "10.0.0.2") == 200
@@ -112,8 +113,8 @@ def test_an_account_of_its_own_does_not_help_an_address_to_guess(
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A success counts as no guess, and takes none back."""
-    patience = replace(authentication._PATIENCE_WITH_ADDRESS, free=4)
-    monkeypatch.setattr(authentication, "_PATIENCE_WITH_ADDRESS", patience)
+    patience = replace(signing_in._PATIENCE_WITH_ADDRESS, free=4)
+    monkeypatch.setattr(signing_in, "_PATIENCE_WITH_ADDRESS", patience)
     told = []
     for n in range(5):
         told.append(sign_in(api, f"name-{n}", "wrong"))
@@ -125,8 +126,8 @@ def test_a_stranger_behind_the_same_address_holds_up_nobody_who_was_there_before
     api: Api, pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But one attempt that fails waits with the stranger's, as do those without a password."""
-    patience = replace(authentication._PATIENCE_WITH_ADDRESS, free=4)
-    monkeypatch.setattr(authentication, "_PATIENCE_WITH_ADDRESS", patience)
+    patience = replace(signing_in._PATIENCE_WITH_ADDRESS, free=4)
+    monkeypatch.setattr(signing_in, "_PATIENCE_WITH_ADDRESS", patience)
     assert sign_in(api, "admin", PASSWORD) == 200
     for n in range(9):
         sign_in(api, f"name-{n}", "wrong")

@@ -23,14 +23,14 @@ from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.entry.aws.events import respond
 from det_controlplane.ports.compute import Unreachable
-from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity import sign_in
 
 from tests.support.api import Api, Caller, Told
 from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.oidc_server import served
 from tests.support.sign_in_server import CLIENT, SECRET, SignInServer
 
-FREE = authentication.FREE_ATTEMPTS
+FREE = sign_in.FREE_ATTEMPTS
 BACK = "http://127.0.0.1:9/callback"
 OIDC = "/api/v1/auth/oidc"
 

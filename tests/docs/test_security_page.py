@@ -12,7 +12,7 @@ from det_controlplane.entry.relay import agents
 from det_controlplane.entry.server import asgi, bodies, handshakes, protocol
 from det_controlplane.services.audit import failures
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity import sign_in
 from det_controlplane.services.logs import searching
 
 from tests.docs.test_links import DOCS, ROOT
@@ -57,11 +57,11 @@ def _mib(size: int) -> int:
 def test_its_figures_are_those_of_the_code() -> None:
     """Tests of limits set smaller ones, so that they take little time."""
     page = " ".join((DOCS / "concepts/security.md").read_text("utf-8").split())
-    cluster, many, word = ClusterConfig(), authentication._PATIENCE_WITH_ADDRESS, _WORDS
+    cluster, many, word = ClusterConfig(), sign_in._PATIENCE_WITH_ADDRESS, _WORDS
     agent = {option.name: option.default for option in settings.OPTIONS}
     lines_s, bytes_s = agent["log_lines_per_second"], agent["log_bytes_per_second"]
     said = (
-        f"waits after {word[authentication.FREE_ATTEMPTS]} attempts",
+        f"waits after {word[sign_in.FREE_ATTEMPTS]} attempts",
         f"after {many.free} failed attempts in an hour, {word[many.longest_s]} seconds at most",
         f"{protocol.LARGEST_HEADERS >> 10} KiB of headers are read",
         f"and {http.STRANGERS_BODY >> 10} KiB of a body before the caller is known",

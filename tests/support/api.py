@@ -23,7 +23,7 @@ from det_controlplane.db.engine import Database
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.cluster import first_start
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import authentication
+from det_controlplane.services.identity import passwords
 from det_controlplane.services.maintenance import tick
 
 PASSWORD = "a first password"
@@ -129,7 +129,7 @@ def api_over(database: Database, folder: Path) -> Iterator[Api]:
             "resource_pools": [{"pool_name": name} for name in POOLS],
         }
     )
-    with patch.dict(authentication.SCRYPT, n=CHEAP_SCRYPT):
+    with patch.dict(passwords.SCRYPT, n=CHEAP_SCRYPT):
         yield _api(database, config, checkpoints)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from det_controlplane.services.identity.authentication import (
+from det_controlplane.services.identity.passwords import (
     client_hash,
     password_matches,
     stored_hash,

@@ -16,7 +16,7 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.router import Access, Handler, get, post
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import authentication, pipelines
+from det_controlplane.services.identity import pipelines, sign_in
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import users
 
@@ -28,11 +28,11 @@ def login(ctx: Context, request: Request) -> Answer:
         raise Unauthenticated(
             "accounts without a password are open to this machine only: ask it as localhost, or give them one"
         )
-    token, user_id = authentication.login(
+    token, user_id = sign_in.login(
         ctx, body.text("username"), password, body.flag("isHashed"), request.client
     )
     answer = json_response({"token": token, "user": users.get(ctx, user_id)})
-    life_s = int(authentication.SESSION_LIFE.total_seconds())
+    life_s = int(sign_in.SESSION_LIFE.total_seconds())
     return Response(answer.body, headers=session_cookie(request, token, life_s))
 
 
@@ -44,7 +44,7 @@ def login_pipeline(ctx: Context, request: Request) -> Answer:
 
 
 def logout(ctx: Context, request: Request) -> Answer:
-    authentication.logout(ctx, user_of(request))
+    sign_in.logout(ctx, user_of(request))
     return Response(headers=session_cookie(request, "", 0))
 
 

@@ -2,7 +2,7 @@
 
 from det_controlplane.db import cluster
 from det_controlplane.db.engine import Database
-from det_controlplane.services.identity.authentication import client_hash, stored_hash
+from det_controlplane.services.identity.passwords import client_hash, stored_hash
 
 
 def cluster_identity(db: Database) -> str:

@@ -1,42 +1,22 @@
-"""Authenticate callers by password, token and session."""
+"""Authenticate callers by the tokens of their sessions."""
 
 import hashlib
-import hmac
-import secrets
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import partial
 
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.core.roles import ALL, OPEN, Grants, grants_of
-from det_controlplane.db import sessions, sign_in_failures
-from det_controlplane.db.engine import Tx
+from det_controlplane.db import sessions
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.sessions import Holder
-from det_controlplane.db.sign_in_failures import AttemptLimits
-from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.batching import Ticket
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, NotSignedIn
+from det_controlplane.services.errors import NotSignedIn
 from det_controlplane.services.identity.principal import AgentPrincipal, NamedPlace, User
 
 # Agents' tokens show what they are: one query finds their holder.
 AGENT_PREFIX = "agent-"
-SESSION_LIFE = timedelta(days=7)
-# Stock clients send the password hashed with this salt; what we store is a scrypt hash of that.
-CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
-# Attempts at one account from one address: some are free, then each waits twice as long as the one before.
-FREE_ATTEMPTS = 5
-LONGEST_WAIT_S = 300.0
-FAILURES_FORGOTTEN = timedelta(hours=1)
-_PATIENCE = AttemptLimits(FREE_ATTEMPTS, LONGEST_WAIT_S, FAILURES_FORGOTTEN)
-# With an address, whatever the names: many people may share one, so that it is patient, and never waits long.
-_PATIENCE_WITH_ADDRESS = AttemptLimits(300, 2.0, FAILURES_FORGOTTEN)
-_ANY_NAME = "*%Y-%m-%dT%H"  # in an hour: what is counted in another does not add up
-_LONGEST_NAME = 200
 _ALL_TOKENS = 0
-SCRYPT = {"n": 2**14, "r": 8, "p": 1}
-_TOO_MANY = "too many failed sign-ins: wait a little, longer after each further attempt"
 _UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
 
 
@@ -124,111 +104,3 @@ def agent_of(ctx: Context, token: str) -> AgentPrincipal:
         return AgentPrincipal(agent.id, agent.incarnation, agent.pool)
     user_of(ctx, token)
     raise NotSignedIn("this path is for agents; join first")
-
-
-def login(
-    ctx: Context, username: str, password: str, is_hashed: bool, address: str = ""
-) -> tuple[str, int]:
-    """Check a password, return a new token and the user's id."""
-    now = ctx.now()
-    # The same steps for every name: neither the answer nor its time tells whether there is such a user.
-    is_counted = _count_for_address(ctx, username if password else "", address, now)
-    # An empty password is no guess: Determined's client sends one by itself, before it asks for another.
-    attempts = count_attempt(ctx, username, address, now) if password else 0
-    with ctx.db.begin() as tx:
-        row = sessions.sign_in(tx, username)
-    sent = password if is_hashed else client_hash(password)
-    stored = None if row is None or row.remote else row.password_hash
-    if not password_matches(stored, sent) or row is None:
-        if attempts == FREE_ATTEMPTS:
-            failures.record(ctx, username[:_LONGEST_NAME], address, attempts)
-        raise NotSignedIn("invalid credentials")
-    with ctx.db.begin() as tx:
-        if is_counted:
-            # Only itself: an own account must not wipe out the guesses at others.
-            sign_in_failures.take_back(tx, now.strftime(_ANY_NAME), address)
-        sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
-        if not row.active:
-            raise Forbidden("user is not active")
-        sessions.signed_in(tx, row.user_id, now)
-        token = new_session(ctx, tx, row.user_id, now + SESSION_LIFE)
-    return token, row.user_id
-
-
-def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> int:
-    """Let attempts at one account from one address wait, longer each time; others are not held up."""
-    with ctx.db.begin() as tx:
-        attempts = sign_in_failures.attempt(tx, username[:_LONGEST_NAME], address, now, _PATIENCE)
-    if not attempts:
-        raise Forbidden(_TOO_MANY)
-    return attempts
-
-
-def _count_for_address(ctx: Context, username: str, address: str, now: datetime) -> bool:
-    """Let attempts from one address wait after very many, also those without a password: each costs a derivation.
-
-    People who have signed in from there before, and have not failed since, are not held up by others, nor counted."""
-    with ctx.db.begin() as tx:
-        name = now.strftime(_ANY_NAME)
-        if sign_in_failures.attempt(tx, name, address, now, _PATIENCE_WITH_ADDRESS):
-            return True
-        if not sign_in_failures.is_at_home(tx, username[:_LONGEST_NAME], address):
-            raise Forbidden(_TOO_MANY)
-        return False
-
-
-def refuse_held_up(ctx: Context, username: str, address: str, now: datetime) -> None:
-    """Refuse an attempt that comes too soon after failed ones, without counting it."""
-    with ctx.db.autocommit() as tx:
-        if sign_in_failures.held_up(tx, username[:_LONGEST_NAME], address, now, _PATIENCE):
-            raise Forbidden(_TOO_MANY)
-
-
-def forget_attempts(ctx: Context, username: str, address: str) -> None:
-    with ctx.db.begin() as tx:
-        sign_in_failures.forget(tx, username[:_LONGEST_NAME], address)
-
-
-def new_session(
-    ctx: Context,
-    tx: Tx,
-    user_id: int,
-    expires_at: datetime | None,
-) -> str:
-    """Return a new bearer token of a user; only its hash stays here."""
-    token = ctx.new_token()
-    recording.signed_in(user_id)
-    now, origin = ctx.now(), recording.origin()
-    sessions.create(
-        tx, SessionKind.USER, user_id, token_hash(token), now, expires_at, origin=origin
-    )
-    return token
-
-
-def logout(ctx: Context, user: User) -> None:
-    with ctx.db.begin() as tx:
-        sessions.revoke(tx, user.session_id, ctx.now())
-
-
-def client_hash(password: str) -> str:
-    """Return the hash that a client of Determined sends for a password. An empty one is sent empty."""
-    return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
-
-
-def stored_hash(client_hashed: str) -> str:
-    salt = secrets.token_bytes(16)
-    return f"scrypt${salt.hex()}${_derive(client_hashed, salt).hex()}"
-
-
-def password_matches(stored: str | None, client_hashed: str) -> bool:
-    if stored is None:
-        # Takes as long as a real check, so that names cannot be told from passwords.
-        _derive(client_hashed, b"0" * 16)
-        return False
-    _, salt, digest = stored.split("$")
-    return hmac.compare_digest(_derive(client_hashed, bytes.fromhex(salt)).hex(), digest)
-
-
-def _derive(client_hashed: str, salt: bytes) -> bytes:
-    n, r, p = SCRYPT["n"], SCRYPT["r"], SCRYPT["p"]
-    return hashlib.scrypt(client_hashed.encode(), salt=salt, n=n, r=r, p=p, dklen=32)

@@ -20,12 +20,12 @@ from det_controlplane.ports.issuer_tokens import Issuers, IssuersBusy, TokenVeri
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Busy, Invalid, NotSignedIn, Unready
 from det_controlplane.services.identity import remote_users
-from det_controlplane.services.identity.authentication import (
+from det_controlplane.services.identity.remote_users import IdentityClaims
+from det_controlplane.services.identity.sign_in import (
     count_attempt,
     forget_attempts,
     refuse_held_up,
 )
-from det_controlplane.services.identity.remote_users import IdentityClaims
 
 T = TypeVar("T")
 log = logging.getLogger("det.identity")

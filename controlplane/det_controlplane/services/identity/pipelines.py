@@ -12,7 +12,7 @@ from det_controlplane.ports.identity import NotProven
 from det_controlplane.ports.issuer_tokens import IssuersBusy
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Busy, Forbidden, NotSignedIn, Unready
-from det_controlplane.services.identity.authentication import new_session
+from det_controlplane.services.identity.sign_in import new_session
 
 log = logging.getLogger("det.identity")
 # What tells pipelines apart, at GitHub and GitLab; shown to those who are refused.

@@ -12,7 +12,7 @@ from det_controlplane.db.errors import Violated
 from det_controlplane.db.users import RemoteAccount
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Taken
-from det_controlplane.services.identity.authentication import new_session
+from det_controlplane.services.identity.sign_in import new_session
 
 _LONGEST = 200
 

@@ -12,7 +12,7 @@ from det_controlplane.db.errors import Violated
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
-from det_controlplane.services.identity.authentication import client_hash, stored_hash
+from det_controlplane.services.identity.passwords import client_hash, stored_hash
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import (
     require_admin,
