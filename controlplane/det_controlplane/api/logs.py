@@ -63,10 +63,9 @@ def _stream(ctx: Context, request: Request, tasks: list[str], extra: dict[str, A
         task_id = order[index]
         if follow:
             task_logs.follow(ctx, task_id)
+        is_last = index == len(order) - 1
         # Before the page: what was written before the end is in the page then.
-        over = (
-            not (follow and index == len(order) - 1) or task_logs.ended_at(ctx, task_id) is not None
-        )
+        over = not (follow and is_last) or task_logs.ended_at(ctx, task_id) is not None
         page = task_logs.page(
             ctx,
             task_id,

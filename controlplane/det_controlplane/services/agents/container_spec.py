@@ -38,19 +38,18 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     config: dict[str, Any] = sealing.opened(ctx, stored.config or {}, stored.sealed)
     pool = ctx.config.pool(row.pool)
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
-    env = _environment(ctx, row, token)
-    if trial is not None:
-        env |= _trial_environment(row, trial, config)
-    env |= config.get("_environment") or {}
     network = "host" if row.peers > 1 else defaults.network_mode
-    if network == "host":
-        env["DET_SERVICE_HOST"] = "127.0.0.1"
-    env |= container_settings.network_interface(defaults)
     values, of_agent = container_settings.variables(config, row.device_type)
-    env |= values
-    if defaults.startup_hook:
-        hook = base64.b64encode(defaults.startup_hook.encode()).decode()
-        env["DET_TASK_STARTUP_HOOK_B64"] = hook
+    # Each goes before those above it.
+    env = {
+        **_environment(ctx, row, token),
+        **(_trial_environment(row, trial, config) if trial else {}),
+        **(config.get("_environment") or {}),
+        **({"DET_SERVICE_HOST": "127.0.0.1"} if network == "host" else {}),
+        **container_settings.network_interface(defaults),
+        **values,
+        **_startup_hook(defaults.startup_hook),
+    }
     spec = ContainerSpec(
         container_id=str(row.id),
         allocation_id=row.allocation_id,
@@ -71,6 +70,12 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         local_ports=tuple(config.get("_ports") or ()),
     )
     return container_settings.applied(spec, config, defaults, row.device_type)
+
+
+def _startup_hook(script: str) -> dict[str, str]:
+    return (
+        {"DET_TASK_STARTUP_HOOK_B64": base64.b64encode(script.encode()).decode()} if script else {}
+    )
 
 
 def _token(ctx: Context, row: StartedContainer) -> str:

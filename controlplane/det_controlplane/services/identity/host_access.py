@@ -25,34 +25,20 @@ def require(
         return
     of_pool = ctx.config.pool(pool) if pool else None
     defaults = (of_pool and of_pool.task_container_defaults) or ctx.config.task_container_defaults
-    invariant = [policy.get("invariant_config") or {} for policy in demanded]
-    given = SharedHostAccess(
-        mounts=[
-            *defaults.bind_mounts,
-            *(m for config in invariant for m in config.get("bind_mounts") or ()),
-            *(storage or {} for storage in (ctx.config.checkpoint_storage, *storages)),
-        ],
-        devices=[
-            *defaults.devices,
-            *(d for c in invariant for d in (c.get("resources") or {}).get("devices") or ()),
-        ],
-        capabilities=[
-            *(defaults.environment.get("add_capabilities") or ()),
-            *(
-                n
-                for c in invariant
-                for n in (c.get("environment") or {}).get("add_capabilities") or ()
-            ),
-        ],
-        variables=[
-            name
-            for environment in (
-                defaults.environment,
-                *(c.get("environment") or {} for c in invariant),
-            )
-            for name in host_paths.bare_names(environment.get("environment_variables"))
-        ],
-    )
+    environment = defaults.environment
+    mounts: list[Any] = [*defaults.bind_mounts, ctx.config.checkpoint_storage or {}]
+    mounts += (storage or {} for storage in storages)
+    devices: list[Any] = [*defaults.devices]
+    capabilities: list[str] = [*(environment.get("add_capabilities") or ())]
+    variables = [*host_paths.bare_names(environment.get("environment_variables"))]
+    for policy in demanded:
+        invariant = policy.get("invariant_config") or {}
+        environment = invariant.get("environment") or {}
+        mounts += invariant.get("bind_mounts") or ()
+        devices += (invariant.get("resources") or {}).get("devices") or ()
+        capabilities += environment.get("add_capabilities") or ()
+        variables += host_paths.bare_names(environment.get("environment_variables"))
+    given = SharedHostAccess(mounts, devices, capabilities, variables)
     _refuse(list(host_paths.problems(config, given, ctx.config.allowed_host_paths)))
 
 

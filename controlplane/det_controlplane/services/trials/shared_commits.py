@@ -43,12 +43,17 @@ def _store_together(ctx: Context, read: _Trials, tickets: Sequence[Report]) -> N
 
     Trials that are not known, or have changed, are read for the next call."""
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
-    known = {id: trial for id in first if (trial := read.get(id) or ctx.memory.reporting.take(id))}
-    new = [_new(ctx, trial, first[id].item) for id, trial in known.items()
-           if first[id].item.goes_on(trial.run_id, trial.total_batches)
-           and core_metrics.has_room(trial.summaries, first[id].item.group)]  # fmt: skip
+    new, unknown = [], []
+    for trial_id, ticket in first.items():
+        trial, report = read.get(trial_id) or ctx.memory.reporting.take(trial_id), ticket.item
+        if trial is None:
+            unknown.append(trial_id)
+        elif report.goes_on(trial.run_id, trial.total_batches) and core_metrics.has_room(
+            trial.summaries, report.group
+        ):
+            new.append(_new(ctx, trial, report))
     with ctx.db.autocommit() as tx:
-        stored, others = metrics.add_all(tx, new, [id for id in first if id not in known])
+        stored, others = metrics.add_all(tx, new, unknown)
     for trial in stored.values():
         ctx.memory.reporting.keep(trial)
     for trial_id, ticket in first.items():
