@@ -13,13 +13,14 @@ pytestmark = pytest.mark.heavy("packs the client of Compute Engine, which is lar
 MIB = 1024**2
 # Limits of Lambda: what may be uploaded directly, and what a function may unpack.
 MOST_ZIPPED, MOST_UNPACKED = 50 * MIB, 250 * MIB
+ZIPS = ("deployment", "provision", "relay")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("zips")
-    packaging.build(out, google=True)
-    for name in ("deployment", "provision"):
+    packaging.build(out, google=True, relay=True)
+    for name in ZIPS:
         with zipfile.ZipFile(out / f"{name}.zip") as archive:
             archive.extractall(out / name)
     return out
@@ -51,7 +52,14 @@ def test_the_api_can_read_proofs_of_machines_and_carries_no_client(folder: Path)
     assert python(folder / "deployment", "import grpc").returncode == 1
 
 
-@pytest.mark.parametrize("name", ["deployment", "provision"])
+def test_the_relay_carries_no_client_either(folder: Path) -> None:
+    done = python(folder / "relay", "import uvicorn, websockets; from google.auth import crypt")
+    assert done.returncode == 0, done.stderr
+    assert python(folder / "relay", "import google.cloud.compute_v1").returncode == 1
+    assert python(folder / "provision", "import uvicorn").returncode == 1
+
+
+@pytest.mark.parametrize("name", ZIPS)
 def test_lambda_takes_the_zip(folder: Path, name: str) -> None:
     assert (folder / f"{name}.zip").stat().st_size < MOST_ZIPPED
     unpacked = sum(path.stat().st_size for path in (folder / name).rglob("*") if path.is_file())

@@ -1,5 +1,6 @@
 """The zip of the functions: for the processor and the Python that were asked for, and the same for the same sources."""
 
+import os
 import sys
 import zipfile
 from hashlib import sha256
@@ -92,3 +93,13 @@ def test_what_does_not_compile_is_told(tmp_path: Path) -> None:
     (tmp_path / "task/broken.py").write_text("def (:\n")
     with pytest.raises(PackagingFailed, match=r"(?s)does not compile:.*broken\.py"):
         packaging.add_bytecode(tmp_path / "task")
+
+
+def test_a_zip_that_lambda_would_not_take_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaging, "LARGEST_ZIP", 1024**2)
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task/noise").write_bytes(os.urandom(2 * 1024**2))
+    with pytest.raises(PackagingFailed, match=r"big.zip has 2\.0 MiB, and Lambda takes 1"):
+        packaging.write_zip(tmp_path / "task", tmp_path / "big.zip")

@@ -64,6 +64,8 @@ UNUSED = (
 EPOCH = (2020, 1, 1, 0, 0, 0)
 # Processors that Lambda has, and how ELF files name theirs.
 MACHINES = {"x86_64": 62, "arm64": 183}
+# That Terraform sends, and AWS takes, in one request.
+LARGEST_ZIP = 50 * 1024**2
 # The glibc 2.x of runtimes on Amazon Linux 2, and of those since.
 GLIBC = {"python3.10": 26, "python3.11": 26}
 NEWER_GLIBC = 34
@@ -105,11 +107,10 @@ def build(
         for name, content in files.items():
             (task / name).write_bytes(content)
         if relay:
-            write_zip(task, out / "relay.zip")
-            trim(task, OF_RELAY_ALONE)
+            write_zip(task, out / "relay.zip", without=OF_PROVISION_ALONE)
         if google:
-            write_zip(task, out / "provision.zip")
-            trim(task, OF_PROVISION_ALONE)
+            write_zip(task, out / "provision.zip", without=OF_RELAY_ALONE)
+        trim(task, (*OF_PROVISION_ALONE, *OF_RELAY_ALONE))
         write_zip(task, out / "deployment.zip")
         for name in files:
             (task / name).unlink()
@@ -279,13 +280,22 @@ def add_bytecode(task: Path) -> None:
         raise PackagingFailed(f"some file in the zip does not compile:\n{done.stdout}{done.stderr}")
 
 
-def write_zip(task: Path, target: Path) -> None:
+def write_zip(task: Path, target: Path, without: Sequence[str] = ()) -> None:
+    """Write the files of a folder, but what some patterns name. Raises PackagingFailed for more than Lambda takes."""
+    left_out = {path for pattern in without for path in task.glob(pattern)}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
         for path in sorted(p for p in task.rglob("*") if p.is_file()):
+            if not left_out.isdisjoint((path, *path.parents)):
+                continue
             entry = zipfile.ZipInfo(str(path.relative_to(task)), EPOCH)
             entry.external_attr = 0o644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             made.writestr(entry, path.read_bytes())
+    size = target.stat().st_size
+    if size > LARGEST_ZIP:
+        raise PackagingFailed(
+            f"{target.name} has {size / 1024**2:.1f} MiB, and Lambda takes {LARGEST_ZIP / 1024**2:.0f} in a request"
+        )
 
 
 def main() -> int:
