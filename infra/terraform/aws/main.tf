@@ -103,6 +103,7 @@ module "relay" {
   front_secret               = local.front_secret
   vpc_id                     = module.network.vpc_id
   subnet_id                  = module.network.private_subnet_ids[index(local.zones, local.relay_zone)]
+  has_nat                    = !var.machine_external_ip
   database_security_group_id = module.database.security_group_id
   permissions_boundary       = var.permissions_boundary
 

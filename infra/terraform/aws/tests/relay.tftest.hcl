@@ -53,6 +53,7 @@ variables {
   front_secret               = "secret"
   vpc_id                     = "vpc-1"
   subnet_id                  = "subnet-1"
+  has_nat                    = false
   database_security_group_id = "sg-1"
   permissions_boundary       = null
 }
@@ -95,6 +96,32 @@ run "the_machine" {
   assert {
     condition     = aws_lambda_function.this.environment[0].variables["DET_RELAY_FUNCTION"] == aws_lambda_function.this.function_name
     error_message = "The relay does not know where a newer program would be."
+  }
+}
+
+run "it_calls_aws_by_ipv6" {
+  module {
+    source = "../modules/aws/relay"
+  }
+
+  assert {
+    condition     = strcontains(local.user_data, "AWS_USE_DUALSTACK_ENDPOINT=true")
+    error_message = "From a subnet that IPv6 alone leaves, the relay would not get its program."
+  }
+}
+
+run "with_a_gateway_it_calls_aws_where_there_are_no_dual_stack_endpoints" {
+  module {
+    source = "../modules/aws/relay"
+  }
+
+  variables {
+    has_nat = true
+  }
+
+  assert {
+    condition     = strcontains(local.user_data, "AWS_USE_DUALSTACK_ENDPOINT=false")
+    error_message = "In a region without dual-stack endpoints the relay would not get its program."
   }
 }
 

@@ -53,6 +53,11 @@ variable "subnet_id" {
   type        = string
 }
 
+variable "has_nat" {
+  description = "Whether IPv4 leaves the subnet, so that AWS is reached where it has no dual-stack endpoints."
+  type        = bool
+}
+
 variable "database_security_group_id" {
   description = "Security group of the database, which lets the machine in."
   type        = string
@@ -69,6 +74,12 @@ locals {
   tag      = "${var.cluster_id}/relay"
   function = "${var.name}-relay"
   types    = { x86_64 = "t3.nano", arm64 = "t4g.nano" }
+
+  user_data = templatefile("${path.module}/user-data.sh", {
+    region     = data.aws_region.current.name
+    function   = local.function
+    dual_stack = !var.has_nat
+  })
 }
 
 data "aws_region" "current" {}
@@ -201,10 +212,7 @@ resource "aws_instance" "this" {
   iam_instance_profile                 = aws_iam_instance_profile.this.name
   instance_initiated_shutdown_behavior = "stop"
   user_data_replace_on_change          = false
-  user_data = templatefile("${path.module}/user-data.sh", {
-    region   = data.aws_region.current.name
-    function = local.function
-  })
+  user_data                            = local.user_data
 
   metadata_options {
     http_tokens                 = "required"

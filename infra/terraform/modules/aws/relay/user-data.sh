@@ -48,7 +48,7 @@ SuccessAction=poweroff
 
 [Service]
 User=determined
-Environment=AWS_USE_DUALSTACK_ENDPOINT=true AWS_DEFAULT_REGION=${region} HOME=/tmp
+Environment=AWS_USE_DUALSTACK_ENDPOINT=${dual_stack} AWS_DEFAULT_REGION=${region} HOME=/tmp
 ExecStartPre=+/usr/local/bin/determined-relay-python
 ExecStart=/usr/local/bin/relay-python /usr/local/bin/determined-relay
 TimeoutStartSec=600
