@@ -160,6 +160,19 @@ def test_an_unknown_cluster_cannot_be_removed(
     assert terraform.calls("destroy") == []
 
 
+def test_what_an_earlier_version_took_for_a_name_is_listed_described_and_removed(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster("my--box")
+    terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
+    named = (*account.where, "--cluster-id", "my--box")
+    assert det("deploy", "aws", "list", *account.where[2:]).out.split() == ["my--box"]
+    assert "my--box" in det("deploy", "aws", "status", *named).out
+    ran = det("deploy", "aws", "down", "--yes", *named)
+    assert ran.code == 0, ran.err
+    assert det("deploy", "aws", "list", *account.where[2:]).out == ""
+
+
 def test_a_cluster_with_machines_is_not_removed_without_force(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:

@@ -472,6 +472,17 @@ def test_a_subnet_that_cloud_run_still_holds_is_told_with_the_time(
     assert "run the same command again after that" in ran.err
 
 
+def test_what_is_there_is_described_and_removed_whatever_its_name(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.has_cluster("lab-")
+    terraform.answers(output={"out": "{}"}, state_pull=state())
+    assert "lab-" in project.run("status", "--cluster-id", "lab-").out
+    ran = project.run("down", "--yes", "--cluster-id", "lab-")
+    assert ran.code == 0, ran.err
+    assert project.run("list").out == ""
+
+
 def test_an_unknown_cluster_cannot_be_removed(project: Project, terraform: FakeTerraform) -> None:
     project.google.has_cluster()
     ran = project.run("down", "--yes", "--cluster-id", "lib")

@@ -33,11 +33,11 @@ class Account:
         place = {"LocationConstraint": "us-west-2"}
         self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration=place)
 
-    def has_cluster(self, **options: Any) -> None:
+    def has_cluster(self, name: str = "box", **options: Any) -> None:
         self.make_bucket(STATE_BUCKET)
         kept = json.dumps({"var": [], **options}).encode()
-        for name, content in (("state", b"{}"), ("options.json", kept)):
-            self.client("s3").put_object(Bucket=STATE_BUCKET, Key=f"box/{name}", Body=content)
+        for part, content in (("state", b"{}"), ("options.json", kept)):
+            self.client("s3").put_object(Bucket=STATE_BUCKET, Key=f"{name}/{part}", Body=content)
 
     def options(self) -> Any:
         """Return what is kept of the cluster for the next time."""

@@ -27,6 +27,7 @@ _TYPES = {
 @refusals_told()
 def up(args: argparse.Namespace) -> None:
     looked_at = AwsDeployment(_spec(args), say)
+    looked_at.check_name()
     args.db_snapshot = args.db_snapshot or None
     given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
     deployment = AwsDeployment(

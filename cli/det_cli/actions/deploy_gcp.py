@@ -26,7 +26,9 @@ _LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_
 
 
 def up(args: argparse.Namespace) -> None:
-    given = deploy_options.as_last_time(args, _deployment(args), _POOLS, _STACK)
+    looked_at = _deployment(args)
+    looked_at.check_name()
+    given = deploy_options.as_last_time(args, looked_at, _POOLS, _STACK)
     deployment = _deployment(given)
     place = f"{deployment.account.region} of project {deployment.account.project}"
     deploy_cloud.up(given, deployment, place)

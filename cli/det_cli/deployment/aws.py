@@ -54,11 +54,6 @@ class AwsDeployment(Deployment):
         keypair: str = "",
         snapshot: str = "",
     ) -> None:
-        if not CLUSTER_ID.fullmatch(spec.cluster_id):
-            raise UsageError(
-                f"--cluster-id {spec.cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens, of"
-                " which none is the last and no two stand together"
-            )
         super().__init__(spec, say)
         self._google_file = google_credentials
         self._preflight = preflight
@@ -69,6 +64,14 @@ class AwsDeployment(Deployment):
         )
         self.account = Aws(spec.region, spec.endpoint_url, spec.profile)
         self._before: dict[str, str] = {}
+
+    def check_name(self) -> None:
+        cluster_id = self._spec.cluster_id
+        if not CLUSTER_ID.fullmatch(cluster_id):
+            raise UsageError(
+                f"--cluster-id {cluster_id!r} must be a letter, then at most 30 letters, digits and hyphens, of"
+                " which none is the last and no two stand together"
+            )
 
     def _check(self) -> None:
         self._google_credentials()

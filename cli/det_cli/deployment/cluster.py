@@ -176,6 +176,10 @@ class Deployment(ABC):
         return found
 
     @abstractmethod
+    def check_name(self) -> None:
+        """Raise UsageError for a name that a new cluster cannot have; one that has it all the same can be removed."""
+
+    @abstractmethod
     def _check(self) -> None:
         """Raise what would make the deployment fail, before anything is made."""
 

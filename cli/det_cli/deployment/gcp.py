@@ -52,16 +52,19 @@ class GcpDeployment(Deployment):
     def __init__(
         self, spec: ClusterSpec, access: ProjectAccess, say: Say, *, preflight: bool = True
     ) -> None:
-        if not CLUSTER_ID.fullmatch(spec.cluster_id):
-            raise UsageError(
-                f"--cluster-id {spec.cluster_id!r} must be a small letter, then at most 19 small letters, digits"
-                " and hyphens, and no hyphen at the end"
-            )
         super().__init__(spec, say)
         self._access = access
         self._preflight = preflight
         self._before: dict[str, str] = {}  # what answered, by service
         self.account = access.account(spec.region, spec.endpoint_url)
+
+    def check_name(self) -> None:
+        cluster_id = self._spec.cluster_id
+        if not CLUSTER_ID.fullmatch(cluster_id):
+            raise UsageError(
+                f"--cluster-id {cluster_id!r} must be a small letter, then at most 19 small letters, digits"
+                " and hyphens, and no hyphen at the end"
+            )
 
     def plan(self) -> None:
         config = self._config()

@@ -57,8 +57,9 @@ module "machines" {
 }
 
 module "database" {
-  source                   = "../modules/aws/database"
-  name                     = lower(local.name)
+  source = "../modules/aws/database"
+  # Of a cluster with another name than are taken now, which is being removed, too: Terraform checks names first.
+  name                     = trim(replace(lower(local.name), "/-+/", "-"), "-")
   kind                     = var.database
   max_capacity             = var.database_max_capacity
   instance_class           = var.database_instance_class

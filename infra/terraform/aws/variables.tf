@@ -3,7 +3,8 @@ variable "cluster_id" {
   type        = string
 
   validation {
-    condition     = can(regex("^[a-zA-Z](-?[a-zA-Z0-9])*$", var.cluster_id)) && length(var.cluster_id) <= 31
+    # What part of a cluster another name came to have can be removed.
+    condition     = var.removal != "" || (can(regex("^[a-zA-Z](-?[a-zA-Z0-9])*$", var.cluster_id)) && length(var.cluster_id) <= 31)
     error_message = "Give a letter, then at most 30 letters, digits and hyphens; no hyphen at the end, and no two together."
   }
 }

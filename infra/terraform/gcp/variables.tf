@@ -3,7 +3,8 @@ variable "cluster_id" {
   type        = string
 
   validation {
-    condition     = can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", var.cluster_id))
+    # What part of a cluster another name came to have can be removed.
+    condition     = var.removal != "" || can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", var.cluster_id))
     error_message = "Give a small letter, then at most 19 small letters, digits and hyphens; no hyphen at the end."
   }
 }

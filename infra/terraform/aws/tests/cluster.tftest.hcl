@@ -123,6 +123,15 @@ run "a_name_that_aws_refuses_is_refused" {
   expect_failures = [var.cluster_id]
 }
 
+run "a_cluster_of_such_a_name_can_be_removed" {
+  command = plan
+
+  variables {
+    cluster_id = "my--lab"
+    removal    = "20261124120000"
+  }
+}
+
 run "an_instance_instead_of_aurora" {
   variables {
     database = "rds"

@@ -145,6 +145,15 @@ run "a_name_that_makes_no_accounts_is_refused" {
   expect_failures = [var.cluster_id]
 }
 
+run "a_cluster_of_such_a_name_can_be_removed" {
+  command = plan
+
+  variables {
+    cluster_id = "Lab_1"
+    removal    = "20261124120000"
+  }
+}
+
 run "more_services_than_the_database_has_connections_for_are_refused" {
   command = plan
 
