@@ -202,7 +202,8 @@ class AwsDeployment(Deployment):
             "alarm_topic_arn",
         )
         stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
-        return prices.month(prices.aws_idle(stack), self._config())
+        idle, choices = prices.aws_idle(stack), prices.choice_of_database(stack)
+        return prices.month(idle, self._config(), choices)
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         made = self._zip(folder) if build else _empty_zip(folder)

@@ -3,13 +3,16 @@
 docs/cost.md is computed from the same prices and the same parts."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 HOURS = 730  # of a month
 DATABASE_GB, BUCKET_GB = 1.0, 1.0  # assumed of a cluster that is new
+AWAKE_ACU = (
+    0.5  # the least that an Aurora has which is awake, and assumed to do for a hundred agents
+)
 
 # Alarms of the AWS stack, where a topic is told.
 ALARMS_OF_FUNCTIONS = 12
@@ -127,6 +130,28 @@ def aws_idle(stack: AwsStack) -> IdleMonth:
     return IdleMonth(parts, stack.database_instance_class if is_unknown else "")
 
 
+def awake_usd_hour() -> float:
+    """Return what Aurora costs in an hour in which it does not pause, but for what is written."""
+    return AWAKE_ACU * price("aurora_acu_h")
+
+
+def hours_for_rds(stack: AwsStack) -> float:
+    """Return the hours of work a month above which an instance of RDS, which never pauses, is cheaper than Aurora."""
+    always, pausing = replace(stack, database="rds"), replace(stack, database="aurora")
+    return (aws_idle(always).usd - aws_idle(pausing).usd) / awake_usd_hour()
+
+
+def choice_of_database(stack: AwsStack) -> Iterator[str]:
+    """Tell from how much work on the other database of the AWS stack costs less."""
+    if stack.database_instance_class not in PRICES:
+        return
+    hours, awake = f"{hours_for_rds(stack):.0f} hours a month", f"${awake_usd_hour():.2f} an hour"
+    if stack.database == "aurora":
+        yield f"Aurora costs {awake} while work runs: for more than {hours} of it `--var database=rds` is cheaper"
+    else:
+        yield f"Aurora, which pauses and costs {awake} while work runs, is cheaper for less than {hours} of it"
+
+
 def _alarms(stack: AwsStack) -> dict[str, float]:
     if not stack.alarm_topic_arn:
         return {"alarms: none without a topic": 0.0}
@@ -166,8 +191,8 @@ def _tier(name: str) -> float | None:
     return PRICES[name][0] if name in PRICES else None
 
 
-def month(idle: IdleMonth, config: Mapping[str, Any]) -> Iterator[str]:
-    """Tell what a cluster costs a month, idle and busy."""
+def month(idle: IdleMonth, config: Mapping[str, Any], choices: Iterable[str] = ()) -> Iterator[str]:
+    """Tell what a cluster costs a month, idle and busy, and what would cost less."""
     from det_controlplane.core.config.cluster import load_cluster
 
     parts = ", ".join(f"{what} ${usd:.2f}" for what, usd in idle.parts.items() if usd)
@@ -186,4 +211,5 @@ def month(idle: IdleMonth, config: Mapping[str, Any]) -> Iterator[str]:
             f" ({cheapest.machine_type}, {cheapest.capacity.value}), at most ${most:.2f} an hour with"
             f" {pool.limits.max_instances} machines: ${most * Decimal(HOURS):,.0f} for a month without a pause"
         )
+    yield from choices
     yield f"List prices of {PRICES_OF}; disks, traffic and logs are not counted. `det budget` bounds what work costs"
