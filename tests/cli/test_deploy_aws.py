@@ -272,8 +272,9 @@ def test_an_interrupted_apply_goes_on_and_shows_the_password_that_was_kept(
     again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert "Secret123" not in again.stdout
     assert "admin still has the first password: `det user change-password" in again.stdout
-    (taken, *_) = terraform.calls("import")
-    assert taken["words"][-2:] == ["module.storage.aws_s3_bucket.this", DATA_BUCKET]
+    (taken, *_) = (call["taken_over"] for call in terraform.calls("apply"))
+    assert "to = module.storage.aws_s3_bucket.this\n" in taken
+    assert f'id = "{DATA_BUCKET}"\n' in taken
 
 
 def test_a_password_that_could_not_be_printed_is_printed_by_the_next_up(

@@ -20,6 +20,8 @@ told = json.loads(pathlib.Path(given).read_text()) if given else {{}}
 with (folder / "calls").open("a") as calls:
     told_by = {{"profile": "AWS_PROFILE", "plugins": "TF_PLUGIN_CACHE_DIR"}}
     told_by = {{key: os.environ.get(name, "") for key, name in told_by.items()}}
+    imports = pathlib.Path("taken-over.tf")
+    told_by["taken_over"] = imports.read_text() if imports.exists() else ""
     calls.write(json.dumps({{"verb": verb, "words": words, "variables": told, **told_by}}) + "\\n")
 plan = json.loads((folder / "plan").read_text())
 answer = plan.get(verb if verb != "state" else "state " + words[0], {{}})

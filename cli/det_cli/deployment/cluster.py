@@ -90,7 +90,7 @@ class Deployment(ABC):
             # The stack keeps the first password that it was given, also over an interruption.
             password = self._spec.password or _password()
             variables = {**self._variables(stack.folder), "initial_user_password": password}
-            self._take_over_bucket(stack.terraform, variables)
+            self._take_over_bucket(stack.terraform)
             variables |= self._prepare(stack, variables)
             stack.terraform.apply(variables, self._say)
             outputs = stack.terraform.outputs()
@@ -323,12 +323,12 @@ class Deployment(ABC):
         self._before_the_rest(stack, variables, made)
         stack.terraform.destroy(variables, self._say)
 
-    def _take_over_bucket(self, terraform: Terraform, variables: dict[str, Any]) -> None:
+    def _take_over_bucket(self, terraform: Terraform) -> None:
         """Take back the bucket that an earlier cluster of this name left behind."""
         address, name = self.data[0], self._bucket()
         if address not in terraform.resources() and self.account.has_bucket(name):
             self._say(f"Taking over the bucket {name}")
-            terraform.take_over(variables, address, name)
+            terraform.take_over(address, name)
 
     def _check_health(self, url: str) -> None:
         """Wait until the cluster answers: a database that was paused takes a moment."""

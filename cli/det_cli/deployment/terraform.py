@@ -107,9 +107,10 @@ class Terraform:
         if addresses:
             self._run("state", "rm", *addresses)
 
-    def take_over(self, variables: Mapping[str, Any], address: str, cloud_id: str) -> None:
-        """Know of a resource that exists."""
-        self._run("import", "-no-color", self._variables(variables), address, cloud_id)
+    def take_over(self, address: str, cloud_id: str) -> None:
+        """Let the next apply know of a resource that exists; `import` itself refuses a stack of which nothing is."""
+        block = f"import {{\n  to = {address}\n  id = {json.dumps(cloud_id)}\n}}\n"
+        (self._stack / "taken-over.tf").write_text(block)
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs of the stack; none if it was never applied."""
