@@ -81,7 +81,7 @@ def stack() -> Stack:
             database_tier=_default("gcp/variables.tf", "database_tier"),
             database_highly_available=_default("gcp/variables.tf", "database_highly_available")
             == "true",
-            sql_disk_gb=_number(r"disk_size\s*=", "modules/gcp/database/main.tf"),
+            database_disk_gb=int(_default("gcp/variables.tf", "database_disk_gb")),
             schedules=len(_names("modules/gcp/controlplane/main.tf", r"services\s*="))
             - 1,  # all but the API
             secrets=len(_names("gcp/main.tf", r"module \"secrets\".*?values\s*=")),

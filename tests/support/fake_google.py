@@ -56,6 +56,12 @@ class FakeGoogle:
     instances: dict[str, Json] = field(default_factory=dict)  # by ZONE/NAME
     leftovers: dict[str, list[Any]] = field(default_factory=dict)  # by kind
     peerings: list[str] = field(default_factory=list)
+    backups: list[Json] = field(default_factory=list)
+    operations: dict[str, Json] = field(default_factory=dict)  # of databases, by name
+    restored: dict[str, str] = field(default_factory=dict)  # names of backups, by instance
+    passwords: dict[str, str] = field(default_factory=dict)  # by INSTANCE/USER
+    restoring_ends: Json = field(default_factory=lambda: {"status": "DONE"})
+    exchanges: list[tuple[str, str, Json, Any, Any]] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)  # digests of images
     build_ends: Json = field(default_factory=lambda: {"status": "SUCCESS"})
     builds: list[Json] = field(default_factory=list)
@@ -76,8 +82,16 @@ class FakeGoogle:
         for wanted, pattern, route in _ROUTES:
             found = re.fullmatch(pattern, path)
             if found and wanted == method:
-                return route(self, {**query, **found.groupdict()}, body)
+                told = route(self, {**query, **found.groupdict()}, body)
+                self.exchanges.append((method, path, query, body, told))
+                return told
         raise AssertionError(f"the fake has no route {method} {path}")
+
+    def begin(self, kind: str, **ends: Any) -> Json:
+        """Begin an operation on a database, which ends before it is asked about."""
+        name = f"operation-{len(self.operations)}"
+        self.operations[name] = {"name": name, "operationType": kind, "status": "DONE", **ends}
+        return {"name": name, "operationType": kind, "status": "PENDING"}
 
     def key(self, folder: Path) -> Path:
         """Write a key of a service account whose tokens come from here."""
@@ -100,6 +114,15 @@ class FakeGoogle:
             f"{name}/default.tfstate": b"{}",
             f"{name}/options.json": json.dumps({"var": [], **options}).encode(),
         }
+
+    def leave_backup(self, name: str = "b1", instance: str = "det-lab-0a1b2c", **told: Any) -> None:
+        """Leave the last backup of an instance that is gone."""
+        self.backups.append({
+            "name": f"projects/acme/backups/{name}", "instance": instance, "type": "FINAL",
+            "state": "SUCCESSFUL", "databaseVersion": "POSTGRES_16",
+            "backupInterval": {"startTime": f"2026-11-24T12:00:0{len(self.backups)}Z"},
+            "instanceSettings": {"settings": {"dataDiskSizeGb": "10"}}, **told,
+        })  # fmt: skip
 
     def run_machine(self, name: str = "det-1-1", cluster: str = "lab") -> None:
         machine = {"name": name, "zone": "zones/us-west1-b", "labels": {"det-cluster": cluster}}
@@ -255,6 +278,16 @@ def _shift_traffic(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return {"name": "projects/acme/locations/l/operations/o1", "done": False}
 
 
+def _restore(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    fake.restored[query["instance"]] = body["backup"]
+    return fake.begin("RESTORE_VOLUME", **fake.restoring_ends)
+
+
+def _set_password(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    fake.passwords[f"{query['instance']}/{query['name']}"] = body["password"]
+    return fake.begin("UPDATE_USER")
+
+
 def _leftover(kind: str) -> Route:
     return lambda fake, query, body: {kind: fake.leftovers.get(kind, [])}
 
@@ -303,6 +336,19 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("POST", f"/cloudbuild/v1/{_P}/builds", _begin_build),
     ("GET", f"/cloudbuild/v1/{_P}/builds/b1", _build),
     ("GET", f"/sqladmin/v1/{_P}/instances", _leftover("items")),
+    ("GET", f"/sqladmin/v1/{_P}/backups", lambda fake, query, body: {"backups": fake.backups}),
+    (
+        "GET",
+        f"/sqladmin/v1/{_P}/operations",
+        lambda fake, query, body: {"items": [*fake.operations.values()]},
+    ),
+    (
+        "GET",
+        f"/sqladmin/v1/{_P}/operations/(?P<name>[^/]+)",
+        lambda fake, query, body: fake.operations[query["name"]],
+    ),
+    ("POST", f"/sqladmin/v1/{_P}/instances/(?P<instance>[^/]+)/restoreBackup", _restore),
+    ("PUT", f"/sqladmin/v1/{_P}/instances/(?P<instance>[^/]+)/users", _set_password),
     ("GET", f"/run/v2/{_P}/locations/[^/]+/services", _leftover("services")),
     ("PATCH", f"/run/v2/{_P}/locations/[^/]+/services/(?P<name>[^/]+)", _shift_traffic),
     ("GET", "/run/v2/projects/.*/operations/o1", lambda fake, query, body: {"done": True}),
@@ -333,7 +379,7 @@ def google_cloud() -> Iterator[FakeGoogle]:
             self.end_headers()
             self.wfile.write(told)
 
-        do_GET = do_POST = do_DELETE = do_PATCH = _answer
+        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _answer
 
         def log_message(self, *_: object) -> None:
             return None

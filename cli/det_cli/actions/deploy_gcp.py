@@ -22,13 +22,15 @@ _POOLS = (
     "disk_type",
 )  # fmt: skip
 _STACK = ("add_label",)  # they set variables of the stack
+_MORE = (*_STACK, "db_backup")
 _LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
 
 
 def up(args: argparse.Namespace) -> None:
     looked_at = _deployment(args)
     looked_at.check_name()
-    given = deploy_options.as_last_time(args, looked_at, _POOLS, _STACK)
+    args.db_backup = args.db_backup or None
+    given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
     deployment = _deployment(given)
     place = f"{deployment.account.region} of project {deployment.account.project}"
     deploy_cloud.up(given, deployment, place)
@@ -59,7 +61,8 @@ def dump_template(args: argparse.Namespace) -> None:
 
 def _deployment(args: argparse.Namespace) -> GcpDeployment:
     preflight = deploy_cloud.looks_first(args)
-    return GcpDeployment(_spec(args), _access(args), say, preflight=preflight)
+    backup = getattr(args, "db_backup", None) or ""
+    return GcpDeployment(_spec(args), _access(args), say, preflight=preflight, backup=backup)
 
 
 def _access(args: argparse.Namespace) -> ProjectAccess:

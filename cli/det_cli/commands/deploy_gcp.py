@@ -105,6 +105,8 @@ GCP = Group(
         *common.WORK,
         Arg("--add-label", action="append", metavar="KEY=VALUE",
             help="a label of all that is made, machines too (may be repeated)"),
+        Arg("--db-backup", metavar="ID",
+            help="the id or name of a backup of Cloud SQL, from which a new cluster's database begins (an empty one)"),
         Arg("--image", metavar="IMAGE", help="of the control plane, if you built it (Cloud Build builds it)"),
         Arg("--var", action="append", metavar="NAME=VALUE",
             help="a variable of the Terraform stack, such as database_tier=db-g1-small (may be repeated)"),

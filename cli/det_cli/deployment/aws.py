@@ -93,10 +93,6 @@ class AwsDeployment(Deployment):
             aws_endpoints.check(self._spec.region, [r.region for r in rentals], given)
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
 
-    @property
-    def _database(self) -> str:
-        return f"det-{self._spec.cluster_id}".lower()
-
     def _to_restore(self) -> aws_snapshots.Snapshot | None:
         """Return the snapshot from which the database begins; None for one that is there already.
 
@@ -118,40 +114,14 @@ class AwsDeployment(Deployment):
     def _restored(self) -> dict[str, Any]:
         return {"database_snapshot": self._snapshot.variable()} if self._snapshot else {}
 
-    def _secrets_key(self) -> str:
-        """Return the keys of the database, and of that from which it begins, which its secrets need; or nothing."""
-        databases = [self._snapshot.database] if self._snapshot else []
-        keys = [
-            key
-            for database in (*databases, self._database)
-            for key in self.account.secrets_key(database).split(",")
-            if key
-        ]
-        return ",".join(dict.fromkeys(keys))
+    def _databases(self) -> list[str]:
+        return [*([self._snapshot.database] if self._snapshot else []), *super()._databases()]
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
-        """Keep the key of what is restored under the name of this database, for all times that follow."""
-        restored = self._snapshot
-        if restored:
-            self._say(f"The database begins from the snapshot {restored.name}")
-            if variables.get("secrets_key"):
-                self.account.keep_secrets_key(self._database, variables["secrets_key"])
-            for warning in self._warnings_of(restored):
-                self._say(f"warning: {warning}")
+        if self._snapshot:
+            self._say(f"The database begins from the snapshot {self._snapshot.name}")
+            self._take_over_key(variables, self._snapshot.database)
         return {}
-
-    def _warnings_of(self, restored: aws_snapshots.Snapshot) -> Iterator[str]:
-        """Tell what of a cluster does not come back with its database."""
-        if not self.account.secrets_key(restored.database):
-            yield (
-                f"no key of {restored.database} is kept here: secrets in its configurations cannot be read any more,"
-                " and are set again"
-            )
-        if restored.database != self._database and not self._spec.variables.get("bucket"):
-            yield (
-                f"checkpoints and code of {restored.database} lie in the bucket of that cluster: to go on with them,"
-                " --var bucket=NAME takes it over"
-            )
 
     def way_back(self) -> str:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -217,9 +187,7 @@ class AwsDeployment(Deployment):
             "cluster_id": self._spec.cluster_id, "region": self._spec.region, "zip": zip_named(made.name),
             "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._restored(), **self._spec.variables,
         }  # fmt: skip
-        key = self._secrets_key()
-        if key:
-            variables.setdefault("secrets_key", key)
+        variables = {**self._key_of_secrets(), **variables}
         projects = _google_projects(self._config())
         if projects:
             variables |= {
@@ -372,9 +340,6 @@ class AwsDeployment(Deployment):
                 self._say(f"warning: {group}, which CloudFront made, stays for now: {e}")
 
     def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
-        key = str(variables.get("secrets_key") or "")
-        if keep_data and key:
-            self.account.keep_secrets_key(self._database, key)
         try:
             super()._remove(stack, variables, keep_data)
         except CommandError as e:

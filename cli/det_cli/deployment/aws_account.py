@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from det_cli.deployment import restoring
 from det_cli.deployment.aws_refusals import refusals_told
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
@@ -241,16 +242,17 @@ class Aws:
 
         Empty where nobody knows it.
         """
-        kept = self._read(_secrets_key_of(database))
+        kept = self._read(restoring.place_of_key(database))
         if kept:
             return kept
         owners = [c for c in self.clusters() if f"det-{c}".lower() == database]
-        return next((key for c in owners if (key := _key_in(self._read(f"{c}/state")))), "")
+        states = (json.loads(self._read(f"{c}/state") or "{}") for c in owners)
+        return next((key for state in states if (key := restoring.key_in(state))), "")
 
     def keep_secrets_key(self, database: str, key: str) -> None:
         """Store the key of a database beside the states of clusters, for its snapshots."""
         self.client("s3").put_object(
-            Bucket=self.state_bucket, Key=_secrets_key_of(database), Body=key.encode(),
+            Bucket=self.state_bucket, Key=restoring.place_of_key(database), Body=key.encode(),
             ServerSideEncryption="AES256",
         )  # fmt: skip
 
@@ -287,19 +289,3 @@ class Aws:
             functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
         except functions.exceptions.ResourceNotFoundException:
             return
-
-
-def _secrets_key_of(database: str) -> str:
-    return f"secrets-keys/{database}"
-
-
-def _key_in(state: str) -> str:
-    """Return the key that a state of Terraform made; empty for one that made none yet."""
-    made = json.loads(state or "{}").get("resources", ())
-    ids = {
-        instance["index_key"]: str(instance["attributes"]["id"])
-        for resource in made
-        if (resource["type"], resource["name"]) == ("terraform_data", "secrets_key")
-        for instance in resource["instances"]
-    }
-    return ids[0] + ids[1] if len(ids) == 2 else ""  # as the stack joins them

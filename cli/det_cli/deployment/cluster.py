@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.sign_in import login
 
-from det_cli.deployment import draining, fleet
+from det_cli.deployment import draining, fleet, restoring
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
@@ -61,6 +61,15 @@ class Account(MachineAccount, Protocol):
 
     def has_bucket(self, name: str) -> bool: ...
 
+    def secrets_key(self, database: str) -> str:
+        """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
+
+        Empty where nobody knows it.
+        """
+
+    def keep_secrets_key(self, database: str, key: str) -> None:
+        """Store the key of a database beside the states of clusters, for what it left."""
+
 
 class Deployment(ABC):
     """One cluster of an account."""
@@ -70,6 +79,9 @@ class Deployment(ABC):
     # The first is the bucket.
     data: ClassVar[tuple[str, ...]]
     storage_type: ClassVar[str]  # of checkpoints
+    lasting: ClassVar[
+        tuple[str, ...]
+    ] = ()  # among what is kept, beside the options of the last time
 
     account: Account
 
@@ -314,6 +326,9 @@ class Deployment(ABC):
         }
 
     def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
+        key = str(variables.get("secrets_key") or "")
+        if keep_data and key:
+            self.account.keep_secrets_key(self._database, key)
         made = stack.terraform.resources()
         decided = [name for name in self.data if name in made]
         if decided:
@@ -338,6 +353,30 @@ class Deployment(ABC):
             if time.monotonic() > limit:
                 raise CommandError(f"the cluster does not answer at {url}", self._where_logs_are())
             time.sleep(2)
+
+    # What comes back
+
+    @property
+    def _database(self) -> str:
+        """Return the name of the database, of this cluster and of those before it with its name."""
+        return f"det-{self._spec.cluster_id}".lower()
+
+    def _databases(self) -> list[str]:
+        """Return the databases whose secrets the cluster reads: its own after those that it begins from."""
+        return [self._database]
+
+    def _key_of_secrets(self) -> dict[str, Any]:
+        """Return the variable with the keys of what was there before; nothing where the stack makes the first one."""
+        keys = restoring.keys_of(self.account, *self._databases())
+        return {"secrets_key": keys} if keys else {}
+
+    def _take_over_key(self, variables: Mapping[str, Any], restored: str) -> None:
+        """Keep the key of what is restored under this database's name, for all times that follow; say what is lost."""
+        if variables.get("secrets_key"):
+            self.account.keep_secrets_key(self._database, str(variables["secrets_key"]))
+        bucket = str(self._spec.variables.get("bucket") or "")
+        for warning in restoring.warnings(self.account, restored, self._database, bucket):
+            self._say(f"warning: {warning}")
 
     # Machines
 
@@ -369,8 +408,9 @@ class Deployment(ABC):
         """Store the options for the next time, and all locations where the cluster may have rented by then."""
         cluster_id = self._spec.cluster_id
         locations = fleet.to_keep(self._earlier_locations(), fleet.locations_of(self._config()))
-        told = bool(self.account.options(cluster_id).get(_TOLD))
-        self.account.keep_options(cluster_id, {**options, "places": locations, _TOLD: told})
+        kept = self.account.options(cluster_id)
+        lasting = {name: kept[name] for name in (_TOLD, *self.lasting) if name in kept}
+        self.account.keep_options(cluster_id, {**options, "places": locations, **lasting})
 
     def _drain(
         self, outputs: Mapping[str, Any], found: fleet.FoundMachines, limit_s: float

@@ -1,6 +1,7 @@
 """A cluster on Google Cloud: services of Cloud Run over Cloud SQL."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import fleet, google_checks, image, prices
+from det_cli.deployment import fleet, google_backups, google_checks, image, prices
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
@@ -19,6 +20,8 @@ from det_cli.render import Say
 CLUSTER_ID = re.compile(r"[a-z]([-a-z0-9]{0,18}[a-z0-9])?")
 _SERVICES = "module.controlplane.google_cloud_run_v2_service.this"
 _DATABASE = "module.database"
+_DATABASE_USER = "module.database.google_sql_user.this"
+_RESTORED = "restored_backup"  # among the kept options
 # What the image needs to be built: the registry, the builder's account, and the bucket that the sources go to.
 _FOR_IMAGES = ("module.images", "module.storage")
 
@@ -47,14 +50,24 @@ class GcpDeployment(Deployment):
         "module.database.google_sql_database_instance.this",
     )
     storage_type = "gcs"
+    lasting = (_RESTORED,)
     account: Google
 
     def __init__(
-        self, spec: ClusterSpec, access: ProjectAccess, say: Say, *, preflight: bool = True
+        self,
+        spec: ClusterSpec,
+        access: ProjectAccess,
+        say: Say,
+        *,
+        preflight: bool = True,
+        backup: str = "",
     ) -> None:
         super().__init__(spec, say)
         self._access = access
         self._preflight = preflight
+        self._backup_name = backup
+        # From which the database is yet to begin.
+        self._backup: google_backups.Backup | None = None
         self._before: dict[str, str] = {}  # what answered, by service
         self.account = access.account(spec.region, spec.endpoint_url)
 
@@ -76,11 +89,12 @@ class GcpDeployment(Deployment):
                 f"`gcloud services enable {names} --project {self.account.project}`; `up` enables them itself",
             )
         self._check_project(config)
+        self._backup = self._to_restore()
         super().plan()
 
     def prices(self) -> Iterator[str]:
         given = self._spec.variables
-        names = ("database_tier", "database_highly_available")
+        names = ("database_tier", "database_disk_gb", "database_highly_available")
         stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
         return prices.month(prices.gcp_idle(stack), self._config())
 
@@ -102,6 +116,7 @@ class GcpDeployment(Deployment):
         if missing:
             google_checks.enable(self.account, missing, self._say)
         self._check_project(config)
+        self._backup = self._to_restore()
 
     def _check_project(self, config: dict[str, Any]) -> None:
         if self._preflight:
@@ -109,7 +124,10 @@ class GcpDeployment(Deployment):
             google_checks.check_machines(self.account, google_checks.machines_of(config), self._say)
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
+        disk = {"database_disk_gb": max(10, self._backup.disk_gb)} if self._backup else {}
         return {
+            **disk,
+            **self._key_of_secrets(),
             "cluster_id": self._spec.cluster_id,
             "project": self.account.project,
             "region": self._spec.region,
@@ -137,11 +155,70 @@ class GcpDeployment(Deployment):
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
         """Build the image in the project: no Docker is needed here, and no registry elsewhere."""
         self._before = self.account.revisions(self._spec.cluster_id)
+        more = self._image(stack, variables)
+        if self._backup:
+            self._restore(stack, {**variables, **more}, self._backup)
+        return more
+
+    def _image(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
         if "image" in self._spec.variables:
             return {}
         stack.terraform.apply(variables, self._say, only=_FOR_IMAGES)
         google, cluster_id = self.account, self._spec.cluster_id
         return {"image": image.built(google, cluster_id, self._bucket(), self._say)}
+
+    def _to_restore(self) -> google_backups.Backup | None:
+        """Return the backup from which the database begins; None for one that has begun.
+
+        Raises CommandError rather than let a backup take a database's place.
+        """
+        name, cluster_id = self._backup_name, self._spec.cluster_id
+        kept = self.account.options(cluster_id)
+        if not name or kept.get(_RESTORED) == name:
+            return None
+        is_begun = kept.get("db_backup") == name  # and nothing has used the database since
+        if not is_begun and google_backups.has_database(self.account, self._database):
+            raise UsageError(
+                f"the cluster {cluster_id} has a database, which no backup replaces",
+                "`det deploy gcp down` removes it, and leaves a backup of its own; or give another --cluster-id",
+            )
+        return google_backups.fitting(self.account, name)
+
+    def _databases(self) -> list[str]:
+        return [*([self._backup.database] if self._backup else []), *super()._databases()]
+
+    def _restore(
+        self, stack: Stack, variables: dict[str, Any], backup: google_backups.Backup
+    ) -> None:
+        """Make the database, and put the backup into it before anything else is there to use it."""
+        google, cluster_id = self.account, self._spec.cluster_id
+        self._take_over_key(variables, backup.database)
+        stack.terraform.apply(variables, self._say, only=[_DATABASE])
+        self._say(f"The database begins from the backup {backup.id}: this takes some minutes")
+        user = stack.terraform.attributes(_DATABASE_USER)
+        instance, name = str(user["instance"]), str(user["name"])
+        google_backups.restore(google, instance, backup, self._say)
+        google_backups.set_password(google, instance, name, str(user["password"]), self._say)
+        google.keep_options(
+            cluster_id, {**google.options(cluster_id), _RESTORED: self._backup_name}
+        )
+
+    def way_back(self) -> str:
+        try:
+            last = google_backups.last_of(self.account, self._database)
+        except CommandError:
+            last = None
+        if not last:
+            return ""
+        options = {
+            "--cluster-id": self._spec.cluster_id, "--project-id": self.account.project,
+            "--region": self._spec.region, "--keypath": self._access.keypath,
+            "--tf-state-gcs-bucket-name": self._access.state_bucket, "--db-backup": last.id,
+        }  # fmt: skip
+        words = [word for name, value in options.items() if value for word in (name, value)]
+        bucket = self._spec.variables.get("bucket")
+        own_bucket = ["--var", f"bucket={bucket}"] if bucket else []
+        return shlex.join(["det", "deploy", "gcp", "up", *words, *own_bucket])
 
     def _settle(self, outputs: dict[str, Any]) -> None:
         """Do nothing: the API brings the database up to date before it listens."""

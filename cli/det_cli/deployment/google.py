@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from det_cli.deployment import restoring
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
 
@@ -25,6 +26,7 @@ _LOOK_S = 5.0
 _DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
 _STATE = "/default.tfstate"
 _OPTIONS = "/options.json"
+_KEY = "secrets_key"
 
 
 class Denied(CommandError):
@@ -130,14 +132,30 @@ class Google:
             self.call("DELETE", "storage", self._object(f"{cluster_id}{name}"))
 
     def options(self, cluster_id: str) -> dict[str, Any]:
-        if not self.has_bucket(self.state_bucket):
-            return {}
-        return (
-            self.call("GET", "storage", self._object(f"{cluster_id}{_OPTIONS}"), alt="media") or {}
-        )
+        return self._kept(f"{cluster_id}{_OPTIONS}")
 
     def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
         self.upload(self.state_bucket, f"{cluster_id}{_OPTIONS}", json.dumps(options).encode())
+
+    def secrets_key(self, database: str) -> str:
+        """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
+
+        Empty where nobody knows it.
+        """
+        kept = self._kept(restoring.place_of_key(database)).get(_KEY)
+        owner = database.removeprefix("det-")
+        return str(kept or restoring.key_in(self._kept(f"{owner}{_STATE}")))
+
+    def keep_secrets_key(self, database: str, key: str) -> None:
+        """Store the key of a database beside the states of clusters, for its backups."""
+        name = restoring.place_of_key(database)
+        self.upload(self.state_bucket, name, json.dumps({_KEY: key}).encode())
+
+    def _kept(self, name: str) -> dict[str, Any]:
+        """Return a mapping of the bucket of states; empty where there is none."""
+        if not self.has_bucket(self.state_bucket):
+            return {}
+        return self.call("GET", "storage", self._object(name), alt="media") or {}
 
     def _object(self, name: str) -> str:
         return f"/storage/v1/b/{self.state_bucket}/o/{name.replace('/', '%2F')}"

@@ -80,7 +80,7 @@ class GcpStack:
 
     database_tier: str = "db-f1-micro"
     database_highly_available: bool = False
-    sql_disk_gb: int = 10
+    database_disk_gb: int = 10
     schedules: int = 2
     secrets: int = 5
 
@@ -171,8 +171,8 @@ def gcp_idle(stack: GcpStack) -> IdleMonth:
     hourly, instances = _tier(stack.database_tier), 1 + stack.database_highly_available
     parts = {
         f"Cloud SQL {stack.database_tier}, always on": HOURS * instances * (hourly or 0.0),
-        f"its disk, {stack.sql_disk_gb} GB": instances
-        * stack.sql_disk_gb
+        f"its disk, {stack.database_disk_gb} GB": instances
+        * stack.database_disk_gb
         * price("sql_ssd_gb_month"),
         f"backups: {DATABASE_GB / 4:g} GB": DATABASE_GB / 4 * price("sql_backup_gb_month"),
         f"{stack.schedules} schedules, paused": stack.schedules * price("scheduler_job_month"),

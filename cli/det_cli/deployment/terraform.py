@@ -95,12 +95,20 @@ class Terraform:
 
     def resources(self) -> list[str]:
         """Return the addresses of what exists, without the indices of those that are several."""
+        return list(self._state())
+
+    def attributes(self, address: str) -> dict[str, Any]:
+        """Return what the state tells of a resource that exists, secrets as well."""
+        found: dict[str, Any] = self._state()[address]["instances"][0]["attributes"]
+        return found
+
+    def _state(self) -> dict[str, Any]:
         state = json.loads(self._run("state", "pull").strip() or "{}")
-        return [
-            f"{found.get('module', '')}.{found['type']}.{found['name']}".lstrip(".")
+        return {
+            f"{found.get('module', '')}.{found['type']}.{found['name']}".lstrip("."): found
             for found in state.get("resources", ())
             if found["mode"] == "managed" and found["instances"]
-        ]
+        }
 
     def forget(self, addresses: Sequence[str]) -> None:
         """Leave resources where they are, and know nothing of them any more."""

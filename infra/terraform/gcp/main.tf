@@ -8,6 +8,7 @@ locals {
   network_id    = var.network_id != "" ? var.network_id : module.network[0].network_id
   subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
   peering       = var.network_id != "" ? var.network_peering : module.network[0].peering
+  secrets_key   = var.secrets_key != "" ? var.secrets_key : join("", terraform_data.secrets_key[*].id)
   labels        = merge(var.labels, { managed-by = "determined", determined-cluster = var.cluster_id })
   apis = setunion(length(var.alarm_emails) > 0 ? ["monitoring"] : [], [
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
@@ -67,6 +68,7 @@ module "database" {
   name             = local.name
   region           = var.region
   tier             = var.database_tier
+  disk_gb          = var.database_disk_gb
   highly_available = var.database_highly_available
   max_connections  = var.database_max_connections
   network_id       = local.network_id
@@ -103,7 +105,7 @@ module "secrets" {
     database-url  = local.db_url
     database-ca   = module.database.ca
     password      = terraform_data.first_password.output
-    secrets-key   = join("", terraform_data.secrets_key[*].id)
+    secrets-key   = local.secrets_key
     configuration = var.cluster_config != "" ? var.cluster_config : jsonencode({ checkpoint_storage = { type = "gcs", bucket = module.storage.bucket } })
   }
 }

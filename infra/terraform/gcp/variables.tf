@@ -84,6 +84,24 @@ variable "database_tier" {
   default     = "db-f1-micro"
 }
 
+variable "database_disk_gb" {
+  description = "Gigabytes of the database's disk when it is made; it grows with what is in it."
+  type        = number
+  default     = 10
+
+  validation {
+    condition     = var.database_disk_gb >= 10
+    error_message = "Cloud SQL makes no disk of less than 10 GB."
+  }
+}
+
+variable "secrets_key" {
+  description = "Keys of the secrets in the database, separated by commas: the first encrypts, all decrypt; empty for one that is made. A backup needs those of its cluster."
+  type        = string
+  default     = ""
+  sensitive   = true
+}
+
 variable "database_highly_available" {
   description = "Keep a standby of the database in a second zone, at twice the price."
   type        = bool

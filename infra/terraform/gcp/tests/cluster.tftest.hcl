@@ -74,6 +74,17 @@ run "the_configuration_is_a_secret" {
   }
 }
 
+run "the_keys_of_a_backup_are_taken" {
+  variables {
+    secrets_key = "of-this-one,of-the-backup"
+  }
+
+  assert {
+    condition     = nonsensitive(local.secrets_key) == "of-this-one,of-the-backup"
+    error_message = "Secrets in a restored database cannot be read."
+  }
+}
+
 run "what_the_command_is_told" {
   assert {
     condition     = output.repository == "europe-west4-docker.pkg.dev/some-project/det-lab"

@@ -84,6 +84,7 @@ run "a_database_that_is_kept" {
 
   variables {
     tier             = "db-f1-micro"
+    disk_gb          = 25
     highly_available = false
     network_id       = "network"
     peering          = "peering"
@@ -113,6 +114,28 @@ run "a_database_that_is_kept" {
   }
 }
 
+run "a_disk_that_is_larger_than_asked_stays" {
+  module {
+    source = "../modules/gcp/database"
+  }
+
+  variables {
+    tier             = "db-f1-micro"
+    disk_gb          = 10
+    highly_available = false
+    network_id       = "network"
+    peering          = "peering"
+    max_connections  = 60
+    keep             = true
+    removal          = ""
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].disk_size == 25
+    error_message = "A database that has grown would be made anew: ${google_sql_database_instance.this.settings[0].disk_size} GB"
+  }
+}
+
 run "a_database_that_is_removed" {
   module {
     source = "../modules/gcp/database"
@@ -120,6 +143,7 @@ run "a_database_that_is_removed" {
 
   variables {
     tier             = "db-f1-micro"
+    disk_gb          = 25
     highly_available = false
     network_id       = "network"
     peering          = "peering"

@@ -15,6 +15,11 @@ variable "tier" {
   type        = string
 }
 
+variable "disk_gb" {
+  description = "Gigabytes of the disk when it is made."
+  type        = number
+}
+
 variable "highly_available" {
   description = "Keep a standby in a second zone, at twice the price."
   type        = bool
@@ -85,7 +90,7 @@ resource "google_sql_database_instance" "this" {
     edition                     = "ENTERPRISE"
     availability_type           = var.highly_available ? "REGIONAL" : "ZONAL"
     disk_type                   = "PD_SSD"
-    disk_size                   = 10
+    disk_size                   = var.disk_gb
     disk_autoresize             = true
     deletion_protection_enabled = var.keep && var.removal == ""
     user_labels                 = var.labels
@@ -126,6 +131,9 @@ resource "google_sql_database_instance" "this" {
   }
 
   lifecycle {
+    # Cloud SQL enlarges it; a size that is set would have the instance made anew, as none becomes smaller.
+    ignore_changes = [settings[0].disk_size]
+
     precondition {
       condition     = var.peering != ""
       error_message = "The network has no peering with Cloud SQL."

@@ -1,0 +1,239 @@
+"""A cluster that was removed comes back from the last backup of its database; Terraform and Google are stand-ins."""
+
+import json
+from typing import Any
+
+import pytest
+from det_cli.deployment import google_backups
+
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_google import FakeGoogle
+from tests.support.fake_terraform import FakeTerraform, error_event
+from tests.support.google_project import STATES, Project, cause, outputs, state
+
+KEY = "the-key-of-the-former-cluster"
+DATABASE = "det-lab-9z8y7x"
+MODULE = "-target=module.database"
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(google_backups, "_LOOK_S", 0.0)
+
+
+def made() -> dict[str, str]:
+    """Return the state of a stack whose database is there."""
+    user = {"instance": DATABASE, "name": "determined", "password": "of-this-cluster"}
+    resource = {
+        "mode": "managed", "module": "module.database", "type": "google_sql_user", "name": "this",
+        "instances": [{"attributes": user}],
+    }  # fmt: skip
+    return {"out": json.dumps({"resources": [resource]})}
+
+
+def keep_key(google: FakeGoogle, database: str = "det-lab") -> None:
+    objects = google.buckets.setdefault(STATES, {})
+    objects[f"secrets-keys/{database}"] = json.dumps({"secrets_key": KEY}).encode()
+
+
+def kept_key(google: FakeGoogle, database: str = "det-lab") -> str:
+    return str(json.loads(google.buckets[STATES][f"secrets-keys/{database}"])["secrets_key"])
+
+
+def restore(project: Project, *more: str) -> Any:
+    return project.up("--image", "img", "--db-backup", "b1", *more)
+
+
+def test_a_cluster_begins_from_a_backup_and_has_the_key_of_its_secrets(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    google = project.google
+    google.leave_backup(instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
+    keep_key(google)
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    ran = restore(project)
+    assert ran.code == 0, ran.err
+    assert google.restored == {DATABASE: "projects/acme/backups/b1"}
+    assert google.passwords == {f"{DATABASE}/determined": "of-this-cluster"}
+    database, rest = terraform.calls("apply")
+    assert MODULE in database["words"], "the database is filled before anything else can use it"
+    assert MODULE not in rest["words"]
+    for apply in (database, rest):
+        assert apply["variables"]["secrets_key"] == KEY
+        assert apply["variables"]["database_disk_gb"] == 25
+    assert "warning" not in ran.err
+
+
+def test_the_next_up_leaves_the_restored_database_as_it_is(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    """Also with other options, and with a backup that is deleted by then."""
+    google = project.google
+    google.leave_backup()
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    restore(project)
+    google.restored, google.backups = {}, []
+    google.leftovers["items"] = [{"name": DATABASE}]
+    for again in (("--spot",), ("--db-backup", "b1"), ("--forget-options", "--db-backup", "b1")):
+        ran = project.up("--image", "img", *again)
+        assert ran.code == 0, ran.err
+    assert google.restored == {}
+
+
+def test_an_interrupted_restoring_goes_on_where_the_option_is_not_given_again(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    google = project.google
+    google.leave_backup()
+    terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
+    assert restore(project).code == 1
+    google.leftovers["items"] = [{"name": DATABASE}]  # it is there, and nothing in it
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    ran = project.up("--image", "img")
+    assert ran.code == 0, ran.err
+    assert google.restored == {DATABASE: "projects/acme/backups/b1"}
+
+
+def test_a_restoring_that_runs_is_waited_for_and_not_begun_again(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    google = project.google
+    google.leave_backup()
+    google.operations["operation-0"] = {
+        "name": "operation-0", "operationType": "RESTORE_VOLUME", "status": "RUNNING",
+    }  # fmt: skip
+    real = google.answer
+
+    def ends_when_asked_about(method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        if path.endswith("/operations/operation-0"):
+            google.operations["operation-0"]["status"] = "DONE"
+        return real(method, path, query, body)
+
+    google.answer = ends_when_asked_about  # type: ignore[method-assign]
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    ran = restore(project)
+    assert ran.code == 0, ran.err
+    assert google.restored == {}
+    assert list(google.passwords) == [f"{DATABASE}/determined"]
+
+
+def test_a_restoring_that_fails_is_told_and_can_be_repeated(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    google = project.google
+    google.leave_backup()
+    google.restoring_ends = {
+        "error": {"errors": [{"code": "INTERNAL", "message": "disk too small"}]}
+    }
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    ran = restore(project)
+    assert cause(ran) == "Cloud SQL: disk too small"
+    assert len(terraform.calls("apply")) == 1, "services would find an empty database"
+    google.restoring_ends, google.restored = {}, {}
+    assert restore(project).code == 0
+    assert google.restored == {DATABASE: "projects/acme/backups/b1"}
+
+
+def test_a_backup_never_takes_a_databases_place(project: Project, terraform: FakeTerraform) -> None:
+    google = project.google
+    google.has_cluster()
+    google.leave_backup()
+    google.leftovers["items"] = [{"name": DATABASE}]
+    ran = restore(project)
+    assert (ran.code, terraform.calls("init")) == (2, [])
+    assert cause(ran) == "the cluster lab has a database, which no backup replaces"
+
+
+def test_an_unknown_backup_is_answered_by_those_there_are(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    project.google.leave_backup("b7")
+    project.google.leave_backup("b8", instance="wordpress")
+    ran = restore(project)
+    assert (ran.code, terraform.calls("init")) == (3, [])
+    assert "backups of clusters: b7 (det-lab-0a1b2c)" in cause(ran)
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"databaseVersion": "POSTGRES_15"}, "is of det-lab-0a1b2c with POSTGRES_15"),
+        ({"instance": "wordpress"}, "is of wordpress with POSTGRES_16"),
+        ({"state": "RUNNING"}, "is not complete: it is RUNNING"),
+    ],
+)
+def test_a_backup_that_fits_no_cluster_is_refused(
+    project: Project, terraform: FakeTerraform, told: dict[str, str], why: str
+) -> None:
+    project.google.leave_backup(**told)
+    ran = restore(project)
+    assert why in cause(ran)
+    assert terraform.calls("init") == []
+
+
+def test_a_lost_key_and_another_clusters_bucket_are_told(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.leave_backup(instance="det-other-0a1b2c")
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    ran = restore(project)
+    assert "warning: no key of det-other is kept here" in ran.err
+    assert "det-other lie in the bucket of that cluster" in ran.err
+
+
+def test_a_cluster_of_another_name_keeps_the_key_that_it_took_over(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    project.google.leave_backup(instance="det-other-0a1b2c")
+    keep_key(project.google, "det-other")
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    restore(project)
+    assert kept_key(project.google) == KEY
+
+
+def test_a_dry_run_restores_nothing(project: Project, terraform: FakeTerraform) -> None:
+    project.google.leave_backup(instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
+    ran = restore(project, "--dry-run")
+    assert ran.code == 0, ran.err
+    (plan,) = terraform.calls("plan")
+    assert plan["variables"]["database_disk_gb"] == 25
+    assert project.google.restored == {}
+
+
+def removed(project: Project, terraform: FakeTerraform, *more: str) -> Any:
+    """Remove a cluster whose stack made a key, told out of order."""
+    google = project.google
+    google.has_cluster()
+    made = [{"index_key": i, "attributes": {"id": part * 36}} for i, part in enumerate("ab")]
+    key = {
+        "mode": "managed",
+        "type": "terraform_data",
+        "name": "secrets_key",
+        "instances": made[::-1],
+    }
+    google.buckets[STATES]["lab/default.tfstate"] = json.dumps({"resources": [key]}).encode()
+    google.leave_backup("b1")
+    google.leave_backup("b2", instance="det-lab-1b2c3d")
+    google.leave_backup("b3", instance="det-lab-2-1b2c3d")
+    google.leave_backup("b4", type="AUTOMATED")
+    terraform.answers(output={"out": "{}"}, state_pull=state())
+    return project.down(*more)
+
+
+def test_a_removal_keeps_the_key_and_tells_how_the_cluster_comes_back(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    ran = removed(project, terraform)
+    assert ran.code == 0, ran.err
+    assert kept_key(project.google) == "a" * 36 + "b" * 36
+    command = "det deploy gcp up --cluster-id lab --project-id acme --region us-west1"
+    assert f"{command} --keypath {project.key} --db-backup b2\n" in ran.out
+    assert project.run("list").out == ""
+
+
+def test_a_removal_with_all_data_keeps_no_key_and_tells_no_way_back(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    ran = removed(project, terraform, "--delete-data")
+    assert (ran.code, "--db-backup" in ran.out) == (0, False), ran.err
+    assert "secrets-keys/det-lab" not in project.google.buckets[STATES]

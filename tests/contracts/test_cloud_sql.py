@@ -1,0 +1,85 @@
+"""What `det deploy gcp` asks of Cloud SQL, and what the stand-in answers, held against Google's own description.
+
+cloud_sql.json has the methods and fields that it needs of it, as Google publishes them.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_cli.deployment import google_backups
+from det_cli.deployment.google import Google
+
+from tests.support.fake_google import FakeGoogle, google_cloud
+
+DESCRIBED = json.loads((Path(__file__).parent / "cloud_sql.json").read_text())
+IN_PATH = ("project", "instance", "operation", "name")
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeGoogle]:
+    with google_cloud() as found:
+        yield found
+
+
+@pytest.fixture
+def google(cloud: FakeGoogle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Google:
+    monkeypatch.setattr(google_backups, "_LOOK_S", 0.0)
+    return Google("acme", "us-west1", keypath=str(cloud.key(tmp_path)), endpoint_url=cloud.url)
+
+
+def method_of(verb: str, path: str) -> Any:
+    for name, method in DESCRIBED["methods"].items():
+        wanted, pattern = name.split(" ")
+        if wanted == verb and re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path):
+            return method
+    raise AssertionError(f"Cloud SQL has no {verb} {path}")
+
+
+def differences(value: Any, kind: Any) -> Iterator[str]:
+    """Tell what of a value the description does not know: fields, types, and values of enumerations."""
+    if isinstance(kind, list) and len(kind) == 1:
+        for item in value:
+            yield from differences(item, kind[0])
+    elif isinstance(kind, list):
+        if value not in kind:
+            yield f"{value!r} is none of {kind}"
+    elif kind in DESCRIBED["schemas"]:
+        fields = DESCRIBED["schemas"][kind]
+        for name, inner in value.items():
+            if name not in fields:
+                yield f"{kind} has no {name}"
+            else:
+                yield from differences(inner, fields[name])
+    elif kind == "string" and not isinstance(value, str):
+        yield f"{value!r} is no string"
+
+
+def test_a_restoring_speaks_as_cloud_sql_does(cloud: FakeGoogle, google: Google) -> None:
+    cloud.leave_backup("b1", instanceSettings={"settings": {"dataDiskSizeGb": "25"}})
+    cloud.leftovers["items"] = [{"name": "det-lab-0a1b2c"}]
+    cloud.begin("BACKUP_VOLUME")
+    cloud.operations["operation-0"]["status"] = "DONE"
+    assert google_backups.has_database(google, "det-lab")
+    backup = google_backups.fitting(google, "b1")
+    google_backups.restore(google, "det-lab-0a1b2c", backup, print)
+    google_backups.set_password(google, "det-lab-0a1b2c", "determined", "secret", print)
+    said = [e for e in cloud.exchanges if e[1].startswith("/sqladmin/")]
+    assert {method_of(verb, path.removeprefix("/sqladmin"))["answer"] for verb, path, *_ in said} == {
+        "InstancesListResponse", "ListBackupsResponse", "OperationsListResponse", "Operation",
+    }  # fmt: skip
+    for verb, path, query, body, answer in said:
+        method = method_of(verb, path.removeprefix("/sqladmin"))
+        assert set(query) <= {*method["query"], *IN_PATH}
+        assert list(differences(answer, method["answer"])) == []
+        if "body" in method:
+            assert list(differences(body, method["body"])) == []
+
+
+def test_errors_of_an_operation_are_where_cloud_sql_has_them(cloud: FakeGoogle) -> None:
+    cloud.begin("RESTORE_VOLUME", error={"errors": [{"code": "INTERNAL", "message": "why"}]})
+    assert list(differences(cloud.operations["operation-0"], "Operation")) == []
+    assert list(differences({"failure": "why"}, "Operation")) == ["Operation has no failure"]
