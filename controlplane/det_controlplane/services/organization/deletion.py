@@ -26,18 +26,12 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
     with change(ctx) as changed:
         project = projects.locked(changed.tx, project_id)
         row = editable(project, caller, "delete", archived_too=True)
-        running = _live_tasks(changed.tx, row)
-        if running:
-            raise WrongState(running)
-        found = _contents(changed.tx, row)
-        _require_owned(changed.tx, caller, row)
-        refuse_needed(changed.tx, project_id=project_id)
-        if not found.experiments:
-            deletions.finish(changed.tx, "project", project_id)
-            return True
-        deletions.begin(changed.tx, "project", project_id)
-        changed.later(EffectKind.DELETE_PROJECT, project_id=project_id)
-    return False
+        if _check(changed.tx, caller, row).experiments:
+            deletions.begin(changed.tx, row.kind, project_id)
+            changed.later(EffectKind.DELETE_PROJECT, project_id=project_id)
+            return False
+        deletions.finish(changed.tx, row.kind, project_id)
+    return True
 
 
 def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
@@ -50,18 +44,23 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
             raise WrongState(
                 f"workspace '{row.name}' has {models} models: delete or move them first"
             )
-        running = _live_tasks(changed.tx, row)
-        if running:
-            raise WrongState(running)
-        found = _contents(changed.tx, row)
-        _require_owned(changed.tx, caller, row)
-        refuse_needed(changed.tx, workspace_id=workspace_id)
-        if not found.projects:
-            deletions.finish(changed.tx, "workspace", workspace_id)
-            return True
-        deletions.begin(changed.tx, "workspace", workspace_id)
-        changed.later(EffectKind.DELETE_WORKSPACE, workspace_id=workspace_id)
-    return False
+        if _check(changed.tx, caller, row).projects:
+            deletions.begin(changed.tx, row.kind, workspace_id)
+            changed.later(EffectKind.DELETE_WORKSPACE, workspace_id=workspace_id)
+            return False
+        deletions.finish(changed.tx, row.kind, workspace_id)
+    return True
+
+
+def _check(tx: Tx, caller: User, row: OwnedRow) -> Contents:
+    """Return what goes along with a project or workspace; refuse what still runs, is not the caller's or is needed."""
+    running = _live_tasks(tx, row)
+    if running:
+        raise WrongState(running)
+    found = _contents(tx, row)
+    _require_owned(tx, caller, row)
+    refuse_needed(tx, **{f"{row.kind}_id": row.id})
+    return found
 
 
 def _live_tasks(tx: Tx, row: OwnedRow) -> str:
