@@ -7,7 +7,7 @@ import pytest
 from det_controlplane.core.config.cluster import Authz
 
 from tests.support import browser as browsers
-from tests.support.api import PASSWORD
+from tests.support.api import PASSWORD, Caller, create, report_metrics
 from tests.support.browser import Tab
 from tests.support.cluster import ROOT, Cluster, local_cluster
 from tests.support.house import House, house_over
@@ -54,12 +54,6 @@ def tab(browser: Any, base: str) -> Iterator[Tab]:
         assert made.complaints == []
 
 
-@pytest.fixture
-def waiting(cluster: Cluster) -> int:
-    """An experiment that is paused before it began."""
-    return cluster.create(EXAMPLE / "adaptive.yaml", EXAMPLE, "--paused")
-
-
 @pytest.fixture(scope="module")
 def house(
     postgres_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
@@ -81,3 +75,24 @@ def house_tab(browser: Any, house_base: str) -> Iterator[Tab]:
     with browsers.opened(browser, house_base, user=("determined", PASSWORD)) as made:
         yield made
         assert made.complaints == []
+
+
+@pytest.fixture(scope="module")
+def user(house: House) -> Caller:
+    return house.api.signed_in("determined")
+
+
+@pytest.fixture(scope="module")
+def searched(user: Caller) -> int:
+    """An experiment with markup in its names, of four trials that have reported: the first is the best."""
+    made = create(
+        user, name=MARKUP, labels=[MARKUP], description=MARKUP,
+        hyperparameters={"rate": {"type": "double", "minval": 0, "maxval": 1}},
+        searcher={"name": "random", "metric": "loss", "max_trials": 4, "max_length": {"batches": 4}},
+    )  # fmt: skip
+    for nth, trial in enumerate(user.get(f"/api/v1/experiments/{made}/trials")["trials"]):
+        for batches in (2, 4):
+            loss = {"loss": (nth + 1) / batches}
+            report_metrics(user, trial["id"], "validation", batches, loss)
+    user.post(f"/api/v1/experiments/{made}/kill")
+    return made

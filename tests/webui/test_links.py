@@ -5,9 +5,10 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
+from tests.support.api import PASSWORD, Caller, report_checkpoint
 from tests.support.browser import Tab, opened
-from tests.support.cluster import Cluster
-from tests.webui.conftest import EXAMPLE
 
 # What bookmarks, and Determined's own command line, know; and where it is.
 MOVED = {
@@ -30,31 +31,44 @@ MOVED = {
 }  # fmt: skip
 
 
-def test_addresses_of_determined_lead_to_the_page(tab: Tab, cluster: Cluster, trained: int) -> None:
-    line = ("command", "run", "--config", "resources.slots=0", "--detach", "sleep 600")
+@pytest.fixture
+def tab(house_tab: Tab) -> Tab:
+    return house_tab
+
+
+def experiment(user: Caller, experiment_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = user.get(f"/api/v1/experiments/{experiment_id}")["experiment"]
+    return found
+
+
+def test_addresses_of_determined_lead_to_the_page(tab: Tab, user: Caller, searched: int) -> None:
+    command = {"config": {"entrypoint": ["sleep", "600"]}}
+    user.post("/api/v1/models", {"name": "linked"})
     names = {
-        "e": trained, "t": cluster.experiment(trained)["bestTrialId"], "c": cluster.det(*line).out.split()[-1],
-    }  # fmt: skip
-    cluster.det("model", "create", "linked")
-    names["m"] = cluster.get("/api/v1/models?name=linked")["models"][0]["id"]
+        "e": searched,
+        "t": experiment(user, searched)["bestTrialId"],
+        "c": user.post("/api/v1/commands", command)["command"]["id"],
+        "m": user.get("/api/v1/models", name="linked")["models"][0]["id"],
+    }
+    tab.open("/")
     for asked, page in MOVED.items():
-        tab.open(asked.format(**names))
+        tab.visit(asked.format(**names))
         tab.page.wait_for_url(f"{tab.base}/det{page.format(**names)}")
         tab.ready()
         assert (asked, tab.page.get_by_text("There is no such page").count()) == (asked, 0)
-    cluster.det("command", "kill", names["c"])
+    user.post(f"/api/v1/commands/{names['c']}/kill")
 
 
-def test_signing_out_has_an_address(browser: Any, base: str) -> None:
-    with opened(browser, base) as tab:
+def test_signing_out_has_an_address(browser: Any, house_base: str) -> None:
+    with opened(browser, house_base, user=("determined", PASSWORD)) as tab:
         tab.open("/logout")
         tab.page.get_by_label("User name").wait_for()
         tab.open("/experiments")
         tab.page.get_by_label("User name").wait_for()
 
 
-def test_the_window_is_called_as_its_page_also_on_another_tab(tab: Tab, trained: int) -> None:
-    tab.open(f"/experiments/{trained}")
+def test_the_window_is_called_as_its_page_also_on_another_tab(tab: Tab, searched: int) -> None:
+    tab.open(f"/experiments/{searched}")
     tab.ready()
     name = tab.page.locator("h1").inner_text()
     for part in ("Trials", "Search"):
@@ -64,7 +78,7 @@ def test_the_window_is_called_as_its_page_also_on_another_tab(tab: Tab, trained:
         assert tab.page.title().startswith(name)
 
 
-def test_what_an_address_asks_in_vain_is_told_and_dropped(tab: Tab, trained: int) -> None:
+def test_what_an_address_asks_in_vain_is_told_and_dropped(tab: Tab, searched: int) -> None:
     date = {
         "column": "startTime", "location": "LOCATION_TYPE_EXPERIMENT", "type": "COLUMN_TYPE_DATE",
         "operator": ">", "value": "no date",
@@ -73,12 +87,12 @@ def test_what_an_address_asks_in_vain_is_told_and_dropped(tab: Tab, trained: int
     for asked in vain:
         tab.open(f"/experiments?filter={quote(json.dumps(asked))}")
         tab.page.get_by_text("A filter in this address is not understood").wait_for()
-        tab.page.get_by_role("checkbox", name=f"Choose {trained}", exact=True).wait_for()
+        tab.page.get_by_role("checkbox", name=f"Choose {searched}", exact=True).wait_for()
     tab.page.get_by_role("button", name="Drop it").click()
     tab.page.wait_for_url("**/det/experiments")
 
 
-def test_a_page_that_breaks_says_so_and_the_others_stay(tab: Tab, trained: int) -> None:
+def test_a_page_that_breaks_says_so_and_the_others_stay(tab: Tab, searched: int) -> None:
     def torn(route: Any) -> None:
         route.fulfill(json={"jobs": [{"full": {}}], "pagination": {"total": 1}})
 
@@ -91,7 +105,7 @@ def test_a_page_that_breaks_says_so_and_the_others_stay(tab: Tab, trained: int) 
     tab.complaints.clear()
 
 
-def test_another_page_is_told_and_has_the_focus(tab: Tab, trained: int) -> None:
+def test_another_page_is_told_and_has_the_focus(tab: Tab, searched: int) -> None:
     tab.open("/experiments")
     tab.ready()
     assert tab.page.evaluate("document.activeElement.tagName") == "BODY"
@@ -104,8 +118,8 @@ def test_another_page_is_told_and_has_the_focus(tab: Tab, trained: int) -> None:
     assert heading.evaluate("e => e === document.activeElement")
 
 
-def test_pictures_are_one_stop_of_the_tab_key(tab: Tab, trained: int) -> None:
-    tab.open(f"/experiments/{trained}/search")
+def test_pictures_are_one_stop_of_the_tab_key(tab: Tab, searched: int) -> None:
+    tab.open(f"/experiments/{searched}/search")
     lines = tab.page.get_by_role("button", name=re.compile(r"^Trial \d+"))
     lines.first.wait_for()
     assert [e.get_attribute("tabindex") for e in lines.all()].count("0") == 1
@@ -113,7 +127,7 @@ def test_pictures_are_one_stop_of_the_tab_key(tab: Tab, trained: int) -> None:
     tab.page.keyboard.press("ArrowDown")
     tab.page.keyboard.press("Enter")
     assert lines.nth(1).get_attribute("aria-pressed") == "true"
-    tab.open(f"/experiments/{trained}/hyperparameters")
+    tab.open(f"/experiments/{searched}/hyperparameters")
     points = tab.page.locator(".scatter").first.get_by_role("link")
     points.first.wait_for()
     assert [e.get_attribute("tabindex") for e in points.all()].count("0") == 1
@@ -122,38 +136,10 @@ def test_pictures_are_one_stop_of_the_tab_key(tab: Tab, trained: int) -> None:
     assert points.last.evaluate("e => e === document.activeElement")
 
 
-def test_a_first_experiment_is_made_from_a_folder(
-    tab: Tab, cluster: Cluster, tmp_path: Any, trained: int
-) -> None:
-    folder = tmp_path / "code"
-    (folder / "data").mkdir(parents=True)
-    for file in ("train.py", "digits.py", "network.py"):
-        (folder / file).write_bytes((EXAMPLE / file).read_bytes())
-    (folder / "data" / "large.bin").write_bytes(b"0" * 1000)
-    (folder / ".detignore").write_text("data/\n")
-    (folder / "const.yaml").write_text(
-        (EXAMPLE / "adaptive.yaml").read_text("utf-8").replace("max_trials: 16", "max_trials: 1")
-    )
-    tab.open("/experiments")
-    tab.page.get_by_role("link", name="New experiment").click()
-    tab.page.get_by_label("A folder").set_input_files(folder)
-    tab.page.get_by_text(re.compile("^4 files, .* of code; 2 left out")).wait_for()
-    tab.page.get_by_label("Take it from a file").select_option("const.yaml")
-    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot.").wait_for()
-    tab.page.get_by_label("Start paused").check()
-    tab.page.get_by_role("button", name="Create", exact=True).click()
-    tab.page.wait_for_url(re.compile(r"/det/experiments/\d+$"))
-    made = int(tab.page.url.rsplit("/", 1)[1])
-    assert cluster.experiment(made)["state"] == "STATE_PAUSED"
-    files = cluster.get(f"/api/v1/experiments/{made}/file_tree")["files"]
-    assert {f["path"] for f in files} == {"train.py", "digits.py", "network.py", "const.yaml"}
-    tab.page.get_by_role("button", name="Resume", exact=True).click()
-    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
-
-
-def test_a_trial_is_trained_again(tab: Tab, cluster: Cluster, trained: int) -> None:
-    best = cluster.experiment(trained)["bestTrialId"]
-    hparams = cluster.get(f"/api/v1/trials/{best}")["trial"]["hparams"]
+def test_a_trial_is_trained_again(tab: Tab, user: Caller, searched: int) -> None:
+    best = experiment(user, searched)["bestTrialId"]
+    kept = report_checkpoint(user, searched)
+    hparams = user.get(f"/api/v1/trials/{best}")["trial"]["hparams"]
     tab.open(f"/trials/{best}")
     tab.page.get_by_role("button", name="Train it again").click()
     tab.page.get_by_label("Start from its last checkpoint").check()
@@ -164,22 +150,10 @@ def test_a_trial_is_trained_again(tab: Tab, cluster: Cluster, trained: int) -> N
     tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot.").wait_for()
     tab.page.get_by_label("Start paused").check()
     tab.page.get_by_role("button", name="Create", exact=True).click()
-    tab.page.wait_for_url(re.compile(rf"/det/experiments/(?!{trained}\b)\d+$"))
+    tab.page.wait_for_url(re.compile(rf"/det/experiments/(?!{searched}\b)\d+$"))
     made = int(tab.page.url.rsplit("/", 1)[1])
-    searcher = cluster.experiment(made)["config"]["searcher"]
-    uuids = [c["uuid"] for c in cluster.get(f"/api/v1/trials/{best}/checkpoints")["checkpoints"]]
+    searcher = experiment(user, made)["config"]["searcher"]
     assert searcher["name"] == "single"
-    assert searcher["source_checkpoint_uuid"] in uuids
-    (trial,) = cluster.get(f"/api/v1/experiments/{made}/trials")["trials"]
+    assert searcher["source_checkpoint_uuid"] == kept
+    (trial,) = user.get(f"/api/v1/experiments/{made}/trials")["trials"]
     assert trial["hparams"] == hparams
-
-
-def test_what_failed_leads_to_its_log(tab: Tab, cluster: Cluster) -> None:
-    made = cluster.create(
-        EXAMPLE / "adaptive.yaml", EXAMPLE, "--config", "entrypoint=echo it-broke; exit 3",
-        "--config", "max_restarts=0", "--config", "searcher.max_trials=1",
-    )  # fmt: skip
-    cluster.until_state(made, "ERROR")
-    tab.open(f"/experiments/{made}")
-    tab.page.get_by_role("link", name="Read its log").click()
-    tab.page.locator(".log-text", has_text="it-broke").first.wait_for()

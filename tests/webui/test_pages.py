@@ -1,16 +1,14 @@
-"""Every page in a real browser, over a cluster that trains."""
+"""What takes a cluster that trains: every page, and what its tasks, their files and its servers do to them."""
 
 import json
 import re
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.browser import Tab, opened
+from tests.support.browser import DESK, OF_COLOURS, PHONE, WALL, Tab, opened
 from tests.support.cluster import Cluster
+from tests.support.ssh import require_ssh
 from tests.webui.conftest import EXAMPLE, MARKUP
 
 EXPERIMENT_TABS = (
@@ -41,56 +39,18 @@ def addresses(cluster: Cluster, experiment: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_is_accessible(
-    browser: Any, base: str, cluster: Cluster, trained: int, theme: str
-) -> None:
-    with opened(browser, base, theme=theme) as tab:
-        for address in addresses(cluster, trained):
-            tab.open(address)
-            tab.ready()
-            assert (address, tab.faults()) == (address, [])
-        assert tab.complaints == []
-
-
-@pytest.mark.parametrize("width", [360, 2560])
-def test_every_page_fits(
-    browser: Any, base: str, cluster: Cluster, trained: int, width: int
-) -> None:
-    with opened(browser, base, width=width) as tab:
-        for address in addresses(cluster, trained):
-            tab.open(address)
-            tab.ready()
-            assert (address, tab.beyond()) == (address, 0)
-        assert tab.complaints == []
-
-
-def test_signing_in_leads_to_the_page_that_was_asked_for(
-    browser: Any, base: str, trained: int
-) -> None:
-    with opened(browser, base, signed_in=False) as tab:
-        tab.open(f"/experiments/{trained}/trials")
-        tab.sign_in(password="wrong")
-        tab.page.get_by_role("alert").wait_for()
-        tab.sign_in()
-        tab.page.get_by_role("table").wait_for()
-        assert tab.page.url.endswith(f"/det/experiments/{trained}/trials")
-        assert "auth" not in tab.page.evaluate(
-            "document.cookie + JSON.stringify({...localStorage})"
-        )
-
-
-def test_markup_in_names_stays_text(tab: Tab, trained: int) -> None:
-    for address in (
-        "/experiments",
-        f"/experiments/{trained}",
-        f"/experiments/{trained}/configuration",
-    ):
-        tab.open(address)
+def test_every_page_is_accessible_and_fits(tab: Tab, cluster: Cluster, trained: int) -> None:
+    tab.open("/")
+    for address in addresses(cluster, trained):
+        tab.look(PHONE)
+        tab.visit(address)
         tab.ready()
-        tab.page.get_by_text(MARKUP).first.wait_for()
-        assert tab.page.locator("img, b").count() == 0
-        assert tab.page.title() != "1"
+        assert (address, tab.beyond()) == (address, 0), "on a phone"
+        tab.look(DESK)
+        assert (address, tab.faults()) == (address, [])
+        tab.look(WALL, "dark")
+        assert (address, tab.beyond()) == (address, 0), "on a wide screen"
+        assert (address, tab.faults(OF_COLOURS)) == (address, []), "in the dark"
 
 
 def test_curves_are_drawn_and_name_their_trials(tab: Tab, trained: int) -> None:
@@ -135,45 +95,22 @@ def test_a_part_of_an_axis_narrows_the_trials(tab: Tab, trained: int) -> None:
     tab.page.get_by_text("4 trials", exact=True).wait_for()
 
 
+def test_chosen_trials_are_compared(tab: Tab, trained: int) -> None:
+    tab.open(f"/experiments/{trained}/trials")
+    boxes = tab.page.get_by_role("checkbox", name=re.compile("^Choose [0-9]+$"))
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    tab.page.get_by_role("link", name="Compare").click()
+    tab.page.get_by_role("img", name=re.compile("validation_error by batches: 2 curves")).wait_for()
+    tab.page.get_by_role("rowheader", name="learning_rate").wait_for()
+
+
 def test_code_is_shown_line_by_line(tab: Tab, trained: int) -> None:
     tab.open(f"/experiments/{trained}/code?file=train.py")
     source = tab.page.locator(".source")
     source.wait_for()
     told = (EXAMPLE / "train.py").read_text("utf-8")
     assert source.inner_text().rstrip() == told.rstrip()
-
-
-def test_code_is_a_tree_whose_files_are_saved(tab: Tab, cluster: Cluster, tmp_path: Path) -> None:
-    code = tmp_path / "code"
-    (code / "parts" / "deep").mkdir(parents=True)
-    (code / "parts" / "deep" / "layer.py").write_text("# <b>deep</b>\n")
-    (code / "image.bin").write_bytes(b"\0\1\2")
-    (code / "train.py").write_text("print(1)\n")
-    made = cluster.create(EXAMPLE / "adaptive.yaml", code, "--paused")
-    tab.open(f"/experiments/{made}/code")
-    files = tab.page.get_by_role("navigation", name="Files")
-    files.get_by_text("parts", exact=True).wait_for()
-    files.get_by_role("link", name="layer.py").click()
-    source = tab.page.locator(".source")
-    source.get_by_text("# <b>deep</b>").wait_for()
-    assert "file=parts%2Fdeep%2Flayer.py" in tab.page.url
-    assert tab.faults() == []
-    for name, content in (("layer.py", b"# <b>deep</b>\n"), ("image.bin", b"\0\1\2")):
-        files.get_by_role("link", name=name).click()
-        tab.page.get_by_role("heading", name=name).wait_for()
-        with tab.page.expect_download() as downloading:
-            tab.page.get_by_role("link", name="Download", exact=True).click()
-        assert downloading.value.suggested_filename == name
-        assert Path(downloading.value.path()).read_bytes() == content
-    tab.page.get_by_text("Not a text").wait_for()
-    with tab.page.expect_download() as downloading:
-        tab.page.get_by_role("link", name="Download all").click()
-    with tarfile.open(downloading.value.path()) as packed:
-        assert "parts/deep/layer.py" in packed.getnames()
-
-
-def until(cluster: Cluster, condition: Callable[[], Any], what: str) -> Any:
-    return cluster.until(condition, what)
 
 
 def test_an_experiment_made_in_the_browser_trains(tab: Tab, cluster: Cluster, trained: int) -> None:
@@ -197,77 +134,212 @@ def test_an_experiment_made_in_the_browser_trains(tab: Tab, cluster: Cluster, tr
     tab.complaints[:] = [c for c in tab.complaints if "400" not in c]
 
 
-def test_an_experiment_is_paused_resumed_and_stopped(
-    tab: Tab, cluster: Cluster, waiting: int
+def test_a_first_experiment_is_made_from_a_folder(
+    tab: Tab, cluster: Cluster, tmp_path: Any, trained: int
 ) -> None:
-    tab.open(f"/experiments/{waiting}")
-    for button, state in (("Resume", "Active"), ("Pause", "Paused")):
-        tab.page.get_by_role("button", name=button, exact=True).click()
-        tab.page.locator(".head .state", has_text=re.compile(f"{state}|Queued|Running")).wait_for()
-    tab.page.get_by_role("button", name="Stop", exact=True).click()
-    tab.page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    folder = tmp_path / "code"
+    (folder / "data").mkdir(parents=True)
+    for file in ("train.py", "digits.py", "network.py"):
+        (folder / file).write_bytes((EXAMPLE / file).read_bytes())
+    (folder / "data" / "large.bin").write_bytes(b"0" * 1000)
+    (folder / ".detignore").write_text("data/\n")
+    (folder / "const.yaml").write_text(
+        (EXAMPLE / "adaptive.yaml").read_text("utf-8").replace("max_trials: 16", "max_trials: 1")
+    )
+    tab.open("/experiments")
+    tab.page.get_by_role("link", name="New experiment").click()
+    tab.page.get_by_label("A folder").set_input_files(folder)
+    tab.page.get_by_text(re.compile("^4 files, .* of code; 2 left out")).wait_for()
+    tab.page.get_by_label("Take it from a file").select_option("const.yaml")
+    tab.page.get_by_text("This configuration is valid. 1 trial with 1 slot.").wait_for()
+    tab.page.get_by_label("Start paused").check()
+    tab.page.get_by_role("button", name="Create", exact=True).click()
+    tab.page.wait_for_url(re.compile(r"/det/experiments/\d+$"))
+    made = int(tab.page.url.rsplit("/", 1)[1])
+    assert cluster.experiment(made)["state"] == "STATE_PAUSED"
+    files = cluster.get(f"/api/v1/experiments/{made}/file_tree")["files"]
+    assert {f["path"] for f in files} == {"train.py", "digits.py", "network.py", "const.yaml"}
+    tab.page.get_by_role("button", name="Resume", exact=True).click()
+    assert cluster.until_state(made, "COMPLETED", "ERROR") == "COMPLETED"
+
+
+def test_what_failed_leads_to_its_log(tab: Tab, cluster: Cluster) -> None:
+    made = cluster.create(
+        EXAMPLE / "adaptive.yaml", EXAMPLE, "--config", "entrypoint=echo it-broke; exit 3",
+        "--config", "max_restarts=0", "--config", "searcher.max_trials=1",
+    )  # fmt: skip
+    cluster.until_state(made, "ERROR")
+    tab.open(f"/experiments/{made}")
+    tab.page.get_by_role("link", name="Read its log").click()
+    tab.page.locator(".log-text", has_text="it-broke").first.wait_for()
+
+
+def test_a_checkpoint_is_registered_and_downloaded_where_it_is_listed(
+    tab: Tab, cluster: Cluster, trained: int
+) -> None:
+    tab.open(f"/experiments/{trained}/checkpoints")
+    tab.page.locator("button.link.mono").first.click()
+    with tab.page.expect_download() as downloading:
+        tab.page.get_by_role("link", name="Download").click()
+    uuid = tab.page.get_by_role("dialog").locator("code").first.inner_text()
+    assert files_in(downloading.value) == files_of(cluster, uuid)
+    tab.page.get_by_role("button", name="Register as a model version").click()
+    tab.page.get_by_role("combobox", name="Model").select_option(label="A new model")
+    tab.page.get_by_label("Name of the new model").fill("from a list")
+    tab.page.get_by_role("button", name="Register", exact=True).click()
+    tab.page.get_by_role("heading", name="from a list").wait_for()
+    (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
+    assert made["numVersions"] == 1
+    tab.page.get_by_role("button", name="Actions on version 1").click()
+    with tab.page.expect_download() as downloading:
+        tab.page.get_by_role("menuitem", name="Download").click()
+    assert files_in(downloading.value) == files_of(cluster, uuid)
+    tab.page.get_by_role("button", name="More actions").click()
+    tab.page.get_by_role("menuitem", name="Edit").click()
+    tab.page.get_by_label("Labels").fill("best, digits")
+    tab.page.get_by_label("Notes").fill("keep this one")
+    tab.page.get_by_role("button", name="Save").click()
+    tab.page.get_by_text("keep this one").wait_for()
+    tab.page.get_by_role("button", name="Actions on version 1").click()
+    tab.page.get_by_role("menuitem", name="Edit").click()
+    tab.page.get_by_label("Comment").fill("after two epochs")
+    tab.page.get_by_role("button", name="Save").click()
+    tab.page.get_by_text("after two epochs").wait_for()
+    tab.page.get_by_role("button", name="Actions on version 1").click()
+    tab.page.get_by_role("menuitem", name="Delete").click()
+    tab.page.get_by_role("button", name="Delete", exact=True).click()
+    tab.page.get_by_text("No versions yet").wait_for()
+    (made,) = cluster.get("/api/v1/models?name=from%20a%20list")["models"]
+    assert (made["labels"], made["notes"], made["numVersions"]) == (
+        ["best", "digits"],
+        "keep this one",
+        0,
+    )
+
+
+def files_in(download: Any) -> set[str]:
+    """Return the files of a downloaded archive."""
+    assert download.suggested_filename.endswith(".tar")
+    with tarfile.open(download.path()) as archive:
+        return {m.name.removeprefix("./") for m in archive if m.isfile()}
+
+
+def files_of(cluster: Cluster, uuid: str) -> set[str]:
+    resources = cluster.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]["resources"]
+    return {path for path in resources if not path.endswith("/")}
+
+
+def test_checkpoints_are_deleted_one_and_many(tab: Tab, cluster: Cluster, trained: int) -> None:
+    # The last one of each trial is kept by its policy; other tests have the newest of all.
+    path = f"/api/v1/experiments/{trained}/checkpoints?states=STATE_COMPLETED&orderBy=ORDER_BY_DESC"
+    listed = cluster.get(f"{path}&sortByAttr=SORT_BY_END_TIME")["checkpoints"]
+    last = {c["training"]["trialId"]: c["uuid"] for c in reversed(listed)}
+    one, *many = [uuid for uuid in last.values() if uuid != listed[0]["uuid"]]
+    tab.open(f"/experiments/{trained}/checkpoints")
+    tab.page.get_by_role("button", name=one[:8]).click()
+    tab.page.get_by_role("button", name="Delete", exact=True).click()
+    tab.page.get_by_role("dialog", name="Delete this checkpoint?").wait_for()
+    tab.page.get_by_role("button", name="Delete", exact=True).click()
+    tab.page.get_by_text("Deleting 1 checkpoint").wait_for()
+    for uuid in many:
+        tab.page.get_by_role("checkbox", name=f"Choose {uuid}").check()
+    bar = tab.page.get_by_role("group", name="Chosen checkpoints")
+    bar.get_by_role("button", name="Delete").click()
+    asked = tab.page.get_by_role("dialog", name=f"Delete {len(many)} checkpoints?")
+    asked.get_by_role("button", name="Delete", exact=True).click()
+    bar.wait_for(state="detached")
+    for uuid in (one, *many):
+        # The list follows until they are gone.
+        tab.page.get_by_role("checkbox", name=f"Choose {uuid}").wait_for(state="detached")
+        found = cluster.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]
+        assert found["state"] == "STATE_DELETED"
+    assert tab.faults() == []
+
+
+def test_a_task_is_watched_and_ended(tab: Tab, cluster: Cluster) -> None:
+    line = f"echo '{MARKUP}'; sleep 600"
+    told = cluster.det("command", "run", "--config", "resources.slots=0", "--detach", line)
+    task_id = told.out.split()[-1]
+    tab.open("/tasks")
+    tab.page.locator(f'a[href="/det/tasks/command/{task_id}"]').click()
+    tab.page.locator(".log-text", has_text=MARKUP).first.wait_for()
+    assert tab.page.locator("img, b").count() == 0
+    tab.page.get_by_role("button", name="End").click()
+    tab.page.get_by_role("button", name="End").wait_for(state="detached")
+    assert cluster.get(f"/api/v1/commands/{task_id}")["command"]["state"] == "STATE_TERMINATED"
+
+
+def test_a_tree_of_tasks_is_watched_paused_and_ended(
+    tab: Tab, cluster: Cluster, tmp_path: Path
+) -> None:
+    config = tmp_path / "task.yaml"
+    config.write_text("entrypoint: [sleep, '600']\nresources: {slots: 0}\n")
+    top = cluster.det("task", "create", config).out.split()[-1]
+    child = cluster.det("task", "create", config, "--parent", top).out.split()[-1]
+    tab.open("/tasks")
+    below = tab.page.get_by_role("cell", name="\u21b3").filter(has=tab.page.get_by_role("link"))
+    below.locator(f'a[href="/det/tasks/generic/{child}"]').wait_for()
+    tab.page.locator(f'a[href="/det/tasks/generic/{top}"]').click()
+    tab.page.locator(f'a[href="/det/tasks/generic/{child}"]').wait_for()
+    tab.page.get_by_role("button", name="Pause", exact=True).click()
+    tab.page.get_by_role("button", name="Resume", exact=True).wait_for()
+    tab.page.get_by_role("button", name="End", exact=True).click()
     tab.page.locator(".head .state", has_text="Canceled").wait_for()
-    assert cluster.experiment(waiting)["state"] == "STATE_CANCELED"
+    assert cluster.get(f"/api/v1/tasks/{child}")["task"]["endTime"]
 
 
-def test_many_are_archived_and_brought_back(tab: Tab, cluster: Cluster, trained: int) -> None:
-    tab.open("/experiments")
-    tab.page.get_by_role("checkbox", name=f"Choose {trained}", exact=True).check()
-    tab.page.get_by_role("button", name="Archive", exact=True).click()
-    until(cluster, lambda: cluster.experiment(trained)["archived"], "it is archived")
-    tab.page.get_by_role("button", name="Undo").click()
-    until(cluster, lambda: not cluster.experiment(trained)["archived"], "it is brought back")
+def test_a_shell_is_used_in_the_page(tab: Tab, browser: Any, base: str, cluster: Cluster) -> None:
+    require_ssh()
+    tab.open("/tasks")
+    tab.page.get_by_role("button", name="New shell").click()
+    tab.page.get_by_role("button", name="Start").click()
+    tab.page.get_by_role("link", name="Open a terminal").click()
+    # Colours of 24 bits are styles that the policy of the page forbids in markup.
+    typed(tab, "printf '\\033[38;2;10;120;10m%s\\033[0m\\n' \"<i>$((40+2))</i>\"; kept=h''ere")
+    shown(tab, "<i>42</i>")
+    assert tab.page.locator(".xterm-rows i").count() == 0
+    ground = "e => getComputedStyle(e).backgroundColor"
+    assert tab.page.locator(".xterm-viewport").evaluate(ground) == "rgba(0, 0, 0, 0)", (
+        "the page's own"
+    )
+    assert tab.faults() == []
+    tab.page.keyboard.press("Control+Shift+ArrowUp")
+    assert "Copy" not in (left := tab.page.evaluate("document.activeElement.textContent"))
+    assert left == "Read aloud"
+    # The same tab finds its shell again, and what that said.
+    tab.page.reload()
+    shown(tab, "<i>42</i>")
+    typed(tab, "echo again-$kept")
+    shown(tab, "again-here")
+    typed(tab, "exit 3")
+    tab.page.get_by_text("The shell ended with status 3.").wait_for()
+    tab.page.get_by_role("button", name="Start again").click()
+    typed(tab, "echo new-$kept-")
+    shown(tab, "new--")
+    address = tab.page.url.removeprefix(f"{base}/det")
+    tab.open("/design")
+    # A console may complain where a server is killed.
+    with opened(browser, base) as other:
+        other.open(address)
+        typed(other, "kept=there; echo $((20+3))-ready")
+        shown(other, "23-ready")
+        cluster.kill("det_controlplane.entry.server.api_server")
+        other.page.get_by_text("The shell goes on; this page tries to reach it again.").wait_for()
+        typed(other, "echo still-$kept")
+        shown(other, "still-there")
+        other.page.get_by_role("button", name="End").click()
+        other.page.get_by_text("This task has ended, and its shell with it.").wait_for()
 
 
-def test_filters_live_in_the_address(tab: Tab, trained: int) -> None:
-    tab.open("/experiments?state=COMPLETED&q=bold")
-    tab.page.get_by_role("cell", name="Completed").first.wait_for()
-    tab.page.get_by_label("Search names").fill("nothing is called so")
-    tab.page.get_by_text("No experiment fits").wait_for()
-    assert "q=nothing" in tab.page.url
-    tab.page.get_by_role("button", name="Show all experiments").click()
-    tab.page.get_by_role("checkbox", name=f"Choose {trained}", exact=True).wait_for()
+def typed(tab: Tab, line: str) -> None:
+    tab.page.locator(".terminal[data-state=open]").wait_for()
+    tab.page.locator(".xterm-helper-textarea").focus()
+    tab.page.keyboard.type(f"{line}\n")
 
 
-def test_chosen_experiments_are_compared_at_an_address(
-    tab: Tab, trained: int, waiting: int
-) -> None:
-    tab.open("/experiments")
-    for experiment_id in (trained, waiting):
-        tab.page.get_by_role("checkbox", name=f"Choose {experiment_id}", exact=True).check()
-    tab.page.get_by_role("link", name="Compare").click()
-    tab.page.get_by_role("heading", name="Compare 2 experiments").wait_for()
-    assert f"{trained}" in tab.page.url
-    assert f"{waiting}" in tab.page.url
-    row = tab.page.get_by_role("row", name=re.compile(r"^searcher\.max_trials"))
-    assert sorted(row.get_by_role("cell").all_inner_texts()) == ["16", "4"]
-    assert tab.page.get_by_role("row", name=re.compile("^entrypoint")).count() == 0
-    tab.page.get_by_label("What is the same, too").check()
-    tab.page.get_by_role("row", name=re.compile("^entrypoint")).wait_for()
-
-
-def test_chosen_trials_are_compared(tab: Tab, trained: int) -> None:
-    tab.open(f"/experiments/{trained}/trials")
-    boxes = tab.page.get_by_role("checkbox", name=re.compile("^Choose [0-9]+$"))
-    boxes.nth(0).check()
-    boxes.nth(1).check()
-    tab.page.get_by_role("link", name="Compare").click()
-    tab.page.get_by_role("img", name=re.compile("validation_error by batches: 2 curves")).wait_for()
-    tab.page.get_by_role("rowheader", name="learning_rate").wait_for()
-
-
-def test_a_session_that_ended_asks_to_sign_in_and_goes_on(
-    browser: Any, base: str, trained: int
-) -> None:
-    with opened(browser, base) as tab:
-        tab.open("/experiments")
-        tab.ready()
-        tab.page.context.clear_cookies()
-        tab.page.locator(f'a[href="/det/experiments/{trained}"]').last.click()
-        tab.page.get_by_label("User name").wait_for()
-        tab.sign_in()
-        tab.page.get_by_role("link", name="Configuration").wait_for()
-        assert f"/det/experiments/{trained}" in tab.page.url
+def shown(tab: Tab, text: str) -> None:
+    """Wait for output, which is not what was typed."""
+    tab.page.locator(".xterm-rows", has_text=text).wait_for()
 
 
 def test_a_page_outlives_its_server(browser: Any, base: str, cluster: Cluster) -> None:

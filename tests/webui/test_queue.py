@@ -22,11 +22,6 @@ def tab(house_tab: Tab) -> Tab:
 
 
 @pytest.fixture
-def user(house: House) -> Caller:
-    return house.api.signed_in("determined")
-
-
-@pytest.fixture
 def three(house: House, user: Caller) -> Iterator[list[str]]:
     """Names of three experiments that wait, next first."""
     ids = [create(user, name=f"job {n}", activate=True) for n in "abc"]

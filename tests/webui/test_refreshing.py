@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.api import Caller
 from tests.support.browser import Tab
-from tests.support.house import House
 
 LONG = 240  # rows; a table fetches a hundred at a time
 SOON_MS = 20_000
@@ -15,11 +14,6 @@ SOON_MS = 20_000
 @pytest.fixture
 def tab(house_tab: Tab) -> Tab:
     return house_tab
-
-
-@pytest.fixture
-def user(house: House) -> Caller:
-    return house.api.signed_in("determined")
 
 
 def test_one_question_that_is_not_answered_stops_no_other(tab: Tab) -> None:
