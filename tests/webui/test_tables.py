@@ -11,18 +11,13 @@ from tests.support.browser import Tab
 from tests.support.house import House
 from tests.support.pressing import choose, fill, gone, press
 
-MANY = 120  # more than a table has at once, and than one request changes
+MANY = 101  # more than a table has at once, and than one request changes
 TWO = {"name": "grid", "metric": "loss", "max_length": {"batches": 4}}
 
 
 @pytest.fixture
 def tab(house_tab: Tab) -> Tab:
     return house_tab
-
-
-@pytest.fixture
-def user(house: House) -> Caller:
-    return house.api.signed_in("determined")
 
 
 @pytest.fixture

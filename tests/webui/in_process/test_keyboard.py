@@ -11,7 +11,7 @@ from tests.support.browser import opened
 from tests.support.house import House
 from tests.support.keyboard import Keyboard
 
-MANY = 130  # more than a table has at once
+MANY = 101  # more than a table has at once
 
 
 @pytest.fixture(scope="module")
