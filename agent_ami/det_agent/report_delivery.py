@@ -1,6 +1,6 @@
-"""Deliver reports of trials: metrics that come while a request with others is under way share the next request.
+"""Deliver reports of trials: small ones of metrics that come while a request with others is under way share the next.
 
-One that comes alone goes at once, to its own route."""
+One that comes alone goes at once, as a request of one."""
 
 import http.client
 import json
@@ -88,8 +88,6 @@ class ReportDelivery:
         to_send = self._turn(own, within_s)
         if to_send:
             try:
-                if len(to_send) == 1:
-                    return self._send_alone(report, within_s)
                 self._send_together(to_send, within_s)
             finally:
                 self._end(to_send, own)

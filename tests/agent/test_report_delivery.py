@@ -37,7 +37,7 @@ class Together:
         plane.answer_to = self._answer
 
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
-        if body == BLOCKS:
+        if body == BLOCKS and not self._sent.is_set():
             self._sent.set()
             self.plane.changed.release()
             self._proceed.wait(60)
@@ -60,6 +60,12 @@ class Together:
             assert first.result(60) is not None
             return [future.result(60) for future in sending]
 
+    def status_of(self, n: int) -> int:
+        """Return how the report of a container is answered that comes by itself."""
+        answer = self.delivery.deliver(key_of(n), metrics(n))
+        assert answer is not None
+        return answer.status
+
     @staticmethod
     def _answered(sending: "list[Future[Answer | None]]") -> int:
         return sum(future.done() for future in sending)
@@ -74,7 +80,7 @@ def together(plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch) -> Togeth
 def test_what_comes_while_a_request_is_under_way_is_the_next_one(together: Together) -> None:
     answers = together.deliver(*(metrics(n) for n in (1, 2, 3)))
     assert [(a.status, a.body) for a in answers if a] == [(200, b"{}")] * 3
-    assert together.plane.together == [3]
+    assert together.plane.together == [1, 3]
     told = {
         (path, headers["Authorization"], headers["Idempotency-Key"])
         for _, path, headers, body in together.plane.forwarded
@@ -83,9 +89,9 @@ def test_what_comes_while_a_request_is_under_way_is_the_next_one(together: Toget
     assert told == {(f"/api/v1/trials/{n}/metrics", f"secret-{n}", f"k-{n}") for n in (1, 2, 3)}
 
 
-def test_a_report_that_comes_alone_goes_to_its_own_route(together: Together) -> None:
+def test_a_report_that_comes_alone_is_a_request_of_one(together: Together) -> None:
     assert together.deliver(metrics(1))[0] is not None
-    assert together.plane.together == []
+    assert together.plane.together == [1, 1]
 
 
 def test_one_that_is_refused_gets_the_answer_of_its_own_route_and_the_others_are_stored(
@@ -94,7 +100,7 @@ def test_one_that_is_refused_gets_the_answer_of_its_own_route_and_the_others_are
     together.answers = lambda path: 403 if "/2/" in path else 200
     answers = together.deliver(*(metrics(n) for n in (1, 2, 3)))
     assert [a.status for a in answers if a] == [200, 403, 200]
-    assert together.plane.together == [3]
+    assert together.plane.together == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -113,21 +119,41 @@ def test_what_the_control_plane_would_not_take_together_waits_for_nothing(
     together: Together, report: TrialReport
 ) -> None:
     together.deliver(metrics(1), report, metrics(3))
-    assert together.plane.together == [2]
+    assert together.plane.together == [1, 2]
     assert (report.target, report.body) in [(p, b) for _, p, _, b in together.plane.forwarded]
 
 
 @pytest.mark.parametrize("status", [404, 405])
-def test_an_earlier_control_plane_gets_each_alone_and_is_not_asked_again_soon(
+def test_an_earlier_control_plane_gets_each_alone_and_is_asked_again_only_later(
+    together: Together, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr("det_agent.report_delivery.ASK_AGAIN_S", 1.0)
+    together.plane.refuses_together = status
+    assert [together.status_of(n) for n in (1, 2, 3)] == [200] * 3
+    assert together.plane.together == [1]
+    together.plane.refuses_together = 0
+    while together.plane.together == [1]:
+        assert together.status_of(1) == 200
+    assert together.plane.together == [1, 1]
+
+
+@pytest.mark.parametrize("status", [400, 401, 413, 500])
+def test_a_request_that_is_refused_as_a_whole_leaves_each_to_its_own_route(
     together: Together, status: int
 ) -> None:
-    together.plane.knows_reports = False
-    answers = together.deliver(metrics(1), metrics(2))
-    assert [a.status for a in answers if a] == [200, 200]
-    again = Together(together.plane)
-    again.delivery = together.delivery
-    assert [a.status for a in again.deliver(metrics(1), metrics(2)) if a] == [200, 200]
-    assert together.plane.together == [2]
+    together.plane.refuses_together = status
+    assert [together.status_of(n) for n in (1, 2)] == [200, 200]
+    assert together.plane.together == [1, 1]
+    assert len(together.plane.forwarded) == 2
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_request_that_comes_too_early_is_sent_again_as_it_is(
+    together: Together, status: int
+) -> None:
+    together.plane.refuses_together = status
+    assert together.delivery.deliver(key_of(1), metrics(1)) is None
+    assert together.plane.forwarded == []
 
 
 def test_an_agent_without_a_token_sends_each_alone(together: Together) -> None:
@@ -148,7 +174,7 @@ def test_reports_whose_common_answer_is_lost_are_to_be_sent_again(together: Toge
 
     together.answers = lose
     assert together.deliver(metrics(1), metrics(2)) == [None, None]
-    assert together.plane.together == [2]
+    assert together.plane.together == [1, 2]
 
 
 def test_a_request_that_hangs_keeps_later_reports_waiting_no_longer_than_a_moment(

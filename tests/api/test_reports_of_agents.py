@@ -12,61 +12,15 @@ from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.entry.server.asgi import AsgiApp
 
-from tests.support.api import Api, Caller, create, trial_of
+from tests.support.api import Api, Caller
 from tests.support.asgi import Got, requested
-from tests.support.played_agent import PlayedAgent
+from tests.support.delivering import REPORTS, Delivering, body_of, report, steps_of
 from tests.support.statements import statements
-
-REPORTS = "/agents/v1/reports"
-
-
-class Delivering:
-    """An agent with two tasks, which delivers what it is told."""
-
-    def __init__(self, api: Api, user: Caller, name: str = "delivers") -> None:
-        experiments = [
-            create(user, activate=True, resources={"slots_per_trial": 1}) for _ in range(2)
-        ]
-        self._agent = PlayedAgent(api, name)
-        self._agent.join()
-        api.tick()
-        orders = self._agent.poll()
-        self._agent.poll()
-        tokens = {o["spec"]["task_id"]: o["spec"]["session_token"] for o in orders}
-        trials = [trial_of(user, experiment) for experiment in experiments]
-        self.tasks = [(int(t["id"]), tokens[t["taskId"]]) for t in trials]
-
-    @property
-    def caller(self) -> Caller:
-        return self._agent.caller
-
-    def end(self) -> None:
-        """Report the end of both containers."""
-        self._agent.poll("terminated", exit_code=0)
-
-    def outcomes(self, *reports: dict[str, Any]) -> list[str]:
-        told: list[str] = self.caller.post(REPORTS, {"reports": list(reports)})["outcomes"]
-        return told
 
 
 @pytest.fixture
 def agent(api: Api, user: Caller) -> Delivering:
     return Delivering(api, user)
-
-
-def body_of(steps: int, group: str = "training", run: int = 1) -> str:
-    metrics = {"avgMetrics": {"loss": 0.5}}
-    inner = {"trialRunId": run, "stepsCompleted": steps, "metrics": metrics}
-    return json.dumps({"group": group, "metrics": inner})
-
-
-def report(task: tuple[int, str], body: str, key: str = "k") -> dict[str, Any]:
-    trial, token = task
-    return {"trial_id": trial, "token": token, "key": key, "report": body}
-
-
-def steps_of(user: Caller, trial: int) -> int:
-    return int(user.get(f"/api/v1/trials/{trial}")["trial"]["totalBatchesProcessed"])
 
 
 def test_reports_of_several_trials_are_stored_in_their_order(

@@ -35,7 +35,7 @@ class FakeControlPlane:
         self.matched: set[bool] = set()
         self.forwarded: list[tuple[str, str, dict[str, str], bytes]] = []
         self.together: list[int] = []  # how many reports each request of several had
-        self.knows_reports = True
+        self.refuses_together = 0  # the status that all such requests get, if any
         self.callers: set[tuple[str, int]] = set()
         self.polls = 0
         self.acknowledging = True
@@ -244,8 +244,8 @@ class FakeControlPlane:
     def _delivered(self, reports: list[dict[str, Any]]) -> Answer | None:
         """Take metrics of several trials as if each had come alone; those that are not answered 200 are to."""
         self.together.append(len(reports))
-        if not self.knows_reports:
-            return 404, {"error": {"code": 5, "reason": "NotFound", "error": "no such path"}}
+        if self.refuses_together:
+            return self.refuses_together, {}
         outcomes = []
         for report in reports:
             path, body = f"/api/v1/trials/{report['trial_id']}/metrics", report["report"].encode()

@@ -52,9 +52,9 @@ _HOLDER_WITH_ROLES = _ANY_HOLDER.add_columns(_ROLES).where(_s.token_hash == bind
 _AGENT = select(agents.c.id, agents.c.incarnation, agents.c.pool).where(
     agents.c.token_hash == bindparam("token_hash"), agents.c.state != AgentState.LOST
 )
-# Of those agents that are asked about.
+# Of those agents that are asked about. As one text: an array is read letter by letter.
 _RUNNERS = (
-    select(func.array_agg(func.encode(agents.c.token_hash, "hex")))
+    select(func.string_agg(func.encode(agents.c.token_hash, "hex"), " "))
     .join_from(containers, agents, agents.c.id == containers.c.agent_id)
     .where(
         containers.c.allocation_id == _s.allocation_id,

@@ -64,7 +64,7 @@ def tasks_of(ctx: Context, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, 
     return {
         (agent, task): users[hashes[task]]
         for agent, task in pairs
-        if hashes[task] in found and hashes[agent].hex() in (found[hashes[task]].runners or ())
+        if hashes[task] in found and hashes[agent].hex() in (found[hashes[task]].runners or "")
     }
 
 
