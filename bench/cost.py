@@ -235,7 +235,7 @@ def _on_larger_machines(s: Stack) -> str:
     bill = machines * float(machine_type("aws", name).price("us-east-1", Capacity.ON_DEMAND))
     database = aurora(machines * requests)
     parts = busy_aws(machines, requests, s.api_memory_gb, s.memory_gb, database)
-    return f"These are the smallest machines: on {machines} of {name}, with a trial on each of the {gpus} GPUs, it adds {sum(parts.values()) / bill:.2%} to ${bill:.2f}."
+    return f"These are the smallest machines: on {machines} of {name}, with a trial on each of the {gpus} GPUs, it adds {sum(parts.values()) / bill:.2%} to ${bill:.2f}. Their reports share a request only where they come within the milliseconds of one: each is counted."
 
 
 def _remedies(s: Stack, bill: float) -> Iterator[str]:

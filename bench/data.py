@@ -3,7 +3,10 @@
 python -m bench.data
 
 Rates are of one API process over HTTP, in turn with a bare COPY of the same values into the same PostgreSQL: what a
-machine under other load does to one it does to both.
+machine under other load does to one it does to both. Small reports go two ways: `data_reports_…` are requests of their
+own to the API, as of programs outside the cluster; `data_reports_by_gateways…` come to the gateways of four agents with
+eight trials each and are timed until these answer, when they are committed. Sender, gateways, API and PostgreSQL share
+the processors of this machine.
 """
 
 import http.client
@@ -16,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +29,22 @@ from sqlalchemy import text
 from bench import bare
 from bench.api import CONFIG, FILE, Cluster, running
 from bench.cpu import cpu_ms
+from bench.gateways import GatewayProcess, PlayedAgent, serving
 from bench.senders import LINES, METRICS, Round, line_of
 
-TRIALS, ROUNDS = 8, 5
+TRIALS, ROUNDS = 8, 5  # of one agent
+AGENTS = 4
 POINTS = 1_000_000
 # What a bare COPY does in batches of 1,000 on a quiet machine of the kind that the floors are for, in rows a second.
 COPY_METRICS_THERE, COPY_LINES_THERE = 411_000, 313_000
 SEARCH = CONFIG.replace(
     "searcher: {name: single,", f"searcher: {{name: random, max_trials: {TRIALS},"
+)
+MANY_TRIALS = TRIALS * AGENTS
+MANY = CONFIG.replace(
+    "searcher: {name: single,",
+    "resources: {slots_per_trial: 1}\n"
+    f"searcher: {{name: random, max_trials: {MANY_TRIALS}, max_concurrent_trials: {MANY_TRIALS},",
 )
 FILL = text("""
     INSERT INTO metrics (trial_id, run_id, metric_group, total_batches, metrics, reported_at)
@@ -135,24 +147,80 @@ def measure_intake(cluster: Cluster, sender: Senders) -> None:
 
 
 def measure_reports(cluster: Cluster, sender: Senders) -> None:
-    """Measure reports of 10 metrics from 8 trials: as many as go, and how long they take at 2,000 a second."""
-    ids = [str(t["id"]) for t in trials_of(cluster)]
-    rates, api_ms, postgres_ms = [], [], []
+    """Measure reports of 10 metrics, each a request to the API as of a program that no agent runs.
+
+    As many as go from some trials, and how long each takes where many trials send 2,000 a second together."""
+    ids = [str(t["id"]) for t in trials_of(cluster, MANY)]
+    few, rates, api_ms, postgres_ms, client_ms = ids[:TRIALS], [], [], [], []
     step = 1
     for _ in range(ROUNDS):
         before = cpu_ms(cluster.pids("api")), cpu_ms(cluster.pids("postgres"))
-        told = sender.send(Round(METRICS, ids, 150, 10, step))
+        told = sender.send(Round(METRICS, few, 150, 10, step))
         step += 150
-        count = 150 * len(ids)
+        count = 150 * len(few)
         rates.append(count / told["wall_s"])
         api_ms.append((cpu_ms(cluster.pids("api")) - before[0]) / count)
         postgres_ms.append((cpu_ms(cluster.pids("postgres")) - before[1]) / count)
+        client_ms.append(told["cpu_ms"])
     figure("data_reports_of_10", max(rates), "1/s", 2000, peer=111)
     figure("data_reports_of_10_api_cpu", min(api_ms), "ms", 0.5, better="lower")
     figure("data_reports_of_10_postgres_cpu", min(postgres_ms), "ms", 0.5, better="lower")
-    told = sender.send(Round(METRICS, ids, 500, 10, step, per_second=2000 / len(ids)))
-    figure("data_reports_at_2000_p50", told["p50_ms"], "ms", None, better="lower")
-    figure("data_reports_at_2000_p99", told["p99_ms"], "ms", 20, better="lower", peer=132)
+    figure("data_reports_of_10_client_cpu", min(client_ms), "ms", None, better="lower")
+    at_2000("data_reports_at_2000", sender, Round(METRICS, ids, 125, 10, step))
+
+
+def at_2000(name: str, sender: Senders, asked: Round) -> None:
+    """Measure how long reports take that trials send 2,000 times a second together, from when each is due."""
+    told = sender.send(replace(asked, per_second=2000 / len(asked.subjects)))
+    figure(f"{name}_p50", told["p50_ms"], "ms", None, better="lower")
+    figure(f"{name}_p99", told["p99_ms"], "ms", 20, better="lower", peer=132)
+
+
+def measure_gateways(cluster: Cluster, sender: Senders) -> None:
+    """Measure the same reports on a cluster's own way: from trials to the gateways of their agents, and on to the API.
+
+    Gateways are on machines of their own elsewhere. Here they have the processors of all else."""
+    cluster.connect_anew()
+    agents = [PlayedAgent(cluster, f"bench-{n}", TRIALS) for n in range(AGENTS)]
+    trials_of(cluster, MANY)
+    while any(len(agent.specs) < TRIALS for agent in agents):
+        for agent in agents:
+            agent.poll()
+    with serving(cluster, agents) as gateways:
+        trials = {
+            spec["container_id"]: spec["env"]["DET_TRIAL_ID"]
+            for a in agents
+            for spec in a.specs.values()
+        }
+        keys = [(gateway.port, key) for gateway in gateways for key in gateway.keys]
+        asked = Round(
+            METRICS, [trials[key.id] for _, key in keys], 60, 10, 1,
+            ways=[(port, key.session_token) for port, key in keys],
+        )  # fmt: skip
+        rates, costs = [], []
+        for _ in range(ROUNDS):
+            before = spent(cluster, gateways)
+            told = sender.send(asked)
+            count = asked.requests * len(keys)
+            rates.append(count / told["wall_s"])
+            costs.append(
+                [(b - a) / count for a, b in zip(before, spent(cluster, gateways), strict=True)]
+            )
+            asked = replace(asked, first=asked.first + asked.requests)
+        # The middle of rounds: what a process had spent that ended in between is missed.
+        *cpus_ms, requests = (statistics.median(each) for each in zip(*costs, strict=True))
+        figure("data_reports_by_gateways", max(rates), "1/s", 2000)
+        for name, each_ms in zip(("api", "postgres", "gateways"), cpus_ms, strict=True):
+            figure(f"data_reports_by_gateways_{name}_cpu", each_ms, "ms", None, better="lower")
+        figure("data_reports_a_request_of_gateways", 1 / requests, "", None)
+        at_2000("data_reports_by_gateways_at_2000", sender, replace(asked, requests=125))
+
+
+def spent(cluster: Cluster, gateways: list[GatewayProcess]) -> list[float]:
+    """Return the processor time of API, PostgreSQL and gateways, and the number of the gateways' requests."""
+    told = [gateway.spent() for gateway in gateways]
+    servers = [cpu_ms(cluster.pids(name)) for name in ("api", "postgres")]
+    return [*servers, sum(each.cpu_ms for each in told), sum(each.requests for each in told)]
 
 
 def measure_ceilings(cluster: Cluster) -> None:
@@ -222,6 +290,7 @@ def main() -> None:
         with senders(cluster.port, cluster.token) as sender:
             measure_intake(cluster, sender)
             measure_reports(cluster, sender)
+            measure_gateways(cluster, sender)
         measure_ceilings(cluster)
         measure_curve(cluster)
         measure_follow(cluster)

@@ -1,14 +1,16 @@
 """Send prepared requests over several connections at once, as a process of its own: `python -m bench.senders PORT`.
 
-Reads one JSON line for each round from stdin and answers with one: what to send is prepared before time counts.
+Reads one JSON line for each round from stdin and answers with one: what to send is prepared before time counts. One
+thread serves all connections, because it has the processors of what is measured.
 """
 
 import json
+import resource
+import selectors
 import socket
 import sys
-import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 METRICS, LINES = "metrics", "lines"
@@ -24,6 +26,7 @@ class Round:
     size: int  # metrics a report, lines a batch
     first: int  # step or line of the first request
     per_second: float = 0.0  # of each connection; 0: as fast as answers come
+    ways: list[tuple[int, str]] = field(default_factory=list)  # port and token, if of its own
 
 
 def body_of(asked: Round, subject: str, number: int) -> bytes:
@@ -43,56 +46,84 @@ def raw_request(asked: Round, subject: str, number: int, token: str) -> bytes:
     return f"POST {path} HTTP/1.1\r\n{headers}\r\n\r\n".encode() + body
 
 
-def receive(connection: socket.socket) -> bytes:
-    """Read a small answer with its length told, and return its first line."""
-    got = b""
-    while b"\r\n\r\n" not in got:
-        got += connection.recv(65536)
-    head, _, body = got.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-    while len(body) < length:
-        body += connection.recv(65536)
-    return head.split(b"\r\n")[0] + (b"" if b" 200 " in head else body)
+class Connection:
+    """Sends its requests one after the other, each when it is due and the one before is answered."""
 
-
-class Sender(threading.Thread):
-    def __init__(self, port: int, requests: list[bytes], per_second: float) -> None:
-        super().__init__()
+    def __init__(self, port: int, requests: list[bytes], pause_s: float) -> None:
+        self.left = requests[::-1]
+        self.due = 0.0
+        self.waits = False  # for an answer
         self.took_s: list[float] = []
         self.wrong = ""
-        self._requests, self._pause_s = requests, 1 / per_second if per_second else 0.0
-        self._connection = socket.create_connection(("127.0.0.1", port))
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._pause_s, self._began, self._got = pause_s, 0.0, b""
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def run(self) -> None:
-        due = time.perf_counter()
-        for request in self._requests:
-            time.sleep(max(0.0, due - time.perf_counter()))
-            began = time.perf_counter()
-            self._connection.sendall(request)
-            status = receive(self._connection)
-            # From when it was due: a queue before the server counts too.
-            self.took_s.append(time.perf_counter() - (due if self._pause_s else began))
-            due += self._pause_s
-            if b" 200 " not in status:
-                self.wrong = status.decode()
-        self._connection.close()
+    def send(self, now: float) -> None:
+        # From when it was due: a queue before the server counts too.
+        self._began = self.due if self._pause_s else now
+        self.due += self._pause_s
+        self.waits = True
+        self.socket.sendall(self.left.pop())
+
+    def read(self) -> None:
+        """Take what came of an answer, whose length it tells."""
+        self._got += self.socket.recv(65536)
+        head, found, body = self._got.partition(b"\r\n\r\n")
+        if not found:
+            return
+        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+        if len(body) < length:
+            return
+        self.waits, self._got = False, b""
+        self.took_s.append(time.perf_counter() - self._began)
+        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+            self.wrong = (head + body).decode()
+
+
+def exchange(connections: list[Connection]) -> None:
+    with selectors.DefaultSelector() as selector:
+        for each in connections:
+            selector.register(each.socket, selectors.EVENT_READ, each)
+        while any(each.waits or each.left for each in connections):
+            now, pauses = time.perf_counter(), [1.0]
+            for each in connections:
+                if each.waits or not each.left:
+                    continue
+                if each.due <= now:
+                    each.send(now)
+                else:
+                    pauses.append(each.due - now)
+            for key, _ in selector.select(min(pauses)):
+                key.data.read()
 
 
 def send(port: int, token: str, asked: Round) -> dict[str, Any]:
     numbers = range(asked.first, asked.first + asked.requests)
-    prepared = [[raw_request(asked, s, n, token) for n in numbers] for s in asked.subjects]
-    senders = [Sender(port, requests, asked.per_second) for requests in prepared]
-    began = time.perf_counter()
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
-    wall_s = time.perf_counter() - began
-    took = sorted(t for sender in senders for t in sender.took_s)
-    wrong = next((sender.wrong for sender in senders if sender.wrong), "")
-    p50, p99 = (took[int(len(took) * share)] for share in (0.5, 0.99))
-    return {"wall_s": wall_s, "p50_ms": p50 * 1000, "p99_ms": p99 * 1000, "wrong": wrong}
+    ways = asked.ways or [(port, token)] * len(asked.subjects)
+    pause_s = 1 / asked.per_second if asked.per_second else 0.0
+    connections = [
+        Connection(to, [raw_request(asked, subject, n, by) for n in numbers], pause_s)
+        for subject, (to, by) in zip(asked.subjects, ways, strict=True)
+    ]
+    began, spent_s = time.perf_counter(), _cpu_s()
+    for number, each in enumerate(connections):
+        # Trials do not report in step.
+        each.due = began + pause_s * number / len(connections)
+    exchange(connections)
+    wall_s, spent_s = time.perf_counter() - began, _cpu_s() - spent_s
+    for each in connections:
+        each.socket.close()
+    took = sorted(t for each in connections for t in each.took_s)
+    wrong = next((each.wrong for each in connections if each.wrong), "")
+    p50, p99 = (took[int(len(took) * share)] * 1000 for share in (0.5, 0.99))
+    cpu_ms = spent_s * 1000 / len(took)
+    return {"wall_s": wall_s, "p50_ms": p50, "p99_ms": p99, "cpu_ms": cpu_ms, "wrong": wrong}
+
+
+def _cpu_s() -> float:
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    return spent.ru_utime + spent.ru_stime
 
 
 def line_of(asked: Round) -> str:
