@@ -22,13 +22,15 @@ export function Page({ name }) {
     },
     [name],
   );
-  return html`<${Loaded} of=${found} title=${name}>${(/** @type {any} */ data) => html`<${Template} key=${JSON.stringify(data.template)} ...${data} path=${path} reload=${found.reload} />`}<//>`;
+  return html`<${Loaded} of=${found} title=${name}>${(/** @type {any} */ data) => html`<${Template} key=${name} ...${data} path=${path} reload=${found.reload} />`}<//>`;
 }
 
 /** @param {{ template: any, place: string, path: string, reload: () => Promise<void> }} props */
 function Template({ template, place, path, reload }) {
   const was = yaml(template.config);
-  const [config, setConfig] = useState(was);
+  // Until something is typed, the text is what is stored, whoever changes that.
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const config = typed ?? was;
   const [open, setOpen] = useState("");
   const checked = useChecked((signal) => checkedConfig(config, signal), [config]);
   const { release } = useUnsaved(config !== was);
@@ -37,11 +39,11 @@ function Template({ template, place, path, reload }) {
     edits && { name: "Rename", act: () => setOpen("rename") },
     may("DELETE_TEMPLATES", template.workspaceId) && { name: "Delete", danger: true, act: () => setOpen("delete") },
   ];
-  const save = () => attempt(() => send("PUT", path, { config }), "Saved").then((done) => (done ? reload() : undefined));
+  const save = () => attempt(() => send("PUT", path, { config }), "Saved").then((done) => (done ? reload().then(() => setTyped(null)) : undefined));
   const foot = html`
     <div class="row">
       <${Button} kind="primary" disabled=${config === was || !checked.fits} onClick=${save}>Save<//>
-      <${Button} disabled=${config === was} onClick=${() => setConfig(was)}>Take changes back<//>
+      <${Button} disabled=${config === was} onClick=${() => setTyped(null)}>Take changes back<//>
     </div>
   `;
   return html`
@@ -49,7 +51,7 @@ function Template({ template, place, path, reload }) {
     <div class="stack">
       <${Panel}>
         <div class="stack">
-          <${Code} label="Configuration, in YAML" value=${config} set=${setConfig} bad=${!!checked.problems} readonly=${!edits} />
+          <${Code} label="Configuration, in YAML" value=${config} set=${setTyped} bad=${!!checked.problems} readonly=${!edits} />
           ${edits && html`<${Verdict} of=${checked} />${foot}`}
         </div>
       <//>
