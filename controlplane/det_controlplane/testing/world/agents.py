@@ -58,6 +58,10 @@ class FakeAgent:
         """Return whether the gateway of its containers gets through."""
         return self._up and self.connected
 
+    @property
+    def token(self) -> str:
+        return self._me.token if self._me is not None else ""
+
     def wake(self) -> None:
         """Answer a held poll."""
         if self.rng.random() < 0.7:

@@ -1,6 +1,7 @@
 """Containers of fake agents: pulled, started, running a program, ended."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from det_controlplane.testing.world.stage import ContainerHost
 from det_controlplane.testing.world.violation import Violation
 
 _KILLED = 137
+_METRICS = re.compile(r"/api/v1/trials/([0-9]+)/metrics")
 _TEMPTED_STATUS = (401, 403, 404)
 
 
@@ -122,7 +124,19 @@ class FakeContainer:
             else:
                 answered(reply)
 
-        self.agent.world.network.send(call, heard, self._judge(call))
+        def told(reply: Reply) -> None:
+            if reply.ok and reply.body["outcomes"] == ["stored"]:
+                heard(Reply(200))
+            elif reply.unavailable:
+                heard(reply)
+            else:
+                self.agent.world.network.send(call, heard, self._judge(call))
+
+        delivery = _delivery(call, self.agent.token)
+        if delivery is not None:
+            self.agent.world.network.send(delivery, told)
+        else:
+            self.agent.world.network.send(call, heard, self._judge(call))
 
     def _again(self, call: Call, answered: Callable[[Reply], None]) -> None:
         delay_s = self.rng.uniform(1, 4)
@@ -146,3 +160,16 @@ class FakeContainer:
         if trial is not None:
             counts = self.agent.world.ledger.pull_failures
             counts[int(trial)] = counts.get(int(trial), 0) + 1
+
+
+def _delivery(call: Call, agent_token: str) -> Call | None:
+    """Return the request by which an agent delivers metrics; None for what it passes on as it is."""
+    trial = _METRICS.fullmatch(call.path)
+    body = call.body or {}
+    if trial is None or not agent_token or body.get("group") == "validation":
+        return None
+    report = {
+        "trial_id": int(trial[1]), "token": call.token, "key": call.headers.get("idempotency-key", ""),
+        "report": json.dumps(body),
+    }  # fmt: skip
+    return Call("POST", "/agents/v1/reports", {"reports": [report]}, agent_token)

@@ -90,6 +90,11 @@ class ContainerHost(Protocol):
         """Return whether the gateway of its containers gets through."""
         ...
 
+    @property
+    def token(self) -> str:
+        """Return the token of the agent; empty while it has none."""
+        ...
+
     def poll_soon(self) -> None: ...
 
 
