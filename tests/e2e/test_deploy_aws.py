@@ -16,8 +16,12 @@ from urllib.parse import urlsplit
 import boto3
 import pytest
 import yaml
+from det_controlplane.adapters.aes_cipher import AesCipher
+from det_controlplane.db.engine import Database
+from sqlalchemy import text
 
 from tests.support.aws_box import REGION, Box, aws_box, terraform_mirror
+from tests.support.aws_databases import holding
 from tests.support.aws_rights import Policy
 from tests.support.cloudbox import box as clouds
 from tests.support.cloudbox.machine import BARE
@@ -41,6 +45,9 @@ TOLD_OTHERWISE_BY_MOTO = {
     "module.database.aws_vpc_security_group_ingress_rule.functions",
     "module.database.aws_rds_cluster.this[0]",
 }
+OPTIONS = (
+    "--cluster-id", CLUSTER, "--yes", "--config", "cluster.yaml", "--var", "bucket_lifecycle=false",
+)  # fmt: skip
 MIRRORS = (os.environ.get("TF_PLUGIN_MIRROR", ""), "/opt/tf-plugins")
 CONFIG = """
 name: in-the-box
@@ -110,6 +117,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
     with (
         postgres_server.database(template="template1") as database_url,
         terraform_mirror(mirror) as configuration,
+        holding(postgres_server, database_url),
         aws_box(folder / "functions", database_url, ROLES) as box,
         clouds.machines_of(
             folder / "machines", int(box.front_url.rpartition(":")[2]), box.aws_url
@@ -123,12 +131,11 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         yield Deployed(box, machines, {**kept, **home, "TF_CLI_CONFIG_FILE": configuration}, folder)
 
 
-def test_a_cluster_is_made_used_and_removed_without_a_trace(deployed: Deployed) -> None:
+def test_a_cluster_is_made_used_brought_back_and_removed_without_a_trace(
+    deployed: Deployed,
+) -> None:
     (deployed.folder / "cluster.yaml").write_text(cluster_config(deployed.clouds.master_url))
-    said = deployed.deploy(
-        "up", "--cluster-id", CLUSTER, "--yes", "--config", "cluster.yaml",
-        "--var", "bucket_lifecycle=false", "--add-tag", "team=vision",
-    ).out  # fmt: skip
+    said = deployed.deploy("up", *OPTIONS, "--add-tag", "team=vision").out
     password = re.search(r"until you change it: (\S+)", said)
     assert password, said
     assert f"export DET_MASTER={deployed.box.front_url}" in said
@@ -154,6 +161,7 @@ def test_a_cluster_is_made_used_and_removed_without_a_trace(deployed: Deployed) 
     train_by_the_stock_client(deployed, password[1])
     until_everything_is_over(deployed, master)
     check_rights(deployed)
+    bring_back(deployed, master)
 
     deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", "--delete-data")
     check_nothing_is_left(deployed)
@@ -238,6 +246,10 @@ def until_everything_is_over(deployed: Deployed, master: Mapping[str, str]) -> N
         return not deployed.clouds.on()
 
     clouds.until(over, f"the end of the machine {deployed.clouds.why()}", 300)
+    check_results(deployed, master)
+
+
+def check_results(deployed: Deployed, master: Mapping[str, str]) -> None:
     shown = json.loads(deployed.det("experiment", "describe", "1", "--json", environ=master).out)
     assert shown[0]["experiment"]["state"] == "STATE_COMPLETED"
     assert shown[0]["experiment"]["bestTrialSearcherMetric"] == 0.5
@@ -309,13 +321,41 @@ def check_rights(deployed: Deployed) -> None:
         }, f"{function} may do more than join the network"  # fmt: skip
 
 
+def bring_back(deployed: Deployed, master: Mapping[str, str]) -> None:
+    """Remove the cluster, and begin it again from what was kept: people, experiments, checkpoints and secrets."""
+    ada = {**master, "DET_USER": "ada", "DET_PASS": "Password-of-ada-1"}
+    deployed.det("user", "create", "ada", "--password", ada["DET_PASS"], environ=master)
+    before = deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
+    said = deployed.deploy("down", "--cluster-id", CLUSTER, "--yes").out
+    snapshot = re.search(r"det deploy aws up .*--db-snapshot (\S+)", said)
+    assert snapshot, said
+    assert deployed.aws("lambda").list_functions()["Functions"] == []
+    deployed.box.forget_functions()
+
+    said = deployed.deploy("up", *OPTIONS, "--db-snapshot", snapshot[1]).out
+    assert "until you change it" not in said, "people have the passwords that they had"
+    assert deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"] == before
+    assert "ada" in deployed.det("user", "whoami", environ=ada).out
+    check_results(deployed, master)
+    check_secrets(deployed)
+
+
+def check_secrets(deployed: Deployed) -> None:
+    """Open what the restored database holds with the key that the new function was told."""
+    key = deployed.box.described[f"det-{CLUSTER}-api"]["DET_SECRETS_KEY"]
+    database = Database(deployed.box.database_url)
+    ((sealed,),) = database.read(text("select sealed from experiments where id = 1"))
+    database.dispose()
+    assert '"testing"' in AesCipher([key]).open(sealed).decode()
+
+
 def check_nothing_is_left(deployed: Deployed) -> None:
     assert [m for m in deployed.machines() if m["State"]["Name"] != "terminated"] == []
     tagged = deployed.aws("resourcegroupstaggingapi").get_resources(
         TagFilters=[{"Key": "determined-cluster", "Values": [CLUSTER]}]
     )["ResourceTagMappingList"]
-    # What a database took of itself goes with it at AWS, and stays in moto.
-    gone = re.compile(r":instance/|:cluster-snapshot:rds:")
+    # What a database took of itself goes with it at AWS, and stays in moto; that of the first removal stays in both.
+    gone = re.compile(r":instance/|:cluster-snapshot:")
     assert [r["ResourceARN"] for r in tagged if not gone.search(r["ResourceARN"])] == []
     assert deployed.aws("ec2").describe_launch_templates()["LaunchTemplates"] == []
     assert deployed.aws("lambda").list_functions()["Functions"] == []

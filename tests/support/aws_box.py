@@ -122,6 +122,12 @@ class Box:
             runtime.process.wait()
             runtime.fail_start(b"it was killed")
 
+    def forget_functions(self) -> None:
+        """End the processes of functions that are deleted."""
+        for name in list(self._sandboxes):
+            self.kill(name)
+        self.described.clear()
+
     def settle(self) -> None:
         """Wait until everything that was started has ended, and what that started."""
         while self._threads:

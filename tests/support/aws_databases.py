@@ -1,0 +1,46 @@
+"""Databases of moto that hold something: their snapshots keep it, and what begins from one has it again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from moto.rds.models import RDSBackend
+
+from tests.support.postgres import DatabaseServer
+
+
+@contextmanager
+def holding(server: DatabaseServer, database_url: str) -> Iterator[dict[str, str]]:
+    """Let every cluster of Aurora be this database; yield the copies that snapshots are, by name."""
+    own = urlsplit(database_url).path.lstrip("/")
+    copies: dict[str, str] = {}
+    make, delete, restore = (
+        RDSBackend.create_db_cluster_snapshot,
+        RDSBackend.delete_db_cluster,
+        RDSBackend.restore_db_cluster_from_snapshot,
+    )
+
+    def made(self: Any, cluster: str, snapshot: str, *more: Any, **named: Any) -> Any:
+        found = make(self, cluster, snapshot, *more, **named)
+        copies[snapshot] = f"{own}_snapshot_{len(copies)}"
+        server.copy(own, copies[snapshot])
+        return found
+
+    def deleted(self: Any, *given: Any, **named: Any) -> Any:
+        gone = delete(self, *given, **named)
+        server.copy("template1", own)
+        return gone
+
+    def restored(self: Any, snapshot: str, *more: Any, **named: Any) -> Any:
+        name = snapshot.rpartition(":")[2]  # moto does not know it by its ARN
+        found = restore(self, name, *more, **named)
+        server.copy(copies[name], own)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RDSBackend, "create_db_cluster_snapshot", made)
+        patch.setattr(RDSBackend, "delete_db_cluster", deleted)
+        patch.setattr(RDSBackend, "restore_db_cluster_from_snapshot", restored)
+        yield copies
