@@ -127,7 +127,7 @@ def test_a_relay_that_is_replaced_while_it_starts_ends_for_the_newer_one(
 
 def test_the_machine_s_script_is_one_that_bash_and_systemd_read() -> None:
     text = USER_DATA.read_text()
-    assert set(re.findall(r"\$\{(\w+)\}", text)) == {"region", "function"}
+    assert set(re.findall(r"\$\{(\w+)\}", text)) == {"region", "function", "dual_stack"}
     filled = re.sub(r"\$\{\w+\}", "lab", text)
     done = subprocess.run(["bash", "-n"], input=filled, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
