@@ -147,6 +147,7 @@ class _Queue:
                 self._in_hand = 0
                 if answer is None:
                     self._in_outage = True
+                    self._changed.notify_all()
                 else:
                     self._remove(number)
                 if self._waiting:

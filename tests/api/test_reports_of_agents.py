@@ -102,7 +102,15 @@ def test_with_roles_a_task_delivers_for_itself_alone(api: Api, agent: Delivering
     assert steps_of(admin, other) == 1
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"reports":[1]}', b'{"reports":[{"token":7}]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b"[]", b'{"reports":[1]}', b'{"reports":[{"token":7}]}',
+        b'{"reports":[{"token":"\\ud800","report":"{}","trial_id":1}]}',
+        b'{"reports":[' + b",".join([b"{}"] * 1001) + b"]}",
+    ],
+    ids=["cut off", "list", "number", "odd token", "half a character", "very many"],
+)  # fmt: skip
 def test_what_is_no_batch_is_refused(agent: Delivering, body: bytes) -> None:
     assert agent.caller.ask("POST", REPORTS, body).status == 400
 
@@ -138,9 +146,10 @@ def test_batches_of_several_agents_share_statements_and_each_gets_its_own_outcom
     ]
     made_up = ("agent-made-up", [report(agent.tasks[0], body_of(99))])
     malformed = (agent.caller.token, [{"trial_id": "x"}])
+    poison = ("nobody", [{**report(agent.tasks[0], body_of(99)), "token": "\ud800"}])
     with statements(api.ctx.db) as asked:
-        told = at_once(api, *batches, made_up, malformed)
-    assert [got.status for got in told] == [200] * 7 + [401, 400]
+        told = at_once(api, *batches, made_up, malformed, poison)
+    assert [got.status for got in told] == [200] * 7 + [401, 400, 400]
     assert [got.json()["outcomes"] for got in told[:7]] == [["stored"] * 2] * 7
     found = [[steps_of(user, trial) for trial, _ in a.tasks] for a in agents]
     assert found == [[3 + n] * 2 for n in range(7)]

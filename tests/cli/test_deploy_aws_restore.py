@@ -214,6 +214,9 @@ def test_a_removal_keeps_the_key_and_tells_how_the_cluster_comes_back(
 ) -> None:
     account.has_cluster()
     leave_snapshot(account)
+    leave_snapshot(
+        account, "det-box-final-final20261125120000", "det-box-final"
+    )  # of another cluster
     state_with_key(account, "a" * 36, "b" * 36)
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
     ran = det("deploy", "aws", "down", "--yes", *account.where)

@@ -80,6 +80,19 @@ def test_the_next_up_leaves_the_restored_database_as_it_is(
     assert google.restored == {}
 
 
+def test_a_database_that_is_gone_again_is_restored_anew(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    """A removal may be cut off after it took the database, and before it forgot the options."""
+    google = project.google
+    google.leave_backup()
+    terraform.answers(output=outputs(cluster), state_pull=made())
+    restore(project)
+    google.restored = {}
+    assert project.up("--image", "img").code == 0
+    assert google.restored == {DATABASE: "projects/acme/backups/b1"}
+
+
 def test_an_interrupted_restoring_goes_on_where_the_option_is_not_given_again(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:

@@ -277,6 +277,17 @@ def test_what_cannot_be_sent_leaves_its_transaction_usable(database: Database) -
     assert names(database) == ["a"]
 
 
+def test_what_cannot_be_sent_leaves_no_statement_behind(database: Database) -> None:
+    with database.begin() as tx:
+        for _ in range(3):
+            with pytest.raises(UnicodeEncodeError):
+                tx.execute(text("SELECT cast(:x AS text)"), {"x": "\ud800"})
+        held = tx.execute(
+            text("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%AS text)'")
+        )
+        assert held.scalar_one() <= 1
+
+
 def test_what_cannot_be_sent_first_leaves_no_transaction_behind(database: Database) -> None:
     def try_it() -> None:
         with database.begin() as tx:

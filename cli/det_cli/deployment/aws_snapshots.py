@@ -69,7 +69,8 @@ def _read(told: Mapping[str, Any], prefix: str) -> Snapshot:
 
 def last_of(aws: AccountQueries, database: str) -> Snapshot | None:
     """Return the newest snapshot that removals of a database left; None without any."""
-    left = [s for s in snapshots(aws) if s.name.startswith(f"{database}-final")]
+    final = f"{database}-final"
+    left = [s for s in snapshots(aws) if s.database == database and s.name.startswith(final)]
     return max(left, key=lambda s: s.made_at, default=None)
 
 

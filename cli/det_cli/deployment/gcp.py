@@ -174,10 +174,14 @@ class GcpDeployment(Deployment):
         """
         name, cluster_id = self._backup_name, self._spec.cluster_id
         kept = self.account.options(cluster_id)
-        if not name or kept.get(_RESTORED) == name:
+        if not name:
+            return None
+        is_there = google_backups.has_database(self.account, self._database)
+        # A removal that was cut off may have taken the database that had begun with it.
+        if is_there and kept.get(_RESTORED) == name:
             return None
         is_begun = kept.get("db_backup") == name  # and nothing has used the database since
-        if not is_begun and google_backups.has_database(self.account, self._database):
+        if is_there and not is_begun:
             raise UsageError(
                 f"the cluster {cluster_id} has a database, which no backup replaces",
                 "`det deploy gcp down` removes it, and leaves a backup of its own; or give another --cluster-id",

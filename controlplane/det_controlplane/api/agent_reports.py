@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from det_controlplane.api import authorization, trials
 from det_controlplane.api.body import Body
-from det_controlplane.api.errors import ApiError
+from det_controlplane.api.errors import ApiError, BadRequest
 from det_controlplane.api.http import (
+    FORM_BODY,
     REPORT_BODY,
     Answer,
     Request,
@@ -18,6 +19,8 @@ from det_controlplane.api.router import Access, Shared, post
 from det_controlplane.core.agent_protocol import ReportOutcome
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
+
+_MOST = 1_000  # an agent sends one of each of its containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +55,29 @@ def _readable(request: Request) -> _Batch | None:
 
 
 def _batch_in(request: Request) -> _Batch:
+    body = Body(request.json())
+    body.refuse_more("reports", _MOST)
     reports = [
         Request(
             trials.REPORT.method,
             trials.REPORT.path,
             headers={
-                "authorization": f"Bearer {report.required_text('token')}",
+                "authorization": f"Bearer {_token_of(report)}",
                 "idempotency-key": report.text("key"),
             },
             body=report.text("report").encode("utf-8", "surrogatepass"),
             params={"trialId": str(report.integer("trialId"))},
         )
-        for report in Body(request.json()).bodies("reports")
+        for report in body.bodies("reports")
     ]
     return _Batch(bearer_token(request), reports)
+
+
+def _token_of(report: Body) -> str:
+    token = report.required_text("token")
+    if not token.isascii():
+        raise BadRequest("reports[].token is none that this cluster gives")
+    return token
 
 
 def _stored(ctx: Context, batches: Sequence[_Batch]) -> list[list[bool]]:
@@ -88,7 +100,7 @@ def _outcomes(stored: Sequence[bool]) -> Response:
 
 
 def _fits(request: Request) -> bool:
-    return "content-encoding" not in request.headers
+    return "content-encoding" not in request.headers and len(request.body) <= FORM_BODY
 
 
 ROUTES = (

@@ -64,6 +64,8 @@ class PreparedConnection(Connection):  # type: ignore[misc]
         return PreparedCursor(self)
 
     def execute_prepared(self, sql: str, args: Sequence[Any]) -> Context:
+        params = make_params(self.py_types, args)
+        self._check(params)
         known = self._prepared.pop(sql, None)
         if known is None:
             if len(self._prepared) >= KEPT_STATEMENTS:
@@ -72,9 +74,7 @@ class PreparedConnection(Connection):  # type: ignore[misc]
             known = self.prepare_statement(sql, ())
         name, columns, readers = known
         try:
-            found = self.execute_named(
-                name, make_params(self.py_types, args), columns, readers, sql
-            )
+            found = self.execute_named(name, params, columns, readers, sql)
         except DatabaseError as e:
             if e.args[0].get("C") == _STALE:
                 raise
@@ -89,18 +89,20 @@ class PreparedConnection(Connection):  # type: ignore[misc]
         """Send a statement, behind what begins its transaction, in one piece.
 
         A server that cannot begin skips the rest up to the sync, so nothing of it happens without a transaction."""
-        # First: what cannot be sent leaves nothing half sent.
-        if len(params) > _MOST_PARAMETERS:
-            raise DatabaseError({"C": _TOO_MANY, "M": f"{len(params)} values in one statement"})
-        for value in params:
-            if value is not None:
-                value.encode(self._client_encoding)
         if not (self.autocommit or self._in_transaction):
             if self._begin is None:
                 self._begin, _, _ = self.prepare_statement("begin", ())
             self.send_BIND(self._begin, ())
             self.send_EXECUTE()
         return super().execute_named(name, params, columns, readers, sql)
+
+    def _check(self, params: Sequence[str | None]) -> None:
+        """Refuse what cannot be sent, before anything is."""
+        if len(params) > _MOST_PARAMETERS:
+            raise DatabaseError({"C": _TOO_MANY, "M": f"{len(params)} values in one statement"})
+        for value in params:
+            if value is not None:
+                value.encode(self._client_encoding)
 
     def commit(self) -> None:
         self.execute_simple("commit")

@@ -45,7 +45,7 @@ _LAST_RUN = """
         SELECT a.id, a.task_id, a.exit_kind, a.exit_reason FROM allocations a JOIN tasks k ON k.id = a.task_id
         WHERE a.ended_at IS NOT NULL AND {where} ORDER BY a.ended_at DESC LIMIT 1
     ) r ON true LEFT JOIN LATERAL (
-        SELECT array_agg(l.log ORDER BY l.container_id, l.id) AS errors
+        SELECT string_agg(left(l.log, 400), chr(10) ORDER BY l.container_id, l.id) AS errors
         FROM (SELECT * FROM task_logs o WHERE o.task_id = r.task_id ORDER BY o.id DESC LIMIT 500) l
         WHERE r.exit_kind = 'failed' AND l.allocation_id = r.id AND l.stdtype = 'stderr'
     ) o ON true
@@ -67,7 +67,7 @@ _STATES = {
 }  # fmt: skip
 _STATE_OF = {
     kind: text(
-        f"SELECT {columns}, r.exit_reason, coalesce(o.errors, '{{}}') FROM {tables}"
+        f"SELECT {columns}, r.exit_reason, coalesce(o.errors, '') FROM {tables}"
         f" {_LAST_RUN.replace('{where}', _BY[kind])} WHERE {of_id}"
     )
     for kind, (columns, tables, of_id) in _STATES.items()
@@ -85,7 +85,7 @@ class Subject:
     experiment_id: int | None
     parked: bool
     exit_reason: str | None  # of its last run
-    errors: list[str]  # that run's last lines on stderr, where it failed
+    errors: str  # what that run wrote last to stderr, where it failed
 
 
 def subject(tx: Tx, kind: str, id: str) -> Subject | None:

@@ -247,9 +247,9 @@ class AsgiApp:
     ) -> WireAnswer | Stream:
         """Call the handler of a long poll again whenever its topic is woken, and once more when its time is up."""
         deadline = time.monotonic() + min(answer.seconds, self._app.ctx.may_wait_s)
-        while (left := deadline - time.monotonic()) > 0:
+        while not self._ending and (left := deadline - time.monotonic()) > 0:
             pause = self._notifier.wait(answer.topic, left, seen)
-            if not await client.unless_gone(pause) or self._ending:
+            if not await client.unless_gone(pause):
                 break
             seen = self._notifier.seen()
             found = await self._asked(request)

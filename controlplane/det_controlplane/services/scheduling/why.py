@@ -127,7 +127,7 @@ def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
         return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
     last = f"its last run: {_with_meaning(row.exit_reason)}" if row.exit_reason else ""
-    exception = last_exception(row.errors)
+    exception = last_exception(row.errors.splitlines())
     if last and exception:
         last += f"; it ended with {exception}"
     if row.state == "ERROR":

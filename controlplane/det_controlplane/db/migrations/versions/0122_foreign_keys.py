@@ -9,7 +9,10 @@ revision = "0122"
 down_revision = "0121"
 
 # Nothing keeps what no longer is there: a task shows no project, and a checkpoint is in the storage of its experiment.
-_LOST = "UPDATE {table} SET {column} = NULL WHERE NOT EXISTS (SELECT 1 FROM {other} o WHERE o.id = {column})"
+_LOST = """
+    UPDATE {table} SET {column} = NULL
+    WHERE {column} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {other} o WHERE o.id = {column})
+"""
 
 
 def upgrade() -> None:
@@ -26,7 +29,8 @@ def upgrade() -> None:
     name = op.f("checkpoints_storage_id_fkey")
     op.create_foreign_key(name, "checkpoints", "storages", ["storage_id"], ["id"])
 
-    op.create_index("metrics_by_trial", "metrics", ["trial_id"])
-
     name = op.f("interruptions_instance_id_fkey")
     op.create_foreign_key(name, "interruptions", "instances", ["instance_id"], ["id"])
+
+    # Last, as reports of metrics wait for it.
+    op.create_index("metrics_by_trial", "metrics", ["trial_id"])
