@@ -180,7 +180,7 @@ def at_2000(name: str, sender: Senders, asked: Round, floor_ms: float | None = 2
 def measure_gateways(cluster: Cluster, sender: Senders) -> None:
     """Measure the same reports on a cluster's own way: from trials to the gateways of their agents, and on to the API.
 
-    Gateways are on machines of their own elsewhere; here they have the processors of all else, so there are no floors."""
+    Gateways are on machines of their own elsewhere; here they have the processors of all else: there are no floors."""
     cluster.connect_anew()
     agents = [PlayedAgent(cluster, f"bench-{n}", TRIALS) for n in range(AGENTS)]
     # Agents may be given trials of other measurements: those of the intake have a thousand names of metrics.
