@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from det_agent.container_sessions import ContainerSessions
 from det_agent.spool import Spool
 
 from tests.support.agents import AgentProcess
 from tests.support.docker import docker_engine
 from tests.support.docker_image import docker_image
 from tests.support.fake_controlplane import FakeControlPlane
+from tests.support.gateway import KEY, OTHER, Caller, running_gateway
 
 StartAgent = Callable[..., AgentProcess]
 
@@ -27,6 +29,18 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     opened = Spool(tmp_path)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def caller(plane: FakeControlPlane, tmp_path: Path) -> Iterator[Caller]:
+    for name in ("logs", "reports"):
+        (tmp_path / name).mkdir()
+    sessions, spool = ContainerSessions(), Spool(tmp_path / "logs")
+    sessions.open(KEY)
+    sessions.open(OTHER)
+    with running_gateway(plane.url, tmp_path, sessions, spool) as gateway:
+        yield Caller(gateway, sessions, spool)
+    spool.close()
 
 
 @pytest.fixture

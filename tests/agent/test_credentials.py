@@ -22,9 +22,9 @@ from determined.exec._credentials import lend
 
 from tests.agent.conftest import StartAgent
 from tests.agent.test_entry_through_agent import answer_as_a_cluster, entry_spec
-from tests.agent.test_gateway import KEY, TOKEN, Caller
 from tests.support.fake_controlplane import FakeControlPlane
 from tests.support.fake_sts import FakeAws, fake_aws
+from tests.support.gateway import KEY, TOKEN, Caller
 
 GOOGLE = {
     "access_token": "ya29.short-lived", "expires_in": 3000, "token_type": "Bearer", "project": "research",

@@ -1,0 +1,69 @@
+"""Code of trials as containers get it from the gateway, wherever it lies."""
+
+import base64
+import hashlib
+import http.client
+from typing import Any
+
+import pytest
+
+from tests.support.fake_controlplane import FakeControlPlane
+from tests.support.gateway import TOKEN, Caller
+
+CODE = "/api/v1/tasks/task-1/context_directory"
+ARCHIVE = bytes(range(256)) * 1000 + b"x"
+
+
+def keep_code_elsewhere(
+    plane: FakeControlPlane, statuses: list[int], uploaded: bytes = ARCHIVE
+) -> list[str]:
+    """Let the control plane tell the address of an archive; gives the paths that were asked."""
+    sha256 = hashlib.sha256(uploaded).hexdigest()
+    asked: list[str] = []
+
+    def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        asked.append(path)
+        if path.startswith("/store/"):
+            status = statuses.pop(0)
+            return status, ARCHIVE if status == 200 else b"refused"
+        return 200, {"b64Tgz": "", "url": f"{plane.url}/store/code.tgz", "sha256": sha256}
+
+    plane.answer_to = answer
+    return asked
+
+
+def test_code_that_lies_in_the_object_store_reaches_containers_as_an_answer(
+    caller: Caller, plane: FakeControlPlane
+) -> None:
+    asked = keep_code_elsewhere(plane, [503, 200])
+    status, answer, headers = caller.ask("GET", CODE, headers=TOKEN)
+    assert (status, list(answer)) == (200, ["b64Tgz"])
+    assert base64.b64decode(answer["b64Tgz"]) == ARCHIVE
+    assert headers["content-type"] == "application/json"
+    assert asked == [f"{CODE}?url=true", "/store/code.tgz", "/store/code.tgz"]
+
+
+def test_code_that_was_exchanged_in_the_store_reaches_no_container(
+    caller: Caller, plane: FakeControlPlane
+) -> None:
+    """A fork would run other code than was looked at before it."""
+    keep_code_elsewhere(plane, [200], uploaded=b"what was looked at")
+    with pytest.raises(http.client.IncompleteRead):
+        caller.ask("GET", CODE, headers=TOKEN)
+
+
+def test_code_that_the_store_refuses_is_an_error_that_the_container_tries_again(
+    caller: Caller, plane: FakeControlPlane
+) -> None:
+    keep_code_elsewhere(plane, [403])
+    status, answer, _ = caller.ask("GET", CODE, headers=TOKEN)
+    assert status == 502
+    assert "the object store does not give the code of the task" in answer["error"]["error"]
+
+
+@pytest.mark.parametrize(("status", "body"), [(200, {"b64Tgz": "eA=="}), (404, {"error": "gone"})])
+def test_code_within_an_answer_is_passed_on(
+    caller: Caller, plane: FakeControlPlane, status: int, body: Any
+) -> None:
+    plane.answer_to = lambda method, path, _: (status, body)
+    assert caller.ask("GET", CODE, headers=TOKEN)[:2] == (status, body)
