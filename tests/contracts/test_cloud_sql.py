@@ -1,4 +1,4 @@
-"""What `det deploy gcp` asks of Cloud SQL, and what the stand-in answers, held against Google's own description.
+"""Hold what `det deploy gcp` asks of Cloud SQL, and what the stand-in answers, against Google's own description.
 
 cloud_sql.json has the methods and fields that it needs of it, as Google publishes them.
 """

@@ -1,4 +1,4 @@
-"""What takes a cluster that trains: every page, and what its tasks, their files and its servers do to them."""
+"""Look at pages of a cluster that trains: at each, and at what tasks, files and servers do to them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is changed through pages of experiments, workspaces, models and jobs; the API is asked afterwards."""
+"""Change experiments, workspaces, models and jobs through their pages; the API is asked afterwards."""
 
 import base64
 import re

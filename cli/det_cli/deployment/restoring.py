@@ -1,4 +1,4 @@
-"""What a removed cluster needs to come back beside its database: the key of the secrets in it, and its bucket."""
+"""Keep the key of a removed cluster's secrets and find its bucket again, which its database needs to come back."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol

@@ -25,7 +25,7 @@ _MOST = 1_000  # an agent sends one of each of its containers
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What an agent delivers: the requests that tasks would have sent by themselves."""
+    """Hold an agent's token and the requests that its tasks would have sent by themselves."""
 
     agent_token: str
     reports: list[Request]

@@ -55,7 +55,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """What a request has to open a port with: a sign-in, or the token of the task's address."""
+    """Hold what opens a port to a request: a sign-in, or the token of the task's address."""
 
     token: str = ""  # the decisive one
     user: User | None = None  # its holder
