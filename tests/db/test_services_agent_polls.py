@@ -47,6 +47,26 @@ def test_a_container_that_is_to_be_forgotten_is_not_ordered_too(
     assert answer.containers == ()
 
 
+def test_a_container_that_went_with_its_machine_is_not_started_again_by_an_overtaken_poll(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = context(database)
+    agent = Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    (order,) = agent.poll()
+    agent.poll(Report(order["id"], order["epoch"], ContainerState.RUNNING))
+    agent = Agent.joined(ctx)  # on another machine, where nothing runs
+    overtaken: list[object] = []
+    earlier = polling.Poll(agent.token, agent.incarnation, [], 1)
+    newest = polling.Poll(agent.token, agent.incarnation, [], 2)
+    overtaken_by(
+        monkeypatch, lambda: overtaken.extend(polling.poll(ctx, earlier).message.containers)
+    )
+    assert polling.poll(ctx, newest).message.containers == ()
+    assert overtaken == []
+
+
 def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,9 +265,14 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
 def _directive(
     ctx: Context, container: agents.AssignedContainer, reported: dict[str, Report]
 ) -> Directive | None:
-    """Return the order for a container; None when it was deleted since the assigned containers were read."""
+    """Return the order for a container; None when it was deleted since the assigned containers were read.
+
+    What was started before and is not reported was lost with its machine: it never starts again. The newest poll ends
+    it; an older one that is answered beside that poll must not order it either."""
     spec = None
     if container.id not in reported:
+        if container.state != "ASSIGNED":
+            return None
         spec = container_spec.of_container(ctx, UUID(container.id))
         if spec is None:
             return None
