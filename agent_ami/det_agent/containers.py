@@ -20,7 +20,7 @@ from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
 from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
-from det_agent.identity import write_atomically
+from det_agent.log_cursor import LogCursor
 from det_agent.log_limits import LogLimits
 from det_agent.runtime import Exit, Runtime, Started, StartFailed, Stream
 from det_agent.spool import Spool, SpoolFull
@@ -205,13 +205,13 @@ class Containers:
         self._end(container, _exit_report(container, ended, broken))
 
     def _ship_output(self, container: _Container, started: Started, stream: Stream) -> None:
-        place = self._cursor(container.key, stream)
-        cursor = place.read_text() if place.exists() else ""
-        for line in self._agent.runtime.output(started, stream, cursor):
-            entry = output_line(container.key, self._agent_id, line.text, stream, line.timestamp)
-            with contextlib.suppress(SpoolFull):
-                self._agent.limits.append(container.key, [entry])
-            write_atomically(place, line.cursor)
+        key = container.key
+        with LogCursor.at(self._cursor(key, stream)) as cursor:
+            for line in self._agent.runtime.output(started, stream, cursor.read()):
+                entry = output_line(key, self._agent_id, line.text, stream, line.timestamp)
+                with contextlib.suppress(SpoolFull):
+                    self._agent.limits.append(key, [entry])
+                cursor.write(line.cursor)
 
     def _end(self, container: _Container, report: ContainerReport) -> None:
         # The end of a trial decides by what the trial reported, and a follower of its log shall see the last lines.

@@ -82,6 +82,7 @@ class LogShipper:
 
     def _send(self, batch: Batch) -> bool:
         """Deliver one batch, however long it takes; False when the agent stops first."""
+        level = logging.WARNING
         for pause_s in pauses(0.5, LONGEST_BACKOFF_S):
             if self._stop.is_set():
                 break
@@ -91,7 +92,8 @@ class LogShipper:
                 if isinstance(e, APIError) and 400 <= e.status < 500 and e.status not in TRY_AGAIN:
                     _log.warning("%d log lines were refused and dropped: %s", len(batch.lines), e)
                 else:
-                    _log.debug("log lines wait in the spool: %s", e)
+                    _log.log(level, "log lines wait in the spool: %s", e)
+                    level = logging.DEBUG
                     self._stop.wait(max(pause_s, getattr(e, "retry_after_s", 0.0)))
                     continue
             self._spool.acknowledge(batch)

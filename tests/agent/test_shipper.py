@@ -73,15 +73,22 @@ def test_a_lost_answer_stores_nothing_twice(
     assert plane.texts() == ["0", "1", "2"]
 
 
-def test_an_outage_delays_lines_and_loses_none(
-    plane: FakeControlPlane, spool: Spool, shipper: LogShipper
+def test_an_outage_delays_lines_loses_none_and_is_told_once(
+    plane: FakeControlPlane,
+    spool: Spool,
+    shipper: LogShipper,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr("det_agent.shipper.LONGEST_BACKOFF_S", 0.01)
     plane.outage = True
     spool.append(numbered(3))
-    assert not shipper.flush(timeout_s=0.1)
+    assert not shipper.flush(timeout_s=1.0)
     plane.outage = False
     assert shipper.flush(timeout_s=60)
     assert plane.texts() == ["0", "1", "2"]
+    (told,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
+    assert told.startswith("log lines wait in the spool: ")
 
 
 def test_lines_that_are_refused_for_good_do_not_block_the_others(

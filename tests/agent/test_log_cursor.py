@@ -1,0 +1,26 @@
+"""How far a log was read is known to the next process of the agent."""
+
+from pathlib import Path
+
+import pytest
+from det_agent.log_cursor import LogCursor
+
+
+def test_the_next_process_reads_what_was_written_last(tmp_path: Path) -> None:
+    path = tmp_path / "c.stdout"
+    with LogCursor.at(path) as cursor:
+        assert cursor.read() == ""
+        cursor.write("2026-11-27T10:00:00.123456789Z#12")
+        cursor.write("2026-11-27T10:00:01Z#1")
+    with LogCursor.at(path) as cursor:
+        assert cursor.read() == "2026-11-27T10:00:01Z#1"
+
+
+@pytest.mark.parametrize("left", [b"", bytes(64), b"1234"])
+def test_what_a_machine_lost_or_an_earlier_release_wrote_is_read(
+    tmp_path: Path, left: bytes
+) -> None:
+    path = tmp_path / "c.stdout"
+    path.write_bytes(left)
+    with LogCursor.at(path) as cursor:
+        assert cursor.read() == left.strip(b"\0").decode()
