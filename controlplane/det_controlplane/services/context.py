@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from det_controlplane.core.config import ClusterConfig
+from det_controlplane.core.random_text import random_text
 from det_controlplane.db.engine import Database
 from det_controlplane.db.sessions import Holder
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
@@ -25,12 +26,6 @@ RELAY_PATH = "/agents/v1/relay"
 
 def _utc_now() -> datetime:
     return datetime.now(timezone.utc)
-
-
-def random_text(size: int = 32) -> str:
-    """Return that many random bytes as a text that no command takes for an option."""
-    text = secrets.token_urlsafe(size)
-    return random_text(size) if text.startswith("-") else text
 
 
 @dataclass(slots=True)
