@@ -57,7 +57,7 @@ def postgres_server() -> Iterator[DatabaseServer]:
 
 @pytest.fixture
 def database_url(postgres_server: DatabaseServer) -> Iterator[str]:
-    """A database of this test's own with the whole schema."""
+    """A database with the whole schema and nothing else, of this test's own until its end."""
     with postgres_server.database() as url:
         yield url
 
@@ -65,12 +65,19 @@ def database_url(postgres_server: DatabaseServer) -> Iterator[str]:
 @pytest.fixture
 def empty_database_url(postgres_server: DatabaseServer) -> Iterator[str]:
     """A database of this test's own without any schema."""
-    with postgres_server.database(template="template1") as url:
+    with postgres_server.empty_database() as url:
         yield url
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
+def database(postgres_server: DatabaseServer, database_url: str) -> Iterator[Database]:
+    with postgres_server.opened(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def fresh_database(database_url: str) -> Iterator[Database]:
+    """A Database with connections of its own, for tests that count or break them."""
     opened = Database(database_url)
     yield opened
     opened.dispose()

@@ -39,6 +39,11 @@ LINES = text("SELECT message FROM master_logs")
 TERMINATE = text("SELECT pg_terminate_backend(cast(:pid AS integer))")
 
 
+@pytest.fixture
+def database(fresh_database: Database) -> Database:
+    return fresh_database
+
+
 def names(database: Database) -> list[str]:
     return [r.name for r in database.read(NAMES)]
 

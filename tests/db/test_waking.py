@@ -24,7 +24,13 @@ from tests.support.sleeping_database import SleepingDatabase, sleeping_database
 ONE = text("SELECT 1")
 SESSIONS = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND application_name = 'determined-serverless'"
 )
+
+
+@pytest.fixture
+def database(fresh_database: Database) -> Database:
+    return fresh_database
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         skip(TERRAFORM, "terraform, and TF_PLUGIN_MIRROR=a filesystem mirror with hashicorp/aws")
     folder = tmp_path_factory.mktemp("deploy")
     with (
-        postgres_server.database(template="template1") as database_url,
+        postgres_server.empty_database() as database_url,
         terraform_mirror(mirror) as configuration,
         holding(postgres_server, database_url),
         aws_box(folder / "functions", database_url, ROLES) as box,

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.slow
 
 # Of the database of the functions, told to a connection with another one: how many are connected, and how many ever
 # were. Transactions are no measure: the server's own vacuum makes some.
-SESSIONS = text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name")
+SESSIONS = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = :name AND application_name = 'determined-serverless'"
+)
 STATISTICS = text("SELECT sessions FROM pg_stat_database WHERE datname = :name")
 
 
@@ -43,7 +45,7 @@ def functions(
 def look(postgres_server: Any, environment: dict[str, str]) -> Iterator[Callable[[Any], Row[Any]]]:
     """Ask about the database of the functions without being connected with it."""
     name = environment["DET_DB_URL"].partition("?")[0].rpartition("/")[2]
-    with postgres_server.database(template="template1") as url:
+    with postgres_server.empty_database() as url:
         other = Database(url, pool_size=1)
         yield lambda statement: other.read(statement, {"name": name})[0]
         other.dispose()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.scheduled_work import Clock, ticking
 from sqlalchemy import text
@@ -12,7 +13,13 @@ from tests.support.searching import Agent
 
 SESSIONS = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND application_name = 'determined-serverless'"
 )
+
+
+@pytest.fixture
+def database(fresh_database: Database) -> Database:
+    return fresh_database
 
 
 def test_what_comes_while_the_schedules_go_off_puts_them_on_again(

@@ -1,4 +1,4 @@
-"""One throw-away PostgreSQL a test session (a worker of xdist has its own), one database a test."""
+"""One throw-away PostgreSQL a test session (a worker of xdist has its own); each test has a database for itself."""
 
 import contextlib
 import itertools
@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pg8000.native
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.db.connections import driver_url, pg8000_arguments
+from det_controlplane.db.engine import Database
 from det_controlplane.db.migrate import migrate
 
+from tests.support.kept_database import KeptDatabase
 from tests.support.memory import temporary_folder
 
 TEMPLATE = "template_det"
@@ -25,16 +27,55 @@ class DatabaseServer:
         self._admin = pg8000.native.Connection(**pg8000_arguments(driver_url(postgres.url())))
         self._admin.run(f"create database {TEMPLATE}")
         migrate(postgres.url(TEMPLATE))
+        self._free: list[KeptDatabase] = []
+        self._in_use: dict[str, KeptDatabase] = {}
 
     @contextlib.contextmanager
-    def database(self, template: str = TEMPLATE) -> Iterator[str]:
-        """Yield the URL of a new database, dropped afterwards."""
-        name = next(self._names)
-        self._admin.run(f"create database {name} template {template} strategy file_copy")
+    def database(self) -> Iterator[str]:
+        """Yield the URL of a database with the schema and nothing else."""
+        with self._lent() as kept:
+            yield kept.url
+
+    @contextlib.contextmanager
+    def opened(self, url: str) -> Iterator[Database]:
+        """Yield a Database of a lent URL; the connections that it opens are the next one's, too."""
+        with self._in_use[url].opened() as database:
+            yield database
+
+    @contextlib.contextmanager
+    def empty_database(self) -> Iterator[str]:
+        """Yield the URL of a new database without any schema, dropped afterwards."""
+        name = self._copy("template1")
         try:
             yield self._postgres.url(name)
         finally:
-            self._admin.run(f"drop database {name} with (force)")
+            self._drop(name)
+
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[KeptDatabase]:
+        kept = self._free.pop() if self._free else self._new()
+        self._in_use[kept.url] = kept
+        try:
+            yield kept
+        finally:
+            del self._in_use[kept.url]
+            if kept.emptied():
+                self._free.append(kept)
+            else:
+                kept.close()
+                self._drop(kept.name)
+
+    def _new(self) -> KeptDatabase:
+        name = self._copy(TEMPLATE)
+        return KeptDatabase(name, self._postgres.url(name))
+
+    def _copy(self, template: str) -> str:
+        name = next(self._names)
+        self._admin.run(f"create database {name} template {template} strategy file_copy")
+        return name
+
+    def _drop(self, name: str) -> None:
+        self._admin.run(f"drop database {name} with (force)")
 
     def copy(self, source: str, name: str) -> None:
         """Make a database like another, in place of an earlier one; connections to both end."""
@@ -44,6 +85,8 @@ class DatabaseServer:
         self._admin.run(f"create database {name} template {source} strategy file_copy")
 
     def close(self) -> None:
+        for kept in self._free:
+            kept.close()
         self._admin.close()
 
 

@@ -1,0 +1,68 @@
+"""Databases that tests share one after another hold nothing of the one before."""
+
+import pytest
+from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.services.experiments import creation
+from sqlalchemy import text
+
+from tests.support.postgres import DatabaseServer
+from tests.support.searching import OWNER, SINGLE, context
+
+_NUMBER = text("SELECT nextval('experiments_id_seq')")
+_USERS = text("SELECT username FROM users ORDER BY id")
+
+
+def test_the_next_test_has_the_same_database_without_what_was_written(
+    postgres_server: DatabaseServer,
+) -> None:
+    with postgres_server.database() as url, postgres_server.opened(url) as database:
+        first = creation.create(
+            context(database), OWNER, creation.Submission(config=SINGLE)
+        ).experiment_id
+        users = database.read(_USERS)
+        with database.begin() as tx:
+            tx.execute(text("UPDATE users SET username = 'another' WHERE username = 'admin'"))
+    with postgres_server.database() as again, postgres_server.opened(again) as database:
+        assert again == url
+        assert database.read(_USERS) == users
+        assert database.read(_NUMBER) == [(first,)]
+
+
+@pytest.mark.parametrize(
+    "changing",
+    [
+        "ALTER TABLE pools ADD COLUMN another integer",
+        "DROP TABLE alembic_version",
+        "UPDATE alembic_version SET version_num = '0100'",
+        "INSERT INTO pools (name) SELECT 'pool ' || n FROM generate_series(1, 20000) AS n",
+    ],
+)
+def test_what_cannot_be_emptied_is_given_to_no_other(
+    postgres_server: DatabaseServer, changing: str
+) -> None:
+    with (
+        postgres_server.database() as url,
+        postgres_server.opened(url) as database,
+        database.begin() as tx,
+    ):
+        tx.execute(text(changing))
+    with postgres_server.database() as another:
+        assert another != url
+
+
+def test_a_thread_that_outlives_its_test_writes_nowhere(postgres_server: DatabaseServer) -> None:
+    with postgres_server.database() as url, postgres_server.opened(url) as database:
+        database.read(_USERS)
+    with pytest.raises(DatabaseDown, match="is over"):
+        database.read(_USERS)
+
+
+def test_a_transaction_that_is_left_open_ends_with_its_database(
+    postgres_server: DatabaseServer,
+) -> None:
+    with postgres_server.database() as url, postgres_server.opened(url) as database:
+        left = database.engine.connect()
+        left.execute(text("INSERT INTO pools (name) VALUES ('left')"))
+    with postgres_server.database() as another:
+        assert another != url
+    left.invalidate()
