@@ -33,6 +33,7 @@ def test_the_next_test_has_the_same_database_without_what_was_written(
     [
         "ALTER TABLE pools ADD COLUMN another integer",
         "DROP TABLE alembic_version",
+        "ANALYZE pools",
         "UPDATE alembic_version SET version_num = '0100'",
         "INSERT INTO pools (name) SELECT 'pool ' || n FROM generate_series(1, 20000) AS n",
     ],

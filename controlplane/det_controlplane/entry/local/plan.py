@@ -10,9 +10,9 @@ from det_controlplane.core.config import reach_of_storage
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
-from det_controlplane.core.random_text import random_text
 from det_controlplane.entry.local import certificate, own_database
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
+from det_controlplane.services.random_text import random_text
 
 AGENTS_KEY = "local_agents"
 _PASSWORD_BYTES = 12
