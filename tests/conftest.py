@@ -12,6 +12,7 @@ from tests.support.postgres import DatabaseServer, throwaway_server
 
 pytest_plugins = (
     "pytester",
+    "tests.support.files_in_memory",
     "tests.support.skips",
     "tests.support.leftovers",
     "tests.support.order",

@@ -31,6 +31,12 @@ def temporary_folder(room_bytes: int) -> Iterator[Path]:
         yield Path(made)
 
 
+def new_folder(parent: Path) -> Path:
+    """Make a folder that later runs remove once this process has ended."""
+    _sweep(parent)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+
+
 def _sweep(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]

@@ -1,0 +1,66 @@
+"""Where a run of this suite keeps its temporary files, and what it leaves of them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import ROOT
+
+_CONFTEST = """
+import pathlib
+from tests.support import files_in_memory
+files_in_memory.MEMORY = pathlib.Path({memory!r})
+files_in_memory._is_roomy = lambda: {roomy}
+"""
+_TEST = """
+import os
+def test_a(tmp_path):
+    print("at", tmp_path)
+    assert not os.environ.get("FAILING")
+"""
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    made = tmp_path / "memory"
+    made.mkdir()
+    return made
+
+
+def run(tmp_path: Path, memory: Path, *, roomy: bool = True, failing: bool = False) -> Path:
+    """Run a test; return where it had its files."""
+    tests = tmp_path / "tests_of_a_run"
+    tests.mkdir()
+    (tests / "conftest.py").write_text(_CONFTEST.format(memory=str(memory), roomy=roomy))
+    (tests / "test_one.py").write_text(_TEST)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    given = {k: v for k, v in os.environ.items() if k != "PYTEST_DEBUG_TEMPROOT"}
+    given |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(disk), "FAILING": "1" if failing else ""}
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", "-s", "-p", "tests.support.files_in_memory", str(tests)],
+        cwd=tmp_path, env=given, capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.returncode == failing, told.stdout + told.stderr
+    return Path(told.stdout.partition("at ")[2].split()[0])
+
+
+def test_files_lie_in_memory_and_go_with_a_run_that_passed(tmp_path: Path, memory: Path) -> None:
+    place = run(tmp_path, memory)
+    assert place.is_relative_to(memory)
+    assert list(memory.iterdir()) == []
+
+
+def test_what_a_run_that_failed_leaves_can_be_looked_at(tmp_path: Path, memory: Path) -> None:
+    place = run(tmp_path, memory, failing=True)
+    assert place.is_relative_to(memory)
+    assert place.is_dir()
+
+
+def test_files_lie_on_the_disk_where_memory_has_no_room(tmp_path: Path, memory: Path) -> None:
+    place = run(tmp_path, memory, roomy=False)
+    assert place.is_relative_to(tmp_path / "disk")
+    assert list(memory.iterdir()) == []
