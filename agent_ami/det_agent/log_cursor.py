@@ -30,5 +30,7 @@ class LogCursor:
         return os.pread(self._fd, _WIDTH, 0).decode("ascii", "replace").strip("\0 ")
 
     def write(self, place: str) -> None:
-        # In one piece: this process may be killed at any time.
-        os.pwrite(self._fd, place.encode("ascii").ljust(_WIDTH), 0)
+        """Write in one piece: this process may be killed at any time."""
+        written = place.encode("ascii", "replace")
+        if len(written) <= _WIDTH:  # engines give times; what is longer is none
+            os.pwrite(self._fd, written.ljust(_WIDTH), 0)

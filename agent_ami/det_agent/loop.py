@@ -59,7 +59,6 @@ class _Contact:
     """The polls and applied answers so far, counted so that an answer that a newer one overtook is not applied."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    numbering: threading.Lock = field(default_factory=threading.Lock)
     polls: int = 0
     applied: int = 0
     seen: str = ""
@@ -178,9 +177,9 @@ class Loop:
 
     def _exchange(self, wait_s: float) -> _Outcome:
         """Poll and apply the answer."""
-        seen = self._contact.applied
-        with self._contact.numbering:
-            # A higher number never tells of an older state.
+        with self._contact.lock:
+            # A higher number never tells of an older state, and all that was applied is in it.
+            seen = self._contact.applied
             reports = self._agent.containers.reports()
             self._contact.polls += 1
             seq = self._contact.polls

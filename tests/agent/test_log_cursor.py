@@ -24,3 +24,13 @@ def test_what_a_machine_lost_or_an_earlier_release_wrote_is_read(
     path.write_bytes(left)
     with LogCursor.at(path) as cursor:
         assert cursor.read() == left.strip(b"\0").decode()
+
+
+@pytest.mark.parametrize("strange", ["x" * 65, "not\ufffdtext"])
+def test_an_engine_that_tells_something_else_than_a_time_ends_no_reading(
+    tmp_path: Path, strange: str
+) -> None:
+    with LogCursor.at(tmp_path / "c.stdout") as cursor:
+        cursor.write(strange)
+        cursor.write("12")
+        assert cursor.read() == "12"

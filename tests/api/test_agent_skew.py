@@ -62,6 +62,22 @@ def test_an_agent_of_another_minor_version_runs_a_container_to_its_end(
     assert shown["state"] != "STATE_ACTIVE"
 
 
+def test_an_agent_that_does_not_number_its_polls_gets_a_lost_container_again(
+    api: Api, user: Caller
+) -> None:
+    """Which of its polls is the newest is not known, so that what it does not report is not ended."""
+    joined = api.anonymous().post("/agents/v1/join", JOIN_0_1_0)
+    agent = api.with_token(joined["agent_token"])
+    create(user, activate=True, resources={"slots_per_trial": 1})
+    api.tick()
+    (first,) = agent.post("/agents/v1/poll", POLL_0_1_0)["containers"]
+    running = {"id": first["id"], "epoch": first["epoch"], "state": "running"}
+    (told,) = agent.post("/agents/v1/poll", {**POLL_0_1_0, "containers": [running]})["containers"]
+    assert "spec" not in told
+    (again,) = agent.post("/agents/v1/poll", POLL_0_1_0)["containers"]
+    assert again["spec"] == first["spec"]
+
+
 def test_an_agent_passes_over_what_a_later_control_plane_tells() -> None:
     answer = PollAnswer.from_json({"containers": [], "next_poll_s": 5.0, "seq": 1, **LATER})
     assert answer.next_poll_s == 5.0

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from det_controlplane.core import agent_protocol
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.db.engine import Database
 from det_controlplane.services.agents import polling
@@ -57,14 +58,29 @@ def test_a_container_that_went_with_its_machine_is_not_started_again_by_an_overt
     (order,) = agent.poll()
     agent.poll(Report(order["id"], order["epoch"], ContainerState.RUNNING))
     agent = Agent.joined(ctx)  # on another machine, where nothing runs
-    overtaken: list[object] = []
+    overtaken: list[agent_protocol.Directive] = []
     earlier = polling.Poll(agent.token, agent.incarnation, [], 1)
     newest = polling.Poll(agent.token, agent.incarnation, [], 2)
     overtaken_by(
         monkeypatch, lambda: overtaken.extend(polling.poll(ctx, earlier).message.containers)
     )
     assert polling.poll(ctx, newest).message.containers == ()
-    assert overtaken == []
+    assert [(listed.id, listed.spec) for listed in overtaken] == [(order["id"], None)]
+
+
+def test_a_poll_that_a_newer_one_overtook_lists_what_that_one_reports(database: Database) -> None:
+    """An agent kills what is not listed."""
+    ctx = context(database)
+    agent = Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    (order,) = agent.poll()
+    pulling = Report(order["id"], order["epoch"], ContainerState.PULLING)
+    polling.poll(ctx, polling.Poll(agent.token, agent.incarnation, [pulling], 3))
+    (listed,) = polling.poll(
+        ctx, polling.Poll(agent.token, agent.incarnation, [], 2)
+    ).message.containers
+    assert (listed.id, listed.desired, listed.spec) == (order["id"], "running", None)
 
 
 def test_a_token_that_is_made_while_its_allocation_ends_dies_with_it(

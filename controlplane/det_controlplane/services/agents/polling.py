@@ -143,7 +143,7 @@ class Poll:
     token: str
     incarnation: str
     reports: list[Report]
-    seq: int | None = None  # counted up by one agent process
+    seq: int | None = None  # counted up by one agent process; None: an agent of 0.1.0
     seen: str = ""  # version of the last answer it applied
     leaving: bool = False  # it was told that the machine goes away
     leaves_at: datetime | None = None  # at the latest
@@ -192,7 +192,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         assigned = agents.assigned_containers(ctx.db, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]
     # Another poll may have brought the same exit after the containers were read: what has ended gets no order.
-    orders = [_directive(ctx, d, reported) for d in assigned if d.id not in forget]
+    orders = [_directive(ctx, poll, d, reported) for d in assigned if d.id not in forget]
     listed = tuple(o for o in orders if o is not None)
     version, pause_s = _version(listed), _pause_s(listed, reported)
     message = agent_protocol.PollAnswer(
@@ -263,16 +263,15 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
 
 
 def _directive(
-    ctx: Context, container: agents.AssignedContainer, reported: dict[str, Report]
+    ctx: Context, poll: Poll, container: agents.AssignedContainer, reported: dict[str, Report]
 ) -> Directive | None:
     """Return the order for a container; None when it was deleted since the assigned containers were read.
 
-    What was started before and is not reported was lost with its machine: it never starts again. The newest poll ends
-    it; an older one that is answered beside that poll must not order it either."""
+    What was started before and is not reported went with its machine. The newest poll ends it; an older one, answered
+    beside that, lists it without its specification, by which it would start again."""
+    is_new = container.state == "ASSIGNED" or poll.seq is None
     spec = None
-    if container.id not in reported:
-        if container.state != "ASSIGNED":
-            return None
+    if is_new and container.id not in reported:
         spec = container_spec.of_container(ctx, UUID(container.id))
         if spec is None:
             return None

@@ -111,27 +111,27 @@ class FakeAgent:
             "signals": [{"kind": "spot_interruption"}] if self._leaving else [],
         }  # fmt: skip
         call = Call("POST", "/agents/v1/poll", body, me.token)
-        self._send(call, lambda r: self._polled(me, applied, reports, r), self._judge())
+        self._send(call, lambda r: self._polled(me, applied, r), self._judge(reports))
         self._plan(20.0, self._poll)
 
-    def _judge(self) -> Callable[[Reply], None]:
+    def _judge(self, reports: list[dict[str, Any]]) -> Callable[[Reply], None]:
         """Judge an answer: a poll is refused only because its sender was replaced, or given up."""
 
         def judge(reply: Reply) -> None:
+            if reply.ok:
+                begun = {r["id"] for r in reports if r["state"] != "assigned"}
+                self.world.ledger.reported |= begun
             fine = reply.status in (200, 401) or reply.unavailable
             if not fine and "was replaced" not in str(reply.body):
                 raise Violation(f"{self.id}: a poll was answered {reply.status}: {reply.body}")
 
         return judge
 
-    def _polled(
-        self, me: _Identity, applied: int, reports: list[dict[str, Any]], reply: Reply
-    ) -> None:
+    def _polled(self, me: _Identity, applied: int, reply: Reply) -> None:
         if me is not self._me:
             return
         if reply.ok:
             ledger = self.world.ledger
-            ledger.reported |= {r["id"] for r in reports if r["state"] != "assigned"}
             ledger.forgotten |= set(reply.body["forget"])
             if applied == self._applied:
                 self._applied += 1
@@ -181,7 +181,9 @@ class FakeAgent:
             self.poll_soon()
             return
         if "spec" not in order:
-            raise Violation(f"{self.id} is to run {order['id']} and was never told what it is")
+            if order["id"] not in self.world.ledger.reported:
+                raise Violation(f"{self.id} is to run {order['id']} and was never told what it is")
+            return  # it went with its machine, and a newer poll ends it
         if order["id"] in self.world.ledger.reported:
             raise Violation(f"container {order['id']} of {order['allocation_id']} runs twice")
         container = FakeContainer(self, order)

@@ -1,0 +1,84 @@
+"""What the two requests tell that an agent may have under way."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import MagicMock
+
+from det_agent.loop import Loop, LoopDependencies
+from det_controlplane.core.agent_protocol import (
+    ContainerReport,
+    ContainerSpec,
+    Directive,
+    PollAnswer,
+    PollRequest,
+)
+
+NAMES = ("first", "second")
+
+
+@dataclass
+class Containers:
+    """Containers of which the second begins only when it is let."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    let: threading.Event = field(default_factory=threading.Event)
+    known: dict[str, ContainerReport] = field(default_factory=dict)
+
+    def reports(self) -> dict[str, ContainerReport]:
+        return dict(self.known)
+
+    def start(self, spec: ContainerSpec) -> None:
+        if self.known:
+            self.begun.set()
+            assert self.let.wait(60)
+        self.known[spec.container_id] = ContainerReport(spec.container_id, spec.epoch, "assigned")
+
+
+@dataclass
+class ControlPlane:
+    """Orders two containers, as long as they are not reported."""
+
+    sent: list[PollRequest] = field(default_factory=list)
+
+    def poll(self, request: PollRequest) -> PollAnswer:
+        self.sent.append(request)
+        reported = {report.id for report in request.containers}
+        return PollAnswer(
+            containers=tuple(
+                Directive(name, 1, "a", "running", spec=None if name in reported else spec(name))
+                for name in NAMES
+            ),
+            next_poll_s=1.0,
+        )
+
+
+def spec(name: str) -> ContainerSpec:
+    return ContainerSpec(
+        container_id=name, allocation_id="a", task_id="t", epoch=1, command=("true",), session_token="s"
+    )  # fmt: skip
+
+
+def test_a_poll_that_begins_while_an_answer_is_applied_tells_of_all_that_it_started() -> None:
+    """Told of a part, the control plane would take the others for lost, or its answer would end them."""
+    control_plane, containers = ControlPlane(), Containers()
+    given: Any = MagicMock(control_plane=control_plane, containers=containers)
+    given.health.out_of_service, given.signals.current.return_value = "", ()
+    loop = Loop(_dependencies(given), threading.Event())
+    polls = [threading.Thread(target=loop.last_report) for _ in range(2)]
+    polls[0].start()
+    assert containers.begun.wait(60)
+    polls[1].start()
+    polls[1].join(0.2)
+    containers.let.set()
+    for poll in polls:
+        poll.join(60)
+    assert {report.id for report in control_plane.sent[1].containers} == set(NAMES)
+
+
+def _dependencies(given: Any) -> LoopDependencies:
+    return LoopDependencies(
+        control_plane=given.control_plane, containers=given.containers, sessions=given.sessions,
+        signals=given.signals, health=given.health, join_request=given.join_request, proof=dict,
+        on_joined=given.on_joined, pace_logs=given.pace_logs, want_relay=given.want_relay,
+    )  # fmt: skip
