@@ -32,10 +32,13 @@ def test_the_next_test_has_the_same_database_without_what_was_written(
     "changing",
     [
         "ALTER TABLE pools ADD COLUMN another integer",
+        "ALTER TABLE pools ALTER COLUMN marked DROP NOT NULL",
+        "ALTER TABLE users DISABLE TRIGGER ALL",
+        "DROP INDEX metrics_by_trial",
         "DROP TABLE alembic_version",
         "ANALYZE pools",
         "UPDATE alembic_version SET version_num = '0100'",
-        "INSERT INTO pools (name) SELECT 'pool ' || n FROM generate_series(1, 20000) AS n",
+        "INSERT INTO pools (name) SELECT 'pool ' || n FROM generate_series(1, 40000) AS n",
     ],
 )
 def test_what_cannot_be_emptied_is_given_to_no_other(
@@ -47,6 +50,18 @@ def test_what_cannot_be_emptied_is_given_to_no_other(
         database.begin() as tx,
     ):
         tx.execute(text(changing))
+    with postgres_server.database() as another:
+        assert another != url
+
+
+def test_what_was_analysed_since_it_was_emptied_is_given_to_no_other(
+    postgres_server: DatabaseServer,
+) -> None:
+    with postgres_server.database() as url, postgres_server.opened(url) as database:
+        engine = database.engine
+    with engine.connect() as left:
+        left.execute(text("ANALYZE pools"))
+        left.commit()
     with postgres_server.database() as another:
         assert another != url
 

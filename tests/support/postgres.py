@@ -53,7 +53,7 @@ class DatabaseServer:
 
     @contextlib.contextmanager
     def _lent(self) -> Iterator[KeptDatabase]:
-        kept = self._free.pop() if self._free else self._new()
+        kept = self._next()
         self._in_use[kept.url] = kept
         try:
             yield kept
@@ -62,8 +62,19 @@ class DatabaseServer:
             if kept.emptied():
                 self._free.append(kept)
             else:
-                kept.close()
-                self._drop(kept.name)
+                self._end(kept)
+
+    def _next(self) -> KeptDatabase:
+        while self._free:
+            kept = self._free.pop()
+            if kept.is_as_made():
+                return kept
+            self._end(kept)
+        return self._new()
+
+    def _end(self, kept: KeptDatabase) -> None:
+        kept.close()
+        self._drop(kept.name)
 
     def _new(self) -> KeptDatabase:
         name = self._copy(TEMPLATE)
