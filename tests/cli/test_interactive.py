@@ -89,6 +89,7 @@ def test_the_beginning_of_an_id_is_enough_where_it_is_the_only_one(api: Api, det
     part = next(id[:n] for n in range(1, 37) if sum(i.startswith(id[:n]) for i in ids) == 1)
     for words in (["describe"], ["config"], ["logs"], ["kill"]):
         assert det("cmd", *words, part).code == 0, words
+    assert f"det task logs -f {id}\n" in det("cmd", "logs", part).err
     assert det("cmd", "set", "priority", next(i for i in ids if i != id), "60").code == 0
     told = json.loads(det("cmd", "describe", id, "--json").out)
     assert told["state"] == "TERMINATED"
