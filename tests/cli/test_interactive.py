@@ -213,6 +213,14 @@ def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Pat
     assert det("shell", "show_ssh_command", id).err == ""
 
 
+def test_a_shell_that_has_ended_has_no_command_that_opens_it(api: Api, det: Det) -> None:
+    id = det("shell", "start", "-d").out.strip()
+    det("shell", "kill", id)
+    shown = det("shell", "show_ssh_command", id)
+    assert (shown.code, shown.out) == (1, "")
+    assert f"shell {id} has ended: " in shown.err
+
+
 def test_a_shell_is_entered_as_the_user_that_it_runs_as(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
