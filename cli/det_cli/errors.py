@@ -84,8 +84,6 @@ def _tell_remote(error: BaseException, path: str) -> "ErrorReport | None":
             hint = _HINTS[501] if unknown_route else _where_to_look(path, error.message)
         if error.status == 403 and "det user login" in error.message:
             hint = ""  # what is lacking is a sign-in, and no right
-        if error.status == 401 and path == "user login":
-            hint = "check the name and the password; `det -u admin user change-password` sets a new one"
         return ErrorReport(
             code, error.message, "" if _says_so_itself(error.message, hint) else hint
         )

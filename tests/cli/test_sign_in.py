@@ -68,7 +68,8 @@ def test_a_wrong_password_is_denied_with_the_way_out(
     ran = det("user", "login", "ada")
     assert ran.code == 4
     assert "refused user 'ada'" in ran.err
-    assert "hint:" in ran.err
+    assert "the password in DET_PASS; " in ran.err
+    assert "`det user change-password ada`" in ran.err
     assert ran.out == ""
 
 
@@ -105,13 +106,17 @@ def test_an_expired_token_is_renewed_without_a_word(cluster: FakeCluster, det: D
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_an_expired_token_of_the_environment_is_denied(
-    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("variable", ["DET_USER_TOKEN", "DET_SESSION_TOKEN"])
+@pytest.mark.parametrize("words", ["user whoami", "task logs 1.t10"])
+def test_an_expired_token_of_the_environment_is_denied_by_its_variable(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, variable: str, words: str
 ) -> None:
-    monkeypatch.setenv("DET_USER_TOKEN", "old")
-    ran = det("user", "whoami")
+    det("user", "whoami")
+    monkeypatch.setenv(variable, "old")
+    ran = det(*words.split())
     assert ran.code == 4
-    assert "det user login" in ran.err
+    assert f"{variable} holds a token that is unknown to the cluster or has expired" in ran.err
+    assert "hint:" not in ran.err
 
 
 def test_an_expired_token_is_renewed_for_streams_too(cluster: FakeCluster, det: Det) -> None:
@@ -218,6 +223,21 @@ def test_the_default_user_is_asked_once_the_empty_password_is_refused(
     answer_with(monkeypatch, "Secret123")
     assert det("user", "whoami").code == 0
     assert len(cluster.sent("POST", "/api/v1/auth/login")) == 2
+
+
+@pytest.mark.parametrize(
+    "words", ["user login ada", "-u ada user whoami", "user change-password", "user create bob"]
+)
+def test_who_ends_the_input_at_a_prompt_has_given_no_password(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    def end(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", end)
+    ran = det(*words.split())
+    assert (ran.code, "no password given" in ran.err, "unexpected" in ran.err) == (1, True, False)
 
 
 def test_a_new_password_is_typed_twice(

@@ -6,7 +6,7 @@ from typing import Any
 
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
 from determined.common.passwords import salted, weakness
-from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session
+from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session, refused
 from determined.common.sign_in import login as exchange
 from determined.common.token_store import TokenStore
 
@@ -70,7 +70,9 @@ def _login_pipeline(args: argparse.Namespace) -> None:
 def _token(args: argparse.Namespace, username: str, password: str) -> str:
     try:
         return exchange(anonymous(args), username, password)
-    except (UnauthenticatedError, ForbiddenError) as e:
+    except UnauthenticatedError as e:
+        raise refused(username, password, e) from e
+    except ForbiddenError as e:
         e.message = f"the cluster refused user '{username}': {e.message}"
         raise
 
