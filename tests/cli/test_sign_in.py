@@ -119,6 +119,21 @@ def test_an_expired_token_of_the_environment_is_denied_by_its_variable(
     assert "hint:" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "No such file"), ("words", "it has no certificate in PEM")]
+)
+def test_a_certificate_of_the_environment_that_cannot_be_read_is_named(
+    home: Path, det: Det, monkeypatch: pytest.MonkeyPatch, content: "str | None", why: str
+) -> None:
+    path = home / "cluster.pem"
+    if content:
+        path.write_text(content)
+    monkeypatch.setenv("DET_MASTER", "https://127.0.0.1:1")
+    monkeypatch.setenv("DET_MASTER_CERT_FILE", str(path))
+    ran = det("user", "whoami")
+    assert (ran.code, f"cannot use the certificates in {path}: {why}" in ran.err) == (1, True)
+
+
 def test_an_expired_token_is_renewed_for_streams_too(cluster: FakeCluster, det: Det) -> None:
     cluster.add(1)
     det("user", "whoami")

@@ -3,11 +3,12 @@
 import contextlib
 import os
 import socket
+import ssl
 from http.client import HTTPResponse
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from determined.common.certificates import TrustStore
-from determined.common.failures import SignInFailed
+from determined.common.failures import Failure, SignInFailed
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
 from determined.common.passwords import salted
 from determined.common.token_store import TokenStore
@@ -28,6 +29,8 @@ def open_session(
 
     What certificate is trusted comes from the environment unless given, then from what a person trusted before."""
     cert = cert_file or os.environ.get("DET_MASTER_CERT_FILE") or None
+    if cert and cert != "noverify" and master.startswith("https:"):
+        _require_certificates(cert)
     pinned = (
         TrustStore(master).trusted()
         if verify and cert is None and master.startswith("https:")
@@ -42,6 +45,17 @@ def open_session(
         fingerprint=pinned,
         patient_at_first=False,
     )
+
+
+def _require_certificates(path: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as e:
+        why = "it has no certificate in PEM" if isinstance(e, ssl.SSLError) else e.strerror
+        raise Failure(
+            f"cannot use the certificates in {path}: {why}",
+            "DET_MASTER_CERT_FILE names a file with the cluster's certificate, or is `noverify`",
+        ) from e
 
 
 def _program() -> str:
