@@ -4,10 +4,13 @@ import json
 import os
 import shlex
 import subprocess
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from det_cli.actions import interactive_open, interactive_start
+from det_cli.errors import CommandError
 from determined.common.http import Session
 
 from tests.cli.conftest import Det
@@ -252,6 +255,23 @@ def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
     det("notebook", "kill", id)
     ran = det("notebook", "open", id, "--no-browser")
     assert (ran.code, "on request of determined" in ran.err) == (1, True)
+
+
+def test_what_waits_is_told_in_the_scheduler_s_words(
+    api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = det("notebook", "start", "-d").out.strip()
+    api.tick()
+    (reason,) = json.loads(det("why", "task", id, "-o", "json").out)
+    ending = SimpleNamespace(sleep=lambda _: det("notebook", "kill", id))
+    monkeypatch.setattr(interactive_open, "time", ending)
+    owner = {"Authorization": f"Bearer {api.signed_in('determined').token}"}
+    told: list[str] = []
+    monkeypatch.setattr(interactive_open, "say", told.append)
+    session = Session(api_address(), owner)
+    with closing(session), pytest.raises(CommandError, match="has ended"):
+        interactive_open.wait(session, "notebook", id)
+    assert told[0] == f"The notebook is QUEUED: {reason['sentence']} …"
 
 
 def api_address() -> str:

@@ -79,7 +79,7 @@ def _refuse_ended(session: Session, kind: str, task: dict[str, Any]) -> None:
 def _waits(session: Session, kind: str, task_id: str) -> str:
     """Say why a task waits, in the scheduler's words."""
     reasons = session.get(f"{V1}/why/task/{task_id}")["reasons"]
-    told = f": it {reasons[0]['sentence']}" if reasons else ""
+    told = f": {reasons[0]['sentence']}" if reasons else ""
     return f"The {kind} is QUEUED{told} …"
 
 
