@@ -55,17 +55,17 @@ def why(args: argparse.Namespace) -> None:
 
 def _subject(words: list[str]) -> tuple[str, str]:
     """Return kind and id: `3` is an experiment, `trial 7` a trial; a job's or task's id is no number."""
+    kind = _KINDS.get(words[0].rstrip("s") or words[0])
+    usage = "write `det why [experiment|trial|job|task] ID`"
     if len(words) == 1:
         word = words[0]
+        if kind is not None:
+            raise UsageError(f"the id of the {kind} is missing", usage)
         if word.isdigit():
             return "experiment", word
         return ("task" if "." in word else "job"), word
-    kind = _KINDS.get(words[0].rstrip("s") or words[0])
     if len(words) > 2 or kind is None:
-        raise UsageError(
-            f"'{' '.join(words)}' names nothing that can wait",
-            "write `det why [experiment|trial|job|task] ID`",
-        )
+        raise UsageError(f"'{' '.join(words)}' names nothing that can wait", usage)
     return kind, words[1]
 
 
