@@ -163,6 +163,20 @@ def test_logout_all_ends_every_session_of_the_cluster(
     assert TokenStore(cluster.url).users() == []
 
 
+def test_logout_says_as_whom_commands_go_on(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    det("user", "whoami")
+    monkeypatch.setenv("DET_PASS", "Lovelace1")
+    det("user", "login", "ada")
+    monkeypatch.delenv("DET_PASS")
+    assert "Commands go on as determined, who is signed in here" in det("user", "logout").err
+    assert det("user", "whoami").out == "You are logged in as user 'determined'\n"
+    assert "go on" not in det("user", "logout").err
+    monkeypatch.setenv("DET_USER_TOKEN", "given")
+    assert "go on by the token in DET_USER_TOKEN" in det("user", "logout").err
+
+
 def test_two_clusters_keep_their_sessions_apart(home: Path) -> None:
     TokenStore("http://one:8080").keep("ada", "t1", activate=True)
     TokenStore("http://two:8080").keep("bob", "t2")

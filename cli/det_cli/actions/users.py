@@ -84,6 +84,19 @@ def logout(args: argparse.Namespace) -> None:
     for name in names:
         _end_session(store, name)
         say(f"Signed {name} out of {store.master}.")
+    _say_who_goes_on(store)
+
+
+def _say_who_goes_on(store: TokenStore) -> None:
+    """Say as whom commands act from now on, where somebody is still signed in."""
+    if os.environ.get("DET_USER_TOKEN"):
+        say("Commands go on by the token in DET_USER_TOKEN.")
+        return
+    name = os.environ.get("DET_USER") or store.active_user() or DEFAULT_USER
+    if store.token(name) is not None:
+        say(
+            f"Commands go on as {name}, who is signed in here, too: `det user logout --all` ends that."
+        )
 
 
 def _end_session(store: TokenStore, username: str) -> None:
