@@ -10,6 +10,7 @@ from determined.common import passwords
 from determined.common.token_store import TokenStore
 
 from tests.cli.conftest import Det
+from tests.support.api import PASSWORD, Api
 from tests.support.fake_api import Refusal
 from tests.support.fake_cluster import FakeCluster
 
@@ -175,6 +176,22 @@ def test_logout_says_as_whom_commands_go_on(
     assert "go on" not in det("user", "logout").err
     monkeypatch.setenv("DET_USER_TOKEN", "given")
     assert "go on by the token in DET_USER_TOKEN" in det("user", "logout").err
+
+
+@pytest.mark.parametrize("words", ["rename admin chief", "edit admin --username chief"])
+def test_a_renamed_user_stays_signed_in_by_the_new_name(
+    served_api: Api, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("DET_PASS", PASSWORD)
+    assert det("user", "login", "admin").code == 0
+    monkeypatch.delenv("DET_PASS")
+    assert det("user", *words.split()).code == 0
+    store = TokenStore(os.environ["DET_MASTER"])
+    assert (store.users(), store.active_user()) == (["chief"], "chief")
+    assert det("-u", "chief", "user", "whoami").out == "You are logged in as user 'chief'\n"
+    assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
+    assert det("user", "rename", "bob", "rob").code == 0
+    assert store.users() == ["chief"]
 
 
 def test_two_clusters_keep_their_sessions_apart(home: Path) -> None:

@@ -178,7 +178,10 @@ def id_of(session: Session, username: str) -> int:
 
 def _patch(args: argparse.Namespace, change: dict[str, Any]) -> dict[str, Any]:
     session = connect(args)
-    return dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
+    told = dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
+    if "username" in change:
+        TokenStore(address(args)).rename(args.target_user, told["user"]["username"])
+    return told
 
 
 def list_sessions(args: argparse.Namespace) -> None:
