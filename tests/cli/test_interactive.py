@@ -182,6 +182,26 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
     assert json.loads(det("task", "describe", child, "--json").out)["parentId"] == top
 
 
+def test_the_beginning_of_an_id_is_enough_for_tasks_of_any_kind(
+    api: Api, det: Det, tmp_path: Path
+) -> None:
+    config = tmp_path / "task.yaml"
+    config.write_text("entrypoint: [work]\n")
+    top = det("task", "create", config).out.split()[-1]
+    notebook = det("notebook", "start", "-d").out.strip()
+    assert notebook[:9] != top[:9]
+    det("notebook", "kill", notebook)
+    assert f"Id:        {notebook}" in det("task", "describe", notebook[:9]).out
+    assert f"det task logs -f {notebook}\n" in det("task", "logs", notebook[:9]).err
+    for words in (["task"], []):
+        assert "on request of determined" in det("why", *words, notebook[:9]).out
+    child = det("task", "create", config, "--parent", top[:9]).out.split()[-1]
+    assert "work" in det("task", "config", child[:9]).out
+    for verb, done in (("pause", "Paused"), ("unpause", "Unpaused"), ("kill", "Sent kill to")):
+        assert det("task", verb, child[:9]).out == f"{done} task {child}\n"
+    assert det("task", "fork", top[:9]).code == 0
+
+
 def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: Det) -> None:
     assert "notebook_idle_type" in det("notebook", "start", "--preview").out
     assert det("notebook", "list", "-q").out == ""

@@ -11,7 +11,7 @@ from determined.common import log_stream
 from determined.common.http import Session
 from determined.common.log_stream import trial_ended
 
-from det_cli.actions.interactive import whole_id
+from det_cli.actions.interactive import whole_id, whole_task_id
 from det_cli.connection import V1, connect
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import say
@@ -44,7 +44,8 @@ def _print_trial(session: Session, trial_id: int, args: argparse.Namespace) -> N
 
 def of_task(args: argparse.Namespace) -> None:
     session = connect(args)
-    named = whole_id(session, args.kind, args.task_id) if args.kind else args.task_id
+    given = args.task_id
+    named = whole_id(session, args.kind, given) if args.kind else whole_task_id(session, given)
     task_id = named
     of_allocation = _ALLOCATION.fullmatch(task_id)
     if of_allocation:
