@@ -45,6 +45,7 @@ _HINTS = {
     413: "send less: keep data out of the context directory, or list it in .detignore",
     501: "this cluster does not offer it; `det version` shows what it runs",
 }
+_INTERACTIVE = ("command", "notebook", "shell", "tensorboard")
 _CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT}
 
 
@@ -84,8 +85,6 @@ def _tell_remote(error: BaseException, path: str) -> "ErrorReport | None":
             hint = _HINTS[501] if unknown_route else _where_to_look(path, error.message)
         if error.status == 403 and "det user login" in error.message:
             hint = ""  # what is lacking is a sign-in, and no right
-        if error.status == 401 and path == "user login":
-            hint = "check the name and the password; `det -u admin user change-password` sets a new one"
         return ErrorReport(
             code, error.message, "" if _says_so_itself(error.message, hint) else hint
         )
@@ -106,7 +105,6 @@ def _where_to_look(path: str, message: str) -> str:
         "checkpoint": "det experiment list-checkpoints EXPERIMENT_ID",
         "agent": "det agent list",
         "slot": "det slot list",
-        "task": "det task list",
         "job": "det job list",
         "user": "det user list --all",
         "template": "det template list",
@@ -126,7 +124,12 @@ def _where_to_look(path: str, message: str) -> str:
     missing, group = message.split(" ")[0].lower().removesuffix("s"), path.split(" ")[0]
     if "not found" not in message or "`det " in message or "'det " in message:
         return ""
-    found = lists.get(missing) or lists.get(group)
+    if missing == "task" and group not in _INTERACTIVE:
+        return (
+            "`det task list` shows those that run, `det command list --all`, and the same of"
+            " notebooks, shells and TensorBoards, also what ended within a day"
+        )
+    found = lists.get(group if missing == "task" else missing) or lists.get(group)
     return f"`{found}` shows what there is" if found else ""
 
 

@@ -12,7 +12,11 @@ def password(question: str) -> str:
         raise UsageError(
             "there is no terminal to ask for a password", "set DET_PASS, or run this in a terminal"
         )
-    return getpass.getpass(question)
+    try:
+        return getpass.getpass(question)
+    except EOFError as e:
+        print(file=sys.stderr)
+        raise CommandError("no password given") from e
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -106,11 +106,13 @@ def _rows(arg: "Arg | OneOf") -> list[str]:
 
 def _row(arg: Arg, *, alone: bool) -> str:
     options = arg.options
-    names = _names(arg)
+    is_option = arg.names[0].startswith("-")
+    called = str(options.get("metavar") or arg.names[0]).replace("|", "\\|")
+    names = _names(arg) if is_option else f"`{called}`"
     value = options.get("metavar") or "\\|".join(options.get("choices") or [])
-    if arg.names[0].startswith("-") and "action" not in options and not value:
+    if is_option and "action" not in options and not value:
         value = arg.names[-1].lstrip("-").upper().replace("-", "_")
-    shown = f"{names} {value}" if value and arg.names[0].startswith("-") else names
+    shown = f"{names} {value}" if value and is_option else names
     meaning = str(options.get("help") or "")
     default = options.get("default")
     if default not in (None, [], False, True, ""):

@@ -195,6 +195,17 @@ def test_whoever_could_open_a_task_reads_why_it_serves_no_more(
     assert told_to(RequestTokens(in_address=f"{token}x")).startswith("sign in to reach tasks")
 
 
+def test_whoever_reached_a_shell_without_a_sign_in_learns_that_it_has_ended(
+    api: Api, user: Caller
+) -> None:
+    id = launch(user, "shell")["shell"]["id"]
+    user.post(f"{V}/shells/{id}/kill")
+    with pytest.raises(Missing, match=f"^task {id} has ended$"):
+        proxying.target(api.ctx, id, RequestTokens())
+    with pytest.raises(NotSignedIn):
+        proxying.target(api.ctx, f"{id}:1", RequestTokens())
+
+
 def test_the_address_of_a_deactivated_user_s_task_opens_nothing(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import uuid
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -173,3 +173,29 @@ def test_a_span_cuts_what_began_before_and_goes_on_after(api: Api, user: Caller)
     assert slot_hours(hour[2], hour[5]) == pytest.approx([3])
     assert slot_hours(hour[8], hour[8] + timedelta(days=3650)) == pytest.approx([1])
     assert slot_hours(hour[0] - timedelta(days=1), hour[0]) == []
+
+
+def test_a_report_by_month_counts_the_last_month_whole(api: Api) -> None:
+    """Work of the month's last day belongs to it; what it does in the month after does not."""
+    ran_at = datetime(2026, 11, 30, 12, tzinfo=timezone.utc)
+    api.ctx.now = lambda: ran_at
+    agent = Agent(api)
+    user = api.signed_in("determined")
+    create(user, activate=True)
+    api.tick()
+    (order,) = agent.poll()
+    agent.poll({"id": order["id"], "epoch": order["epoch"], "state": "running"})
+    api.ctx.now = lambda: ran_at + timedelta(days=2)
+    months = {"startDate": ["2026-11"], "endDate": ["2026-11"], "period": ["MONTHLY"]}
+    told = user.done("GET", "/api/v1/resources/allocation/aggregated", query=months)
+    (entry,) = told["resourceEntries"]
+    assert (entry["periodStart"], entry["seconds"]) == ("2026-11-01", 12 * 3600)
+
+
+@pytest.mark.parametrize("name", ["startDate", "endDate"])
+def test_a_report_by_day_refuses_a_month(user: Caller, name: str) -> None:
+    days = {"startDate": ["2026-11-01"], "endDate": ["2026-11-30"]} | {name: ["2026-11"]}
+    for path in ("/api/v1/resources/allocation/aggregated", "/resources/allocation/aggregated"):
+        refused = user.ask("GET", path, query=days)
+        assert refused.status == 400
+        assert f"{name} '2026-11' is a month" in refused.body.decode()

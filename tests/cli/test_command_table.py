@@ -238,3 +238,10 @@ def test_bash_completes_words(det: Det, tmp_path: Path, typed: list[str], offere
     code = f'. {script}; COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; _det; echo "${{COMPREPLY[*]}}"'
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [offered]
+
+
+def test_the_reference_names_arguments_as_commands_do(det: Det) -> None:
+    refused = det("command", "kill")
+    assert "required: command_id" in refused.err
+    assert "| `command_id` | the ids of commands" in reference.page()
+    assert "`task_ids`" not in reference.page()

@@ -4,10 +4,13 @@ import json
 import os
 import shlex
 import subprocess
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from det_cli.actions import interactive_open, interactive_start
+from det_cli.errors import CommandError
 from determined.common.http import Session
 
 from tests.cli.conftest import Det
@@ -89,6 +92,7 @@ def test_the_beginning_of_an_id_is_enough_where_it_is_the_only_one(api: Api, det
     part = next(id[:n] for n in range(1, 37) if sum(i.startswith(id[:n]) for i in ids) == 1)
     for words in (["describe"], ["config"], ["logs"], ["kill"]):
         assert det("cmd", *words, part).code == 0, words
+    assert f"det task logs -f {id}\n" in det("cmd", "logs", part).err
     assert det("cmd", "set", "priority", next(i for i in ids if i != id), "60").code == 0
     told = json.loads(det("cmd", "describe", id, "--json").out)
     assert told["state"] == "TERMINATED"
@@ -178,6 +182,26 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
     assert json.loads(det("task", "describe", child, "--json").out)["parentId"] == top
 
 
+def test_the_beginning_of_an_id_is_enough_for_tasks_of_any_kind(
+    api: Api, det: Det, tmp_path: Path
+) -> None:
+    config = tmp_path / "task.yaml"
+    config.write_text("entrypoint: [work]\n")
+    top = det("task", "create", config).out.split()[-1]
+    notebook = det("notebook", "start", "-d").out.strip()
+    assert notebook[:9] != top[:9]
+    det("notebook", "kill", notebook)
+    assert f"Id:        {notebook}" in det("task", "describe", notebook[:9]).out
+    assert f"det task logs -f {notebook}\n" in det("task", "logs", notebook[:9]).err
+    for words in (["task"], []):
+        assert "on request of determined" in det("why", *words, notebook[:9]).out
+    child = det("task", "create", config, "--parent", top[:9]).out.split()[-1]
+    assert "work" in det("task", "config", child[:9]).out
+    for verb, done in (("pause", "Paused"), ("unpause", "Unpaused"), ("kill", "Sent kill to")):
+        assert det("task", verb, child[:9]).out == f"{done} task {child}\n"
+    assert det("task", "fork", top[:9]).code == 0
+
+
 def test_a_notebook_is_previewed_started_and_its_address_printed(api: Api, det: Det) -> None:
     assert "notebook_idle_type" in det("notebook", "start", "--preview").out
     assert det("notebook", "list", "-q").out == ""
@@ -212,6 +236,14 @@ def test_a_shell_is_opened_by_ssh_with_its_own_key(api: Api, det: Det, home: Pat
     assert det("shell", "show_ssh_command", id).err == ""
 
 
+def test_a_shell_that_has_ended_has_no_command_that_opens_it(api: Api, det: Det) -> None:
+    id = det("shell", "start", "-d").out.strip()
+    det("shell", "kill", id)
+    shown = det("shell", "show_ssh_command", id)
+    assert (shown.code, shown.out) == (1, "")
+    assert f"shell {id} has ended: " in shown.err
+
+
 def test_a_shell_is_entered_as_the_user_that_it_runs_as(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +275,23 @@ def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
     det("notebook", "kill", id)
     ran = det("notebook", "open", id, "--no-browser")
     assert (ran.code, "on request of determined" in ran.err) == (1, True)
+
+
+def test_what_waits_is_told_in_the_scheduler_s_words(
+    api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = det("notebook", "start", "-d").out.strip()
+    api.tick()
+    (reason,) = json.loads(det("why", "task", id, "-o", "json").out)
+    ending = SimpleNamespace(sleep=lambda _: det("notebook", "kill", id))
+    monkeypatch.setattr(interactive_open, "time", ending)
+    owner = {"Authorization": f"Bearer {api.signed_in('determined').token}"}
+    told: list[str] = []
+    monkeypatch.setattr(interactive_open, "say", told.append)
+    session = Session(api_address(), owner)
+    with closing(session), pytest.raises(CommandError, match="has ended"):
+        interactive_open.wait(session, "notebook", id)
+    assert told[0] == f"The notebook is QUEUED: {reason['sentence']} …"
 
 
 def api_address() -> str:

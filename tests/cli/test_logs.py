@@ -13,7 +13,7 @@ from tests.support.fake_cluster import FakeCluster, log_line
 
 _TASK = "0a1b2c3d-0000-4000-8000-000000000001"
 EVERY_LOG = (
-    "t logs 10", "e logs 1", "task logs t", f"cmd logs {_TASK}", f"notebook logs {_TASK}", f"shell logs {_TASK}",
+    "t logs 10", "e logs 1", f"task logs {_TASK}", f"cmd logs {_TASK}", f"notebook logs {_TASK}", f"shell logs {_TASK}",
 )  # fmt: skip
 
 

@@ -20,6 +20,17 @@ NOWHERE = "11111111-1111-1111-1111-111111111111"
             "pool 'nope' not found; this cluster has",
         ),
         ("resource-pool bindings list-workspaces nope", "pool 'nope' not found; this cluster has"),
+        *(
+            (f"{kind} logs nope", f"hint: `det {kind} list --all` shows what there is")
+            for kind in ("command", "notebook", "shell", "tensorboard")
+        ),
+        *(
+            (
+                words,
+                "hint: `det task list` shows those that run, `det command list --all`, and the same of",
+            )
+            for words in ("task describe nope", "task logs nope", "why task nope")
+        ),
         ("notebook describe nope", "hint: `det notebook list --all` shows"),
         ("instance describe nope", "hint: `det instance list --all` shows"),
         (f"checkpoint describe {NOWHERE}", "hint: `det experiment list-checkpoints"),
@@ -45,3 +56,10 @@ def test_the_hint_lists_what_is_missing(
     monkeypatch.setenv("DET_USER", "admin")
     ran = det(*words.split())
     assert (ran.code, ran.err.partition("hint: ")[2].strip()) == (3, hint)
+
+
+@pytest.mark.parametrize("kind", ["job", "experiment", "experiments", "trial", "t", "task"])
+def test_a_kind_without_an_id_is_no_id(api: Api, det: Det, kind: str) -> None:
+    ran = det("why", kind)
+    assert (ran.code, "is missing" in ran.err) == (2, True)
+    assert "hint: write `det why [experiment|trial|job|task] ID`" in ran.err

@@ -14,6 +14,7 @@ from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Refusal
 from tests.support.fake_cluster import START, FakeCluster, page
 
+TASK = "0a1b2c3d-0000-4000-8000-000000000001"
 AGENTS = """\
  Agent ID   | Version   | Registered Time          |   Slots |   Containers | Resource Pool   | Enabled   | Draining   | Addresses
 ------------+-----------+--------------------------+---------+--------------+-----------------+-----------+------------+--------------------
@@ -263,8 +264,8 @@ def test_why_knows_what_is_meant(
 
 
 def test_why_of_an_id_without_a_job_asks_for_the_task(busy: FakeCluster, det: Det) -> None:
-    busy.on("GET", "/api/v1/why/task/ab-12", {"reasons": [reason(1, "waits")]})
-    assert "waits" in det("why", "ab-12").out
+    busy.on("GET", f"/api/v1/why/task/{TASK}", {"reasons": [reason(1, "waits")]})
+    assert "waits" in det("why", TASK).out
     assert det("why", "job", "ab-12").code == 3
 
 

@@ -83,3 +83,11 @@ def test_a_group_of_users(house: House, det: Det) -> None:
     assert "red" not in done(det, "-u", "ada", "workspace", "list")
     gone = det("user-group", "describe", "army")
     assert "there is no group 'army'" in gone.err
+
+
+def test_a_viewer_lists_users_without_their_costs(house: House, det: Det) -> None:
+    house.person("eda", "Viewer", house.red)
+    listed = det("-u", "eda", "user", "list", "--json")
+    assert listed.code == 0, listed.err
+    assert "eda" in {user["username"] for user in json.loads(listed.out)}
+    assert "not shown: costs of users: " in listed.err

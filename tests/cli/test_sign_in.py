@@ -10,6 +10,7 @@ from determined.common import passwords
 from determined.common.token_store import TokenStore
 
 from tests.cli.conftest import Det
+from tests.support.api import PASSWORD, Api
 from tests.support.fake_api import Refusal
 from tests.support.fake_cluster import FakeCluster
 
@@ -68,7 +69,8 @@ def test_a_wrong_password_is_denied_with_the_way_out(
     ran = det("user", "login", "ada")
     assert ran.code == 4
     assert "refused user 'ada'" in ran.err
-    assert "hint:" in ran.err
+    assert "the password in DET_PASS; " in ran.err
+    assert "`det user change-password ada`" in ran.err
     assert ran.out == ""
 
 
@@ -105,13 +107,32 @@ def test_an_expired_token_is_renewed_without_a_word(cluster: FakeCluster, det: D
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_an_expired_token_of_the_environment_is_denied(
-    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("variable", ["DET_USER_TOKEN", "DET_SESSION_TOKEN"])
+@pytest.mark.parametrize("words", ["user whoami", "task logs 1.t10"])
+def test_an_expired_token_of_the_environment_is_denied_by_its_variable(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, variable: str, words: str
 ) -> None:
-    monkeypatch.setenv("DET_USER_TOKEN", "old")
-    ran = det("user", "whoami")
+    det("user", "whoami")
+    monkeypatch.setenv(variable, "old")
+    ran = det(*words.split())
     assert ran.code == 4
-    assert "det user login" in ran.err
+    assert f"{variable} holds a token that is unknown to the cluster or has expired" in ran.err
+    assert "hint:" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "No such file"), ("words", "it has no certificate in PEM")]
+)
+def test_a_certificate_of_the_environment_that_cannot_be_read_is_named(
+    home: Path, det: Det, monkeypatch: pytest.MonkeyPatch, content: "str | None", why: str
+) -> None:
+    path = home / "cluster.pem"
+    if content:
+        path.write_text(content)
+    monkeypatch.setenv("DET_MASTER", "https://127.0.0.1:1")
+    monkeypatch.setenv("DET_MASTER_CERT_FILE", str(path))
+    ran = det("user", "whoami")
+    assert (ran.code, f"cannot use the certificates in {path}: {why}" in ran.err) == (1, True)
 
 
 def test_an_expired_token_is_renewed_for_streams_too(cluster: FakeCluster, det: Det) -> None:
@@ -141,6 +162,36 @@ def test_logout_all_ends_every_session_of_the_cluster(
     det("user", "logout", "--all")
     assert cluster.tokens == {}
     assert TokenStore(cluster.url).users() == []
+
+
+def test_logout_says_as_whom_commands_go_on(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    det("user", "whoami")
+    monkeypatch.setenv("DET_PASS", "Lovelace1")
+    det("user", "login", "ada")
+    monkeypatch.delenv("DET_PASS")
+    assert "Commands go on as determined, who is signed in here" in det("user", "logout").err
+    assert det("user", "whoami").out == "You are logged in as user 'determined'\n"
+    assert "go on" not in det("user", "logout").err
+    monkeypatch.setenv("DET_USER_TOKEN", "given")
+    assert "go on by the token in DET_USER_TOKEN" in det("user", "logout").err
+
+
+@pytest.mark.parametrize("words", ["rename admin chief", "edit admin --username chief"])
+def test_a_renamed_user_stays_signed_in_by_the_new_name(
+    served_api: Api, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("DET_PASS", PASSWORD)
+    assert det("user", "login", "admin").code == 0
+    monkeypatch.delenv("DET_PASS")
+    assert det("user", *words.split()).code == 0
+    store = TokenStore(os.environ["DET_MASTER"])
+    assert (store.users(), store.active_user()) == (["chief"], "chief")
+    assert det("-u", "chief", "user", "whoami").out == "You are logged in as user 'chief'\n"
+    assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
+    assert det("user", "rename", "bob", "rob").code == 0
+    assert store.users() == ["chief"]
 
 
 def test_two_clusters_keep_their_sessions_apart(home: Path) -> None:
@@ -218,6 +269,21 @@ def test_the_default_user_is_asked_once_the_empty_password_is_refused(
     answer_with(monkeypatch, "Secret123")
     assert det("user", "whoami").code == 0
     assert len(cluster.sent("POST", "/api/v1/auth/login")) == 2
+
+
+@pytest.mark.parametrize(
+    "words", ["user login ada", "-u ada user whoami", "user change-password", "user create bob"]
+)
+def test_who_ends_the_input_at_a_prompt_has_given_no_password(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    def end(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", end)
+    ran = det(*words.split())
+    assert (ran.code, "no password given" in ran.err, "unexpected" in ran.err) == (1, True, False)
 
 
 def test_a_new_password_is_typed_twice(

@@ -121,7 +121,7 @@ def test_a_sign_in_that_ends_is_said(
     running.on("GET", "/api/v1/experiments/3", answer)
     ran = det("e", "watch", 3)
     assert ran.code == 4
-    assert "the sign-in is no longer good: the token has expired" in ran.err
+    assert "the sign-in is no longer good: DET_USER_TOKEN holds a token that is" in ran.err
     assert "det user login" in ran.err
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from determined.common.http import NotFoundError, Session
+from determined.common.http import ForbiddenError, NotFoundError, Session
 
 from det_cli.connection import V1
-from det_cli.render import Column
+from det_cli.render import Column, say
 
 _COSTS: tuple[Column, ...] = (
     ("Cost $", lambda item: f"{item['costUsd']:.2f}"),
@@ -14,10 +14,15 @@ _COSTS: tuple[Column, ...] = (
 
 
 def of_users(session: Session, users: list[dict[str, Any]]) -> tuple[Column, ...]:
-    """Add to users what their work cost; return the columns, none where nothing ran on a rented machine."""
+    """Add to users what their work cost; return the columns, none where nothing ran on a rented machine.
+
+    Users are seen by everybody, their costs are not."""
     try:
         found = session.get(f"{V1}/costs/users")["costs"]
     except NotFoundError:
+        return ()
+    except ForbiddenError as e:
+        say(f"not shown: costs of users: {e.message}")
         return ()
     by_name = {cost["username"]: cost for cost in found}
     for user in users:

@@ -9,6 +9,7 @@ from determined.common.context import collect
 from determined.common.http import Session
 
 from det_cli import config_file
+from det_cli.actions.interactive import whole_task_id
 from det_cli.actions.interactive_start import follow, watching
 from det_cli.connection import V1, connect
 from det_cli.errors import OK, UsageError
@@ -25,8 +26,11 @@ def create(args: argparse.Namespace) -> int:
         "inheritContext": args.inherit_context,
         "noPause": args.no_pause,
     }
-    given = {"parentId": args.parent, "forkedFrom": args.fork, "projectId": args.project_id}
-    body.update({name: value for name, value in given.items() if value is not None})
+    tasks = {"parentId": args.parent, "forkedFrom": args.fork}
+    given = {name: whole_task_id(session, id) for name, id in tasks.items() if id is not None}
+    body.update(given)
+    if args.project_id is not None:
+        body["projectId"] = args.project_id
     context = collect(args.context, args.include)
     if context.entries:
         sent = context_upload.send(session, context, watching)
@@ -36,10 +40,12 @@ def create(args: argparse.Namespace) -> int:
 
 
 def fork(args: argparse.Namespace) -> int:
-    body: dict[str, Any] = {"config": "", "forkedFrom": args.parent_task_id}
+    session = connect(args)
+    forked = whole_task_id(session, args.parent_task_id)
+    body: dict[str, Any] = {"config": "", "forkedFrom": forked}
     if args.project_id is not None:
         body["projectId"] = args.project_id
-    return _created(connect(args), args, body)
+    return _created(session, args, body)
 
 
 def _created(session: Session, args: argparse.Namespace, body: dict[str, Any]) -> int:
@@ -52,21 +58,30 @@ def _created(session: Session, args: argparse.Namespace, body: dict[str, Any]) -
 
 
 def config(args: argparse.Namespace) -> None:
-    found = connect(args).get(f"{V1}/tasks/{args.task_id}/config")["config"]
+    session, task_id = _named(args)
+    found = session.get(f"{V1}/tasks/{task_id}/config")["config"]
     print_object(args, json.loads(found))
 
 
 def kill(args: argparse.Namespace) -> None:
-    body = {"taskId": args.task_id, "killFromRoot": args.root}
-    connect(args).post(f"{V1}/tasks/{args.task_id}/kill", body)
-    print(f"Sent kill to task {args.task_id}" + (" and its whole tree" if args.root else ""))
+    session, task_id = _named(args)
+    body = {"taskId": task_id, "killFromRoot": args.root}
+    session.post(f"{V1}/tasks/{task_id}/kill", body)
+    print(f"Sent kill to task {task_id}" + (" and its whole tree" if args.root else ""))
 
 
 def pause(args: argparse.Namespace) -> None:
-    connect(args).post(f"{V1}/tasks/{args.task_id}/pause")
-    print(f"Paused task {args.task_id}")
+    session, task_id = _named(args)
+    session.post(f"{V1}/tasks/{task_id}/pause")
+    print(f"Paused task {task_id}")
 
 
 def unpause(args: argparse.Namespace) -> None:
-    connect(args).post(f"{V1}/tasks/{args.task_id}/unpause")
-    print(f"Unpaused task {args.task_id}")
+    session, task_id = _named(args)
+    session.post(f"{V1}/tasks/{task_id}/unpause")
+    print(f"Unpaused task {task_id}")
+
+
+def _named(args: argparse.Namespace) -> tuple[Session, str]:
+    session = connect(args)
+    return session, whole_task_id(session, args.task_id)

@@ -31,6 +31,7 @@ _OWN: dict[str, tuple[Column, ...]] = {
         ("trialIds", lambda t: ", ".join(map(str, t["trialIds"]))),
     ),
 }
+KINDS = ("command", "notebook", "shell", "tensorboard")
 _SECRETS = ("privateKey",)
 
 
@@ -39,13 +40,23 @@ _WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECA
 
 def whole_id(session: Session, kind: str, given: str) -> str:
     """Return the id of the only task of a kind that begins like this; what begins none is left to the cluster."""
-    if _WHOLE_ID.fullmatch(given):
+    return _whole_id(session, kind, given, [(f"/{kind}s", f"{kind}s")])
+
+
+def whole_task_id(session: Session, given: str) -> str:
+    """Return the id of the only task that is no trial's and begins like this."""
+    kinds = [(f"/{kind}s", f"{kind}s") for kind in KINDS]
+    return _whole_id(session, "task", given, [*kinds, ("/generic-tasks", "tasks")])
+
+
+def _whole_id(session: Session, name: str, given: str, lists: list[tuple[str, str]]) -> str:
+    if _WHOLE_ID.fullmatch(given) or "." in given:  # those of trials and allocations have a dot
         return given
-    known = pages(session, f"/{kind}s", f"{kind}s", {})
-    found = [str(task["id"]) for task in known if task["id"].startswith(given)]
+    known = [str(task["id"]) for path, key in lists for task in pages(session, path, key, {})]
+    found = [id for id in known if id.startswith(given)]
     if len(found) > 1:
         raise UsageError(
-            f"{len(found)} {kind}s have ids that begin with '{given}'",
+            f"{len(found)} {name}s have ids that begin with '{given}'",
             f"such as {', '.join(found[:3])}",
         )
     return found[0] if found else given

@@ -40,7 +40,9 @@ def show_ssh(args: argparse.Namespace) -> None:
     session = connect(args)
     task_id = whole_id(session, "shell", args.task_id)
     task = session.get(path_of("shell", task_id))["shell"]
-    if not serves(session.get(f"{V1}/tasks/{task_id}")["task"]):
+    now = session.get(f"{V1}/tasks/{task_id}")["task"]
+    _refuse_ended(session, "shell", now)
+    if not serves(now):
         say("The shell does not serve yet; ask again when it does: its user may be another then.")
     print(shlex.join(ssh_command(session, task, args.ssh_opts)))
 
@@ -54,11 +56,7 @@ def wait(session: Session, kind: str, task_id: str) -> None:
     seen = ""
     while True:
         task = session.get(f"{V1}/tasks/{task_id}")["task"]
-        if task.get("endTime"):
-            status = session.get(path_of(kind, task_id))[kind]["exitStatus"]
-            raise CommandError(
-                f"{kind} {task_id} has ended: {status}", f"`det {kind} logs {task_id}` shows why"
-            )
+        _refuse_ended(session, kind, task)
         if serves(task):
             return
         allocation = (task["allocations"] or [{}])[0]
@@ -69,10 +67,19 @@ def wait(session: Session, kind: str, task_id: str) -> None:
         time.sleep(_POLL_S)
 
 
+def _refuse_ended(session: Session, kind: str, task: dict[str, Any]) -> None:
+    if task.get("endTime"):
+        task_id = task["taskId"]
+        status = session.get(path_of(kind, task_id))[kind]["exitStatus"]
+        raise CommandError(
+            f"{kind} {task_id} has ended: {status}", f"`det {kind} logs {task_id}` shows why"
+        )
+
+
 def _waits(session: Session, kind: str, task_id: str) -> str:
     """Say why a task waits, in the scheduler's words."""
     reasons = session.get(f"{V1}/why/task/{task_id}")["reasons"]
-    told = f": it {reasons[0]['sentence']}" if reasons else ""
+    told = f": {reasons[0]['sentence']}" if reasons else ""
     return f"The {kind} is QUEUED{told} …"
 
 

@@ -11,7 +11,7 @@ from determined.common import log_stream
 from determined.common.http import Session
 from determined.common.log_stream import trial_ended
 
-from det_cli.actions.interactive import whole_id
+from det_cli.actions.interactive import whole_id, whole_task_id
 from det_cli.connection import V1, connect
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import say
@@ -44,17 +44,19 @@ def _print_trial(session: Session, trial_id: int, args: argparse.Namespace) -> N
 
 def of_task(args: argparse.Namespace) -> None:
     session = connect(args)
-    task_id = whole_id(session, args.kind, args.task_id) if args.kind else args.task_id
+    given = args.task_id
+    named = whole_id(session, args.kind, given) if args.kind else whole_task_id(session, given)
+    task_id = named
     of_allocation = _ALLOCATION.fullmatch(task_id)
     if of_allocation:
         task_id = of_allocation[1]
-        args.allocation_ids = [*(args.allocation_ids or ()), args.task_id]
+        args.allocation_ids = [*(args.allocation_ids or ()), named]
 
     def ended() -> bool:
         return bool(session.get(f"{V1}/tasks/{task_id}")["task"].get("endTime"))
 
     print_lines(session, f"/tasks/{task_id}", args, ended)
-    again = f"det task logs -f {args.task_id}"
+    again = f"det task logs -f {named}"
     say(f"Task log stream ended. To reopen log stream, run: {again}")
 
 

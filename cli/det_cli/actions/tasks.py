@@ -7,6 +7,7 @@ from typing import Any
 from determined.common.http import Session
 
 from det_cli.actions import costs
+from det_cli.actions.interactive import whole_task_id
 from det_cli.connection import V1, connect, pages
 from det_cli.render import Column, print_object, show, state_text
 from det_cli.times import local
@@ -66,7 +67,8 @@ def _as_listed(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(args: argparse.Namespace) -> None:
-    session, id = connect(args), args.task_id
+    session = connect(args)
+    id = whole_task_id(session, args.task_id)
     task = session.get(f"{V1}/tasks/{id}")["task"]
     task["id"] = task["taskId"]
     costs.add(session, "tasks", [task])

@@ -6,7 +6,7 @@ from typing import Any
 
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
 from determined.common.passwords import salted, weakness
-from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session
+from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session, refused
 from determined.common.sign_in import login as exchange
 from determined.common.token_store import TokenStore
 
@@ -70,7 +70,9 @@ def _login_pipeline(args: argparse.Namespace) -> None:
 def _token(args: argparse.Namespace, username: str, password: str) -> str:
     try:
         return exchange(anonymous(args), username, password)
-    except (UnauthenticatedError, ForbiddenError) as e:
+    except UnauthenticatedError as e:
+        raise refused(username, password, e) from e
+    except ForbiddenError as e:
         e.message = f"the cluster refused user '{username}': {e.message}"
         raise
 
@@ -82,6 +84,19 @@ def logout(args: argparse.Namespace) -> None:
     for name in names:
         _end_session(store, name)
         say(f"Signed {name} out of {store.master}.")
+    _say_who_goes_on(store)
+
+
+def _say_who_goes_on(store: TokenStore) -> None:
+    """Say as whom commands act from now on, where somebody is still signed in."""
+    if os.environ.get("DET_USER_TOKEN"):
+        say("Commands go on by the token in DET_USER_TOKEN.")
+        return
+    name = os.environ.get("DET_USER") or store.active_user() or DEFAULT_USER
+    if store.token(name) is not None:
+        say(
+            f"Commands go on as {name}, who is signed in here, too: `det user logout --all` ends that."
+        )
 
 
 def _end_session(store: TokenStore, username: str) -> None:
@@ -163,7 +178,10 @@ def id_of(session: Session, username: str) -> int:
 
 def _patch(args: argparse.Namespace, change: dict[str, Any]) -> dict[str, Any]:
     session = connect(args)
-    return dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
+    told = dict(session.patch(f"{V1}/users/{id_of(session, args.target_user)}", change) or {})
+    if "username" in change:
+        TokenStore(address(args)).rename(args.target_user, told["user"]["username"])
+    return told
 
 
 def list_sessions(args: argparse.Namespace) -> None:

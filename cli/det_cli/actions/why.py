@@ -4,6 +4,7 @@ import argparse
 
 from determined.common.http import NotFoundError
 
+from det_cli.actions.interactive import whole_task_id
 from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
 from det_cli.render import print_json, print_rows, print_yaml
@@ -24,13 +25,15 @@ _HEADER = ("Trial ID", "Allocation ID", "State", "Since", "Code", "Reason")
 def why(args: argparse.Namespace) -> None:
     session = connect(args)
     kind, id = _subject(args.subject)
+    if kind == "task":
+        id = whole_task_id(session, id)
     try:
         reasons = session.get(f"{V1}/why/{kind}/{id}")["reasons"]
     except NotFoundError:
         # Ids of commands, notebooks and shells look like those of jobs.
         if kind != "job" or len(args.subject) > 1:
             raise
-        kind = "task"
+        kind, id = "task", whole_task_id(session, id)
         reasons = session.get(f"{V1}/why/{kind}/{id}")["reasons"]
     if args.format in ("json", "yaml"):
         (print_json if args.format == "json" else print_yaml)(reasons)
@@ -55,17 +58,17 @@ def why(args: argparse.Namespace) -> None:
 
 def _subject(words: list[str]) -> tuple[str, str]:
     """Return kind and id: `3` is an experiment, `trial 7` a trial; a job's or task's id is no number."""
+    kind = _KINDS.get(words[0].rstrip("s") or words[0])
+    usage = "write `det why [experiment|trial|job|task] ID`"
     if len(words) == 1:
         word = words[0]
+        if kind is not None:
+            raise UsageError(f"the id of the {kind} is missing", usage)
         if word.isdigit():
             return "experiment", word
         return ("task" if "." in word else "job"), word
-    kind = _KINDS.get(words[0].rstrip("s") or words[0])
     if len(words) > 2 or kind is None:
-        raise UsageError(
-            f"'{' '.join(words)}' names nothing that can wait",
-            "write `det why [experiment|trial|job|task] ID`",
-        )
+        raise UsageError(f"'{' '.join(words)}' names nothing that can wait", usage)
     return kind, words[1]
 
 

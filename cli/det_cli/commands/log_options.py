@@ -27,8 +27,8 @@ def log_options(*, of_task: bool = False) -> "tuple[Arg | OneOf, ...]":
         Arg("--timestamp-before", metavar="TIME", help="only lines before this RFC 3339 time"),
         Arg("--timestamp-after", metavar="TIME", help="only lines after this RFC 3339 time"),
         Arg("--level", choices=levels, help="only lines of this level and above"),
-        _many("--source", "sources", "only lines of this source: task, agent or master"),
-        _many("--stdtype", "stdtypes", "only lines of this stream: stdout or stderr"),
+        _many("--source", "sources", "only lines of this source, such as task, agent or master"),
+        _many("--stdtype", "stdtypes", "only lines of this stream, such as stdout or stderr"),
         Arg("--search", metavar="TEXT", help="only lines with this text, in any case"),
         Arg("--regex", action="store_true", help="--search is a regular expression (RE2)"),
     )

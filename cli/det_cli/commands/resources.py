@@ -17,7 +17,9 @@ MEMBERS = {
             "print slot-hours and cost by day or month, user, label and pool, as CSV",
             "usage:aggregated",
             Arg("start_date", help="the first day, like 2026-11-01; with --monthly 2026-11"),
-            Arg("end_date", help="the last day, in the same form"),
+            Arg(
+                "end_date", help="the last day, or with --monthly the last month, which counts too"
+            ),
             JSON,
             Arg("--monthly", action="store_true", help="by month instead of by day"),
             aliases=["agg"],

@@ -33,7 +33,7 @@ MEMBERS = {
             "subject",
             nargs="+",
             metavar="[experiment|trial|job|task] ID",
-            help="a number is an experiment unless the kind is given",
+            help="a number is an experiment unless the kind is given; of a task the beginning is enough",
         ),
         OUTPUT,
     ),

@@ -4,7 +4,7 @@ from det_cli.commands.interactive import CONFIG, CONTEXT
 from det_cli.commands.log_options import log_options
 from det_cli.declare import JSON, OUTPUT, YAML, Arg, Command, Group, OneOf
 
-ID = Arg("task_id", help="the task's id")
+ID = Arg("task_id", help="the task's id, or how it begins")
 FOLLOW = Arg("-f", "--follow", action="store_true", help="print its log, and exit as it does")
 PROJECT = Arg(
     "--project_id", "--project-id", type=int, dest="project_id", help="put it in this project"
@@ -53,7 +53,7 @@ MEMBERS = {
             "fork",
             "create a task like another one",
             "generic_tasks:fork",
-            Arg("parent_task_id", help="the id of the other one"),
+            Arg("parent_task_id", help="the id of the other one, or how it begins"),
             FOLLOW,
             PROJECT,
         ),
@@ -71,7 +71,7 @@ MEMBERS = {
             "logs",
             "print a task's logs",
             "logs:of_task",
-            Arg("task_id", help="the task's id"),
+            ID,
             *log_options(of_task=True),
             values={"kind": ""},
         ),

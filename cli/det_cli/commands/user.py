@@ -105,7 +105,7 @@ MEMBERS = {
         ),
         Command(
             "logout",
-            "sign out",
+            "sign out, and say as whom commands go on",
             "users:logout",
             Arg("-a", "--all", action="store_true", help="every user of this machine"),
         ),

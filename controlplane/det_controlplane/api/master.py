@@ -1,5 +1,6 @@
 """Routes for operators: the cluster message, the configuration, the control plane's log, usage."""
 
+from calendar import monthrange
 from datetime import date, datetime
 
 from det_controlplane.api.auth import user_of
@@ -95,20 +96,32 @@ def _times(request: Request) -> tuple[datetime, datetime]:
 
 
 def _dates(request: Request) -> tuple[date, date, str]:
-    def day(name: str, older: str) -> date:
-        value = request.text(name, older)
-        try:
-            return date.fromisoformat(value[:7] + "-01" if len(value) == 7 else value)
-        except ValueError as e:
-            raise BadRequest(f"{name} must be a date such as 2026-11-20, not {value!r}") from e
-
     period = request.text("period").rpartition("_")[2].upper() or usage.DAILY
     period = usage.DAILY if period in ("", "UNSPECIFIED") else period
     if period not in (usage.DAILY, usage.MONTHLY):
         raise BadRequest(
             "period must be RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY or ..._MONTHLY"
         )
-    return day("startDate", "start_date"), day("endDate", "end_date"), period
+    first = _days_of(request, "startDate", "start_date", period)[0]
+    last = _days_of(request, "endDate", "end_date", period)[1]
+    return first, last, period
+
+
+def _days_of(request: Request, name: str, older: str, period: str) -> tuple[date, date]:
+    """Return the first and the last day of a month such as 2026-11, or a day twice."""
+    value = request.text(name, older)
+    is_month = len(value) == len("2026-11")
+    if is_month and period != usage.MONTHLY:
+        raise BadRequest(
+            f"{name} {value!r} is a month, and the report is by day: write a day such as"
+            " 2026-11-20, or ask for months (--monthly)"
+        )
+    try:
+        first = date.fromisoformat(f"{value}-01" if is_month else value)
+    except ValueError as e:
+        raise BadRequest(f"{name} must be a date such as 2026-11-20, not {value!r}") from e
+    days = monthrange(first.year, first.month)[1] if is_month else first.day
+    return first, first.replace(day=days)
 
 
 def raw_usage(ctx: Context, request: Request) -> Answer:

@@ -20,7 +20,7 @@ _OF_TASK = text("""
     WHERE k.id = :task_id AND k.ended_at IS NULL
 """)
 _ENDED = text("""
-    SELECT k.exit_status, k.access_key, j.user_id AS owner_id FROM tasks k JOIN jobs j ON j.id = k.job_id
+    SELECT k.exit_status, k.proxies, k.access_key, j.user_id AS owner_id FROM tasks k JOIN jobs j ON j.id = k.job_id
     WHERE k.id = :task_id AND k.exit_status <> ''
 """)
 _ANY_WANTED = text("""
@@ -59,6 +59,7 @@ class EndedTask:
     """How a task that is no trial ended, and who may know."""
 
     exit_status: str
+    proxies: list[dict[str, Any]]
     access_key: str | None
     owner_id: int
 

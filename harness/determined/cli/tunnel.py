@@ -24,7 +24,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         with tunnel.listening(session, args.service, host, port, _say):
             hearing_signals(threading.Event().wait)
     except Failure as e:
-        _say(e.cause)
+        _say(tunnel.told(e))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -43,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
         help="take connections here, each of which goes to the task",
     )
     parser.add_argument("-u", "--user", help="sign in as this user")
-    parser.add_argument("--auth", action="store_true", help="sign in; ports of shells need no user")
+    parser.add_argument(
+        "--auth", action="store_true", help="sign in: all ports but those of shells take a user"
+    )
     return parser
 
 

@@ -3,11 +3,12 @@
 import contextlib
 import os
 import socket
+import ssl
 from http.client import HTTPResponse
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from determined.common.certificates import TrustStore
-from determined.common.failures import SignInFailed
+from determined.common.failures import Failure, SignInFailed
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
 from determined.common.passwords import salted
 from determined.common.token_store import TokenStore
@@ -28,6 +29,8 @@ def open_session(
 
     What certificate is trusted comes from the environment unless given, then from what a person trusted before."""
     cert = cert_file or os.environ.get("DET_MASTER_CERT_FILE") or None
+    if cert and cert != "noverify" and master.startswith("https:"):
+        _require_certificates(cert)
     pinned = (
         TrustStore(master).trusted()
         if verify and cert is None and master.startswith("https:")
@@ -42,6 +45,17 @@ def open_session(
         fingerprint=pinned,
         patient_at_first=False,
     )
+
+
+def _require_certificates(path: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as e:
+        why = "it has no certificate in PEM" if isinstance(e, ssl.SSLError) else e.strerror
+        raise Failure(
+            f"cannot use the certificates in {path}: {why}",
+            "DET_MASTER_CERT_FILE names a file with the cluster's certificate, or is `noverify`",
+        ) from e
 
 
 def _program() -> str:
@@ -71,10 +85,21 @@ def sign_in(
     """Sign in as `username`, else as the user that the environment or the store names."""
     token = os.environ.get("DET_USER_TOKEN")
     if token and password is None and username in (None, os.environ.get("DET_USER")):
-        return SignedIn(anonymous, username or os.environ.get("DET_USER") or "", token)
+        return SignedIn(
+            anonymous,
+            username or os.environ.get("DET_USER") or "",
+            token,
+            variable="DET_USER_TOKEN",
+        )
     allocation = os.environ.get("DET_SESSION_TOKEN")
     if allocation and username is None and password is None:
-        return SignedIn(anonymous, os.environ.get("DET_USER") or "", None, allocation)
+        return SignedIn(
+            anonymous,
+            os.environ.get("DET_USER") or "",
+            None,
+            allocation,
+            variable="DET_SESSION_TOKEN",
+        )
     who = username or os.environ.get("DET_USER") or store.active_user() or DEFAULT_USER
     entry = _SignInMethods(anonymous, store, who, password, ask)
     cached = store.token(who) if password is None else None
@@ -112,7 +137,7 @@ class _SignInMethods:
         try:
             return login(self._anonymous, self._username, password)
         except (UnauthenticatedError, ForbiddenError) as e:
-            raise _refused(self._username, e) from e
+            raise refused(self._username, password, e) from e
 
     def _from_empty_password(self) -> Optional[str]:
         if self._username != DEFAULT_USER:
@@ -129,15 +154,20 @@ class _SignInMethods:
                 f"run `det user login {self._username}`, or set DET_USER and DET_PASS",
             )
         try:
-            return login(self._anonymous, self._username, self._ask(self._username))
+            password = self._ask(self._username)
+            return login(self._anonymous, self._username, password)
         except (UnauthenticatedError, ForbiddenError) as e:
-            raise _refused(self._username, e) from e
+            raise refused(self._username, password, e) from e
 
 
-def _refused(username: str, error: Exception) -> SignInFailed:
+def refused(username: str, password: str, error: Exception) -> SignInFailed:
+    """Return the failure of a sign-in, with the variables that said who signs in and how."""
+    given = {"DET_USER": username, "DET_PASS": password}
+    variables = [name for name, value in given.items() if os.environ.get(name) == value]
+    where = f" in {' and '.join(variables)}" if variables else ""
     return SignInFailed(
         f"the cluster refused user '{username}': {error}",
-        "check the name and the password; an administrator can set a new one with"
+        f"check the name and the password{where}; an administrator can set a new one with"
         f" `det user change-password {username}`",
     )
 
@@ -152,12 +182,15 @@ class SignedIn(Session):
         token: Optional[str],
         allocation_token: Optional[str] = None,
         renew: Optional[Callable[[], str]] = None,
+        *,
+        variable: str = "",
     ) -> None:
         carried = _carried(token, allocation_token)
         super().__init__(anonymous.base_url, {**anonymous.headers, **carried}, **anonymous.options)
         self.username = username
         self.token = token
         self._renew = renew
+        self._variable = variable
 
     def request_bytes(self, method: str, path: str, **kw: Any) -> Tuple[int, Dict[str, str], bytes]:
         answer = super().request_bytes(method, path, **kw)
@@ -177,6 +210,12 @@ class SignedIn(Session):
             yield answer
 
     def _renewed(self) -> bool:
+        if self._variable:
+            raise UnauthenticatedError(
+                401,
+                f"{self._variable} holds a token that is unknown to the cluster or has expired: set it"
+                " to another one, or unset it to act as the user of `det user login`",
+            )
         if self._renew is None:
             return False
         renew, self._renew = self._renew, None

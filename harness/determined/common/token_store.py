@@ -44,6 +44,17 @@ class TokenStore:
         with self._changing() as entry:
             entry.get("tokens", {}).pop(username, None)
 
+    def rename(self, username: str, renamed: str) -> None:
+        """Keep the session of a user, which stays good, by the user's new name."""
+        if username not in (*self.users(), self.active_user()):
+            return
+        with self._changing() as entry:
+            tokens = entry.setdefault("tokens", {})
+            if username in tokens:
+                tokens[renamed] = tokens.pop(username)
+            if entry.get("active_user") == username:
+                entry["active_user"] = renamed
+
     def deactivate(self, username: str) -> None:
         with self._changing() as entry:
             if entry.get("active_user") == username:

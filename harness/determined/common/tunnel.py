@@ -4,11 +4,11 @@ import contextlib
 import json
 import socket
 import threading
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Mapping
 from urllib.parse import quote, urlsplit
 
 from determined.common.connections import Connections
-from determined.common.failures import Failure
+from determined.common.failures import Failure, SignInFailed
 from determined.common.http import Session
 
 # Offered to the cluster: an empty message then tells that one side sends no more.
@@ -16,6 +16,7 @@ SUBPROTOCOL = "tcp.determined"
 _BLOCK = 64 * 1024
 _OPEN_S = 60.0
 _RESTARTS = 1012  # what carries traffic starts again
+_CREDENTIALS = ("authorization", "grpc-metadata-x-allocation-token")
 _TRUST = ("cert_file", "verify", "server_hostname", "fingerprint")
 Say = Callable[[str], None]
 
@@ -53,7 +54,7 @@ def opened(session: Session, service: str) -> Iterator[Any]:
             # Of a redirect, which cannot be followed, the answer is what this came from.
             for found in (e, e.__cause__, e.__context__):
                 if isinstance(found, InvalidStatus):
-                    raise _refusal(found.response) from e
+                    raise _refusal(found.response, signed) from e
             raise Failure(f"cannot reach {session.base_url}: {e}") from e
         yield websocket
 
@@ -158,7 +159,7 @@ class _TunnelConnections:
             with sock, opened(self._session, self._service) as websocket:
                 self._carry(sock, websocket)
         except Failure as e:
-            self._say(e.cause)
+            self._say(told(e))
         except OSError:
             pass  # the program at this end is gone
 
@@ -175,8 +176,17 @@ class _TunnelConnections:
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-def _refusal(response: Any) -> Failure:
+def told(failure: Failure) -> str:
+    return f"{failure.cause}\nhint: {failure.hint}" if failure.hint else failure.cause
+
+
+def _refusal(response: Any, headers: Mapping[str, str]) -> Failure:
     """Return the error for an answer that opens no websocket. Redirects are not followed, for the token's sake."""
+    if response.status_code == 401 and not any(n.lower() in _CREDENTIALS for n in headers):
+        return SignInFailed(
+            "only users who are signed in reach this port",
+            "give --auth: `python -m determined.cli.tunnel --auth …` goes there as you",
+        )
     try:
         return Failure(str(json.loads(bytes(response.body))["error"]["error"]))
     except (ValueError, KeyError, TypeError):

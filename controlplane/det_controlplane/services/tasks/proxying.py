@@ -80,7 +80,7 @@ def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
     else:
         opening = opening or _by_address(ctx, task_id, task, tokens)
         if task is None:
-            _refuse_ended(ctx, task_id, opening.user, tokens)
+            _refuse_ended(ctx, (task_id, port), opening.user, tokens)
         if not opening.token:
             raise NotSignedIn("sign in to reach tasks: with 'det user login', or in this browser")
         if task is None or proxied is None:
@@ -141,8 +141,13 @@ def _reached(
     )
 
 
-def _refuse_ended(ctx: Context, task_id: str, user: User | None, tokens: RequestTokens) -> None:
-    """Say how a task ended to its owner, to administrators, and by the address that opened it."""
+def _refuse_ended(
+    ctx: Context, service: tuple[str, int | None], user: User | None, tokens: RequestTokens
+) -> None:
+    """Say how a task ended to its owner, to administrators, and by the address that opened it.
+
+    Strangers reached some of its ports, such as that of a shell: of such they learn that it has ended."""
+    task_id, port = service
     found = proxies.ended(ctx.db, task_id)
     if found is None:
         return
@@ -152,6 +157,9 @@ def _refuse_ended(ctx: Context, task_id: str, user: User | None, tokens: Request
         raise Missing(
             f"task {task_id} has ended: {found.exit_status}. What it served takes a new task"
         )
+    proxied = _proxied(found.proxies, port)
+    if proxied is not None and proxied["unauthenticated"]:
+        raise Missing(f"task {task_id} has ended")
 
 
 def _only(tokens: RequestTokens, token: str) -> RequestTokens:
