@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from det_cli.actions import interactive_open, interactive_start
@@ -15,15 +16,16 @@ from tests.support.api import Api, create
 from tests.support.played_agent import PlayedAgent
 
 
-def let_run(api: Api, *, ready: bool, **told: str) -> None:
+def let_run(api: Api, *, ready: bool, waits: bool = False, **told: str) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
     api.tick()
     (order,) = agent.poll()
     agent.poll()
-    if ready:
-        task, allocation = order["spec"]["session_token"], order["allocation_id"]
-        api.with_token(task).post(f"/api/v1/allocations/{allocation}/ready", told)
+    task = api.with_token(order["spec"]["session_token"])
+    if ready or waits:
+        word = "ready" if ready else "waiting"
+        task.post(f"/api/v1/allocations/{order['allocation_id']}/{word}", told)
 
 
 def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
@@ -243,6 +245,20 @@ def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
     det("notebook", "kill", id)
     ran = det("notebook", "open", id, "--no-browser")
     assert (ran.code, "on request of determined" in ran.err) == (1, True)
+
+
+def test_a_tensorboard_that_waits_says_what_for(
+    api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = det("tensorboard", "start", create(api.signed_in("determined")), "-d").out.strip()
+    let_run(api, ready=False, waits=True)
+    monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=interrupted))
+    ran = det("tensorboard", "open", id, "--no-browser")
+    assert "The tensorboard is WAITING: it runs on a1 and has no metrics to show yet" in ran.err
+
+
+def interrupted(_seconds: float) -> None:
+    raise KeyboardInterrupt
 
 
 def api_address() -> str:
