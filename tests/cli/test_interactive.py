@@ -257,6 +257,14 @@ def test_a_tensorboard_that_waits_says_what_for(
     assert "The tensorboard is WAITING: it runs on a1 and has no metrics to show yet" in ran.err
 
 
+def test_what_ran_a_program_of_its_users_own_says_so(api: Api, det: Det) -> None:
+    started = det("notebook", "start", "-d", "--config", "entrypoint=[sleep, '1']")
+    assert "warning: entrypoint runs in place of JupyterLab" in started.err
+    det("notebook", "kill", started.out.strip())
+    ran = det("notebook", "open", started.out.strip(), "--no-browser")
+    assert "it ran the entrypoint of its configuration: sleep 1" in ran.err
+
+
 def interrupted(_seconds: float) -> None:
     raise KeyboardInterrupt
 

@@ -56,10 +56,7 @@ def wait(session: Session, kind: str, task_id: str) -> None:
     while True:
         task = session.get(f"{V1}/tasks/{task_id}")["task"]
         if task.get("endTime"):
-            status = session.get(path_of(kind, task_id))[kind]["exitStatus"]
-            raise CommandError(
-                f"{kind} {task_id} has ended: {status}", f"`det {kind} logs {task_id}` shows why"
-            )
+            raise _over(session, kind, task_id)
         if serves(task):
             return
         allocation = (task["allocations"] or [{}])[0]
@@ -69,6 +66,15 @@ def wait(session: Session, kind: str, task_id: str) -> None:
             told = _reason(session, task_id) if state in _WAITS else ""
             say(f"The {kind} is {state}{told} …")
         time.sleep(_POLL_S)
+
+
+def _over(session: Session, kind: str, task_id: str) -> CommandError:
+    """Return how a task ended, and what it ran where that was its user's own program."""
+    answer = session.get(path_of(kind, task_id))
+    own = answer["config"].get("entrypoint")
+    ran = f"; it ran the entrypoint of its configuration: {shlex.join(own)}" if own else ""
+    told = f"{kind} {task_id} has ended: {answer[kind]['exitStatus']}{ran}"
+    return CommandError(told, f"`det {kind} logs {task_id}` shows why")
 
 
 def _reason(session: Session, task_id: str) -> str:

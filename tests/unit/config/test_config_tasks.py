@@ -129,6 +129,21 @@ def test_what_a_template_says_of_other_kinds_is_no_mistake() -> None:
     resolve_task("command", {}, Sources(template=template), name="fox")
 
 
+@pytest.mark.parametrize(("kind", "port"), [("notebook", "NOTEBOOK_PORT"), ("shell", "SHELL_PORT")])
+def test_a_program_in_place_of_the_one_that_serves_is_doubted(kind: Any, port: str) -> None:
+    (told,) = resolve_task(kind, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings
+    assert told.startswith("entrypoint runs in place of ")
+    assert port in told
+    assert resolve_task(kind, {}, NOTHING, name="fox").warnings == ()
+    assert resolve_task("command", {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["notebook", "shell", "tensorboard"])
+def test_what_a_template_has_experiments_run_is_not_run_in_place_of_what_serves(kind: Any) -> None:
+    sources = Sources(template={"entrypoint": "python3 train.py"})
+    assert resolve_task(kind, {}, sources, name="fox").config.entrypoint is None
+
+
 def test_what_a_template_says_about_experiments_is_left_out_of_tasks() -> None:
     template = {
         "resources": {"slots": 2, "slots_per_trial": 8, "shm_size": "1g"},
