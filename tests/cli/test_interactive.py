@@ -163,9 +163,14 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
     config.write_text("entrypoint: [python3, work.py]\nresources: {slots: 0}\n")
     top = det("task", "create", config).out.removeprefix("Created task ").strip()
     let_run(api, ready=False)
+    config.write_text("entrypoint: [python3, work.py]\nresources: {slots: 2}\n")
     child = det("task", "create", config, "--parent", top).out.removeprefix("Created task ").strip()
     det("task", "pause", child)
     rows = [row.split(",") for row in det("task", "list", "--csv").out.splitlines()]
+    assert {row[0]: row[rows[0].index("Slots Needed")] for row in rows[1:]} == {
+        top: "0",
+        child: "2",
+    }
     told = {row[0]: row[-3:] for row in rows[1:]}
     assert told == {top: ["generic", "RUNNING", ""], child: ["generic", "PAUSED", top]}
     shown = det("task", "describe", top).out

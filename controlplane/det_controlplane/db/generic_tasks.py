@@ -53,6 +53,7 @@ _k, _j = tasks.c, jobs.c
 _STATE: Any = literal_column("""'STATE_' || CASE WHEN tasks.state <> 'ACTIVE' THEN tasks.state::text ELSE coalesce(
     (SELECT CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END FROM allocations a
      WHERE a.task_id = tasks.id ORDER BY a.run_id DESC LIMIT 1), 'QUEUED') END""")
+_SLOTS: Any = literal_column("coalesce((tasks.config #>> '{resources,slots}')::integer, 1)")
 _LISTED = Collection(
     "tasks",
     select(
@@ -60,7 +61,7 @@ _LISTED = Collection(
             id=_k.id, description=_j.name, state=_STATE, parentId=_k.parent_id, noPause=_k.no_pause, forkedFrom=_k.forked_from,
             startTime=moment(_k.started_at), endTime=moment(_k.ended_at), exitStatus=func.coalesce(_k.exit_status, ""),
             username=users.c.username, displayName=func.coalesce(users.c.display_name, ""), userId=_j.user_id,
-            resourcePool=_j.pool, jobId=_k.job_id, workspaceId=_j.workspace_id, projectId=_k.project_id,
+            resourcePool=_j.pool, slots=_SLOTS, jobId=_k.job_id, workspaceId=_j.workspace_id, projectId=_k.project_id,
         )
     )
     .select_from(tasks.join(jobs).join(users, users.c.id == _j.user_id))
