@@ -39,6 +39,7 @@ def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_pa
     shown = json.loads(det("cmd", "config", id, "--json").out)
     assert shown["entrypoint"] == ["python3", "train.py", "--lr", "1"]
     assert (shown["resources"]["slots"], shown["resources"]["priority"]) == (2, 50)
+    assert {"idle_timeout", "notebook_idle_type", "tensorboard_args"} & shown.keys() == set()
     assert shown["bind_mounts"][0]["container_path"] == "data"
     row = det("cmd", "list", "--csv").out.splitlines()[1]
     assert row.startswith(f"{id},determined,mine,QUEUED,,default,Uncategorized,")

@@ -124,6 +124,14 @@ def test_a_printed_configuration_is_launched_again() -> None:
     assert resolve_task("shell", first.to_json(), Sources(), name="elk").config == first
 
 
+@pytest.mark.parametrize("kind", ["notebook", "shell", "command", "tensorboard", "generic"])
+def test_a_configuration_is_shown_with_the_keys_that_its_kind_takes(kind: Any) -> None:
+    shown = resolve_task(kind, {"entrypoint": ["a"]}, NOTHING, name="fox").config.of_kind(kind)
+    told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
+    assert sorted(shown) == told.removeprefix("is unknown; allowed here: ").split(", ")
+    resolve_task(kind, shown, NOTHING, name="elk")
+
+
 def test_what_a_template_says_of_other_kinds_is_no_mistake() -> None:
     template = {"idle_timeout": "1h", "entrypoint": ["sleep", "9"]}
     resolve_task("command", {}, Sources(template=template), name="fox")

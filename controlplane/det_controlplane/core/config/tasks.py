@@ -110,6 +110,10 @@ class TaskConfig(StrictModel):
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 
+    def of_kind(self, kind: TaskKind) -> dict[str, Any]:
+        """Return the configuration without the keys that only other kinds of task have."""
+        return self.model_dump(mode="json", exclude=set(_keys_of_other_kinds(kind)))
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTask:

@@ -92,7 +92,7 @@ def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
         "workspaceId": resolved.workspace.workspace_id,
     }  # fmt: skip
     # Pools, templates and policies put their own secrets into what is asked for.
-    config = redacted(resolved.config.to_json())
+    config = redacted(programs.shown_of(submission.kind, resolved.config))
     return TaskAnswer(blank, config, resolved.warnings, resolved.exceeds_slots)
 
 

@@ -158,7 +158,7 @@ def opened(
         place = ProgramContext(task_id, _port(ctx, tx, submission.kind), ctx.new_token())
         program = build(config, place)
         with _problems_of(submission.kind):
-            parts = sealing.seal(ctx, program.stored(config))
+            parts = sealing.seal(ctx, program.stored(submission.kind, config))
         if context is not None and context.row is not None:
             context_rows.insert(tx, context.row, user.id, now)
         experiments.insert_job(
