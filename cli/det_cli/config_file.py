@@ -11,7 +11,11 @@ from det_cli.errors import CommandError, UsageError
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 
 
-class _Loader(yaml.SafeLoader):
+# As in the cluster, which then names the same place of a mistake.
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Parser):  # type: ignore[misc]
     """YAML 1.2 numbers: 1e-3 is one, whatever PyYAML says."""
 
 

@@ -1,5 +1,10 @@
 """What a command says when it fails, and the exit code it leaves (docs/reference/cli.md)."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 OK, FAILED, USAGE, NOT_FOUND, DENIED, CONFLICT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
@@ -89,6 +94,16 @@ def _tell_remote(error: BaseException, path: str) -> "ErrorReport | None":
             code, error.message, "" if _says_so_itself(error.message, hint) else hint
         )
     return None
+
+
+def as_typed(message: str, names: "Iterable[str]") -> str:
+    """Name an argument as it is typed, where the cluster's message begins with the API's name of it, as `startDate`."""
+    word, blank, rest = message.partition(" ")
+    if not (word.isalpha() and word[0].islower()) or word.islower():
+        return message
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in word)
+    typed = next((n for n in names if n.lstrip("-").replace("-", "_") == snake), word)
+    return f"{typed}{blank}{rest}"
 
 
 def _says_so_itself(message: str, hint: str) -> bool:

@@ -36,6 +36,14 @@ class Found:
         self.group_options = [name for arg in options for name in arg.names]
 
 
+def names_of(node: "Command | Group") -> "list[str]":
+    """Return the names of a command's arguments, as they are typed."""
+    from det_cli.declare import OneOf
+
+    args = [a for arg in node.args for a in (arg.args if isinstance(arg, OneOf) else (arg,))]
+    return [name for arg in args for name in arg.names]
+
+
 def top_level(word: str) -> "Command | Group | None":
     word = PLURALS.get(word, word)
     for name, aliases, module, _ in ENTRIES:

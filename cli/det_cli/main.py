@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from det_cli import errors
-from det_cli.find import find
+from det_cli.find import find, names_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,7 +27,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _run(words: "list[str]") -> int:
-    path = ""
+    path, found = "", None
     try:
         options, words = _global_options(words)
         if options.get("version"):
@@ -45,7 +45,7 @@ def _run(words: "list[str]") -> int:
     except (Exception, KeyboardInterrupt) as e:
         if os.environ.get("DET_DEBUG") == "1":
             raise
-        return _complain(e, path)
+        return _complain(e, path, found)
 
 
 def _help(words: "list[str]") -> int:
@@ -114,7 +114,7 @@ def _global_options(words: "list[str]") -> "tuple[dict[str, str], list[str]]":
     return options, words
 
 
-def _complain(error: BaseException, path: str) -> int:
+def _complain(error: BaseException, path: str, found: "Found | None" = None) -> int:
     told = errors.tell(error, path)
     if told is None:
         cause = f"{type(error).__name__}: {error}"
@@ -125,7 +125,8 @@ def _complain(error: BaseException, path: str) -> int:
         )
     sys.stdout.flush()
     command = f"det {path}".rstrip()
-    print(f"{command}: {told.cause}", file=sys.stderr)
+    cause = errors.as_typed(told.cause, names_of(found.node)) if found else told.cause
+    print(f"{command}: {cause}", file=sys.stderr)
     if told.hint:
         print(f"\nhint: {told.hint}", file=sys.stderr)
     return told.code

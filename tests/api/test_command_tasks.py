@@ -207,6 +207,9 @@ def test_config_policies_bound_slots_and_priorities(user: Caller, admin: Caller)
     body: dict[str, Any] = {"config": {"entrypoint": ["a"], "resources": {"slots": 3}}}
     assert "3" in user.ask("POST", C, body).error
     id = launch(user)["command"]["id"]
+    told = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 0})
+    said = f"command {id}: priority must be between 1 (first) and 99 (last), not 0"
+    assert (told.status, told.error) == (400, said)
     told = user.ask("POST", f"{C}/{id}/set_priority", {"priority": 5})
     assert (told.status, "more urgent" in told.error) == (400, True)
     user.post(f"{C}/{id}/set_priority", {"priority": 33})

@@ -12,7 +12,9 @@ from det_controlplane.services.maintenance import tick
 from det_controlplane.services.tasks import launching
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller
+from tests.support.api import Api, Caller, trial_of
+from tests.support.api import create as create_experiment
+from tests.support.interactive import launch
 from tests.support.played_agent import PlayedAgent
 
 V = "/api/v1"
@@ -392,3 +394,19 @@ def test_a_task_tells_where_it_ran_and_what_it_cost(
     assert user.get(f"{V}/costs/tasks", ids=[id])["costs"] == [
         {"id": id, "costUsd": 0.0, "slotHours": 0.0}
     ]
+
+
+@pytest.mark.parametrize("deed", ["kill", "pause", "unpause"])
+def test_what_is_no_generic_task_is_told_what_steers_it(
+    api: Api, user: Caller, agent: PlayedAgent, deed: str
+) -> None:
+    experiment = create_experiment(user, activate=True)
+    (order,) = run(api, agent)
+    trial = trial_of(user, experiment)["id"]
+    task = order["spec"]["task_id"]
+    told = user.ask("POST", f"{V}/tasks/{task}/{deed}", {"taskId": task})
+    assert told.status == 400
+    assert f"`det trial kill {trial}` kills it, `det experiment pause {experiment}`" in told.error
+    command = launch(user, "command", config={"entrypoint": ["true"]})["command"]["id"]
+    told = user.ask("POST", f"{V}/tasks/{command}/{deed}", {"taskId": command})
+    assert (told.status, "a command: `det command kill` ends it" in told.error) == (400, True)

@@ -256,7 +256,7 @@ def test_templates_and_webhooks_have_no_owner(api: Api, admin: Caller, user: Cal
     api.ctx.courier = Inbox()
     admin.post("/api/v1/templates/t", {"config": {}})
     hook = f"/api/v1/webhooks/{make_webhook(admin)['id']}"
-    user.done("PATCH", "/api/v1/templates/t", {"config": {"max_restarts": 1}})
+    user.done("PATCH", "/api/v1/templates/t", {"max_restarts": 1})
     user.done("PATCH", hook, {"name": "renamed"})
     for path in ("/api/v1/templates/t", hook):
         user.done("DELETE", path)

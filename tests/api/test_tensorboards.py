@@ -9,7 +9,7 @@ import pytest
 from det_controlplane.adapters.aes_cipher import AesCipher
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, trial_of
+from tests.support.api import Api, Caller, create, create_ended, trial_of
 from tests.support.interactive import launch, somebody_else, start
 from tests.support.played_agent import PlayedAgent
 
@@ -142,6 +142,35 @@ def test_a_tensorboard_waits_for_metrics_and_then_runs(
     assert state() == "STATE_WAITING"
     task.post(f"{V}/allocations/{spec['allocation_id']}/ready")
     assert state() == "STATE_RUNNING"
+
+
+def test_why_tells_what_a_waiting_tensorboard_has_nothing_of(
+    api: Api, user: Caller, agent: PlayedAgent
+) -> None:
+    first, second = create(user), create(user)
+    trials = [trial_of(user, second)["id"]]
+    made = launch(user, "tensorboard", experimentIds=[first], trialIds=trials)["tensorboard"]
+    spec = start(api, agent)
+    task = api.with_token(spec["session_token"])
+    task.post(f"{V}/allocations/{spec['allocation_id']}/waiting")
+    for kind, id in (("task", made["id"]), ("job", made["jobId"])):
+        (reason,) = user.get(f"{V}/why/{kind}/{id}")["reasons"]
+        assert (reason["state"], reason["code"]) == ("WAITING", "NO_METRICS")
+        assert reason["sentence"] == (
+            f"runs on a1 and has no metrics to show yet of experiment {first} (PAUSED),"
+            f" experiment {second} (PAUSED): it waits for the first"
+        )
+
+
+@pytest.mark.parametrize("asked", ["experimentIds", "trialIds"])
+def test_a_tensorboard_of_what_is_being_deleted_is_refused(user: Caller, asked: str) -> None:
+    staying, leaving = create(user, labels=["a"]), create_ended(user, labels=["a"])
+    ids = [leaving] if asked == "experimentIds" else [trial_of(user, leaving)["id"]]
+    user.done("DELETE", f"{V}/experiments/{leaving}")
+    told = user.ask("POST", f"{V}/tensorboards", {"config": {}, asked: ids})
+    assert (told.status, f"leave out experiment {leaving}" in told.error) == (400, True)
+    made = launch(user, "tensorboard", filters={"labels": ["a"]})["tensorboard"]
+    assert made["experimentIds"] == [staying]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,15 @@ def test_only_administrators_create_users(user: Caller) -> None:
     assert "administrator" in told.error
 
 
+def test_who_may_not_edit_another_user_is_told_so_without_a_number(
+    admin: Caller, user: Caller
+) -> None:
+    other = make(admin, "grace")
+    told = user.ask("PATCH", f"/api/v1/users/{other}", {"displayName": "G"})
+    said = "only an administrator may edit another user; you are signed in as determined"
+    assert (told.status, told.error) == (403, said)
+
+
 @pytest.mark.parametrize(
     ("username", "status"),
     [("x", 400), ("  y ", 400), ("na\u00efve", 400), ("admin", 403), ("determined", 403)],

@@ -93,7 +93,7 @@ def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Ca
         ({"triggers": [of_log("(")]}, "triggers[0].condition.regex: '(' is not a regular expression"),
         ({"triggers": [of_log("")]}, "give the regular expression"),
         ({"triggers": [{**ALERTS, "condition": {"subject": "tea"}}]}, "subject: 'tea' is not 'budget'"),
-        ({"triggers": [ALERTS]}, "a custom trigger needs a webhook of mode SPECIFIC"),
+        ({"triggers": [ALERTS]}, "alerts go to webhooks that experiments choose (mode SPECIFIC)"),
         ({"triggers": [{"triggerType": "TRIGGER_TYPE_METRIC_THRESHOLD_EXCEEDED"}]}, "triggerType must be one of"),
         ({"webhookType": "WEBHOOK_TYPE_PAGER"}, "webhookType must be one of WEBHOOK_TYPE_DEFAULT, WEBHOOK_TYPE_SLACK"),
         ({"mode": ""}, "mode must be one of"),
@@ -106,6 +106,20 @@ def test_bad_webhooks_are_refused(webhook: Any, user: Caller, wrong: Any, said: 
     }  # fmt: skip
     assert said in refused(user, "POST", W, new, 400)
     assert user.get(W)["webhooks"] == []
+
+
+def test_a_name_is_that_of_one_webhook_of_a_workspace(
+    webhook: Any, user: Caller, admin: Caller
+) -> None:
+    first, second = webhook(name="pager"), webhook(name="other")
+    said = f"webhook {first['id']} of workspace 1 is called 'pager' already"
+    copy = {**first, "name": " pager "}
+    assert said in refused(user, "POST", W, copy, 409)
+    assert said in refused(user, "PATCH", f"{W}/{second['id']}", {"name": "pager"}, 409)
+    user.done("PATCH", f"{W}/{first['id']}", {"name": "pager"})
+    elsewhere = user.post("/api/v1/workspaces", {"name": "elsewhere"})["workspace"]["id"]
+    make_webhook(user, name="pager", workspaceId=elsewhere)
+    make_webhook(admin, name="pager", workspaceId=0)
 
 
 def test_webhooks_of_the_cluster_are_for_administrators(
@@ -238,7 +252,7 @@ def test_edited_triggers_take_the_place_of_the_earlier_and_those_that_stay_keep_
     [
         ([], "triggers: give at least one"),
         ([of_log("(")], "triggers[0].condition.regex"),
-        ([ALERTS], "a custom trigger needs a webhook of mode SPECIFIC"),
+        ([ALERTS], "alerts go to webhooks that experiments choose (mode SPECIFIC)"),
         ([COMPLETED] * 51, "there may be 50 at most"),
     ],
 )
@@ -396,7 +410,7 @@ def test_the_last_tries_of_each_webhook_are_kept(
     api: Api, webhook: Any, inbox: Inbox, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.ctx.now = clock = Time()
-    made, other = webhook(), webhook(url="https://other.org")
+    made, other = webhook(), webhook(name="other", url="https://other.org")
     inbox.refusals[made["url"]] = Unsent("example.com answered with status 503")
     experiment = end(user)
     due_s = delivery.run(api.ctx)
@@ -439,9 +453,10 @@ def test_tries_of_a_cluster_s_webhook_are_for_administrators(
 def test_one_that_does_not_answer_keeps_no_other_waiting(
     api: Api, webhook: Any, inbox: Inbox, user: Caller
 ) -> None:
-    inbox.refusals[webhook(url="https://dead.org")["url"]] = Unsent("dead.org does not answer")
+    dead = webhook(name="dead", url="https://dead.org")["url"]
+    inbox.refusals[dead] = Unsent("dead.org does not answer")
     webhook(url="https://alive.org")
-    deleted = webhook(url="https://deleted.org")
+    deleted = webhook(name="deleted", url="https://deleted.org")
     end(user)
     user.done("DELETE", f"{W}/{deleted['id']}")
     assert delivery.run(api.ctx) is not None

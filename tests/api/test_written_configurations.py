@@ -1,5 +1,7 @@
 """Templates and config policies as people write them: YAML, which may be checked before it is kept."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.api import Caller
@@ -31,3 +33,36 @@ def test_a_check_of_policies_keeps_nothing(admin: Caller) -> None:
     shown = admin.done("PUT", POLICIES, written)["configPolicies"]
     assert shown == {"constraints": {"priority_limit": 10}}
     assert admin.get(POLICIES)["configPolicies"] == {}
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_key_that_no_configuration_knows_is_refused_in_a_template(
+    user: Caller, check: bool
+) -> None:
+    sent = {"config": "resurces: {slots: 1}", "validateOnly": check}
+    told = user.ask("POST", TEMPLATE, sent)
+    assert (told.status, "invalid template: resurces: is unknown" in told.error) == (400, True)
+    assert "did you mean 'resources'?" in told.error
+    user.post(TEMPLATE, {"config": {}})
+    assert user.ask("PATCH", TEMPLATE, {"resurces": {}}).status == 400
+
+
+def test_a_template_with_a_hidden_secret_is_called_a_template(user: Caller) -> None:
+    config = {"environment": {"environment_variables": ["A_TOKEN=********"]}}
+    told = user.ask("POST", TEMPLATE, {"config": config})
+    assert (told.status, "invalid template: " in told.error) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/api/v1/commands", {"config": {"entrypoint": ["true"]}, "templateName": "eight"}),
+        ("/api/v1/experiments", {"config": "entrypoint: x", "template": "eight"}),
+    ],
+)
+def test_a_refused_submission_names_the_template_at_fault(
+    user: Caller, path: str, asked: dict[str, Any]
+) -> None:
+    user.post(TEMPLATE, {"config": {"resources": {"resource_pool": "none"}}})
+    told = user.ask("POST", path, asked)
+    assert (told.status, "(template 'eight' says so)" in told.error) == (400, True)

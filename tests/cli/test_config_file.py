@@ -6,6 +6,7 @@ import pytest
 import yaml
 from det_cli import config_file
 from det_cli.errors import CommandError, UsageError
+from det_controlplane.core.config import InvalidConfig, load_yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,16 @@ def test_an_empty_file_is_told_so_unless_something_is_added(tmp_path: Path, text
         config_file.read(str(file))
     assert yaml.safe_load(config_file.read(str(file), ["a=1"])) == {"a": 1}
     assert config_file.read(str(file), may_be_empty=True) == text
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: {c:] d}\n", "a: x\t\nb: [|c]\n", "a: [b\t\n"])
+def test_a_mistake_is_told_at_the_place_that_the_cluster_names(text: str) -> None:
+    with pytest.raises(CommandError) as here:
+        config_file.loaded(text, "bad.yaml")
+    with pytest.raises(InvalidConfig) as there:
+        load_yaml(text)
+    place = str(there.value).split("not valid YAML: ")[1].split(":")[0]
+    assert str(here.value).startswith(f"bad.yaml, {place} is not valid YAML")
 
 
 def test_a_dotted_key_reaches_into_the_depth_and_makes_what_is_missing() -> None:

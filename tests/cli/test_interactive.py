@@ -18,15 +18,16 @@ from tests.support.api import Api, create
 from tests.support.played_agent import PlayedAgent
 
 
-def let_run(api: Api, *, ready: bool, **told: str) -> None:
+def let_run(api: Api, *, ready: bool, waits: bool = False, **told: str) -> None:
     agent = PlayedAgent(api, "a1")
     agent.join()
     api.tick()
     (order,) = agent.poll()
     agent.poll()
-    if ready:
-        task, allocation = order["spec"]["session_token"], order["allocation_id"]
-        api.with_token(task).post(f"/api/v1/allocations/{allocation}/ready", told)
+    task = api.with_token(order["spec"]["session_token"])
+    if ready or waits:
+        word = "ready" if ready else "waiting"
+        task.post(f"/api/v1/allocations/{order['allocation_id']}/{word}", told)
 
 
 def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_a_command_is_run_listed_described_and_killed(api: Api, det: Det, tmp_pa
     shown = json.loads(det("cmd", "config", id, "--json").out)
     assert shown["entrypoint"] == ["python3", "train.py", "--lr", "1"]
     assert (shown["resources"]["slots"], shown["resources"]["priority"]) == (2, 50)
+    assert {"idle_timeout", "notebook_idle_type", "tensorboard_args"} & shown.keys() == set()
     assert shown["bind_mounts"][0]["container_path"] == "data"
     row = det("cmd", "list", "--csv").out.splitlines()[1]
     assert row.startswith(f"{id},determined,mine,QUEUED,,default,Uncategorized,")
@@ -165,9 +167,14 @@ def test_lists_hold_paused_tasks_and_a_task_is_described_with_its_tree(
     config.write_text("entrypoint: [python3, work.py]\nresources: {slots: 0}\n")
     top = det("task", "create", config).out.removeprefix("Created task ").strip()
     let_run(api, ready=False)
+    config.write_text("entrypoint: [python3, work.py]\nresources: {slots: 2}\n")
     child = det("task", "create", config, "--parent", top).out.removeprefix("Created task ").strip()
     det("task", "pause", child)
     rows = [row.split(",") for row in det("task", "list", "--csv").out.splitlines()]
+    assert {row[0]: row[rows[0].index("Slots Needed")] for row in rows[1:]} == {
+        top: "0",
+        child: "2",
+    }
     told = {row[0]: row[-3:] for row in rows[1:]}
     assert told == {top: ["generic", "RUNNING", ""], child: ["generic", "PAUSED", top]}
     shown = det("task", "describe", top).out
@@ -292,6 +299,28 @@ def test_what_waits_is_told_in_the_scheduler_s_words(
     with closing(session), pytest.raises(CommandError, match="has ended"):
         interactive_open.wait(session, "notebook", id)
     assert told[0] == f"The notebook is QUEUED: {reason['sentence']} …"
+
+
+def test_a_tensorboard_that_waits_says_what_for(
+    api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = det("tensorboard", "start", create(api.signed_in("determined")), "-d").out.strip()
+    let_run(api, ready=False, waits=True)
+    monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=interrupted))
+    ran = det("tensorboard", "open", id, "--no-browser")
+    assert "The tensorboard is WAITING: runs on a1 and has no metrics to show yet" in ran.err
+
+
+def test_what_ran_a_program_of_its_users_own_says_so(api: Api, det: Det) -> None:
+    started = det("notebook", "start", "-d", "--config", "entrypoint=[sleep, '1']")
+    assert "warning: entrypoint runs in place of JupyterLab" in started.err
+    det("notebook", "kill", started.out.strip())
+    ran = det("notebook", "open", started.out.strip(), "--no-browser")
+    assert "it ran the entrypoint of its configuration: sleep 1" in ran.err
+
+
+def interrupted(_seconds: float) -> None:
+    raise KeyboardInterrupt
 
 
 def api_address() -> str:

@@ -265,6 +265,26 @@ def test_the_listing_told_is_of_what_was_not_found(cluster: FakeCluster, det: De
     assert ran.err.endswith("\n\nhint: `det template list` shows what there is\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "told", "shown"),
+    [
+        ("resources aggregated x y", "startDate must be a date", "start_date must be a date"),
+        ("task logs t --timestamp-after x", "timestampAfter must be a time", "--timestamp-after must be a time"),
+        ("task logs t", "startDate must be a date", "startDate must be a date"),
+        ("task logs t", "task 't' not found", "task 't' not found"),
+    ],
+)  # fmt: skip
+def test_a_refused_value_is_named_as_it_was_typed(
+    cluster: FakeCluster, det: Det, words: str, told: str, shown: str
+) -> None:
+    def refuse(_: Asked) -> None:
+        raise Refusal(400, told)
+
+    for path in ("/resources/allocation/aggregated", "/api/v1/tasks/t", "/api/v1/tasks/t/logs"):
+        cluster.on("GET", path, refuse)
+    assert f": {shown}\n" in det(*words.split()).err
+
+
 def test_a_hint_that_the_cluster_gave_is_not_repeated(cluster: FakeCluster, det: Det) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(404, "agent 'x' not found: `det agent list` shows them")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from determined.common.api import errors
 from determined.common.failures import SignInFailed
+from determined.common.http import APIError
 from determined.experimental import Determined, client
 
-from tests.support.fake_api import Asked
+from tests.support.fake_api import Asked, Refusal
 from tests.support.fake_cluster import (
     CKPT,
     END,
@@ -95,6 +96,31 @@ def test_create_experiment_takes_the_path_of_a_file(
     config.write_text("# kept\nname: x\n")
     client.create_experiment(kind(config))
     assert sdk.sent("POST", "/api/v1/experiments")[0].body["config"] == "# kept\nname: x\n"
+
+
+def test_a_refused_configuration_names_its_file(sdk: FakeCluster, tmp_path: Path) -> None:
+    def refuse(_asked: Any) -> Any:
+        raise Refusal(400, "invalid experiment configuration: not valid YAML: line 3, column 1: x")
+
+    sdk.on("POST", "/api/v1/experiments", refuse)
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(APIError, match=r"bad\.yaml: invalid experiment configuration: not valid"):
+        client.create_experiment(tmp_path / "bad.yaml")
+    with pytest.raises(APIError, match=r"^invalid experiment configuration"):
+        client.create_experiment({})
+
+
+@pytest.mark.parametrize("word", ["ERROR", "error", "LOG_LEVEL_ERROR", client.LogLevel.ERROR])
+def test_a_word_of_a_closed_set_may_be_given_by_its_name(word: Any) -> None:
+    assert client.LogLevel(word) is client.LogLevel.ERROR
+
+
+def test_a_word_that_is_none_of_a_closed_set_is_told_the_others(sdk: FakeCluster) -> None:
+    told = "'LOUD' is no LogLevel: choose one of TRACE, DEBUG, INFO"
+    with pytest.raises(ValueError, match=told):
+        list(client.get_trial(10).iter_logs(min_level="LOUD"))
+    with pytest.raises(ValueError, match="is no OrderBy: choose one of ASCENDING"):
+        client.list_experiments(order_by="up")  # type: ignore[arg-type]
 
 
 def test_an_experiment_shows_its_description(sdk: FakeCluster) -> None:
@@ -232,9 +258,7 @@ def test_logs_are_text_and_can_be_cut(sdk: FakeCluster) -> None:
 
 
 def test_log_filters_reach_the_server(sdk: FakeCluster) -> None:
-    logs = client.get_trial(10).iter_logs(
-        min_level=client.LogLevel.ERROR, rank_ids=[0], timestamp_after=0
-    )
+    logs = client.get_trial(10).iter_logs(min_level="ERROR", rank_ids=[0], timestamp_after=0)
     assert list(logs) == []
     (asked,) = sdk.sent("GET", "/api/v1/trials/10/logs")
     assert asked.query["levels"] == ["LOG_LEVEL_ERROR", "LOG_LEVEL_CRITICAL"]

@@ -34,7 +34,9 @@ def test_a_webhook_is_made_tried_changed_and_deleted(api: Api, det: Det) -> None
     assert det("webhook", "edit", "1", "--on-budget").code == 0
     (row,) = [line for line in det("webhook", "list").out.splitlines() if "chat" in line]
     assert row.split("|")[4].strip() == "budgets"
-    assert "mode SPECIFIC" in det("webhook", "edit", "1", "--on-alert").err
+    told = det("webhook", "edit", "1", "--on-alert").err
+    assert "alerts go to webhooks that experiments choose" in told
+    assert "`det webhook create --specific`" in told
     assert det("webhook", "delete", "1").out == "Deleted webhook 1\n"
     assert "webhook 1 not found" in det("webhook", "test", "1").err
 

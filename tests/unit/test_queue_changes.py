@@ -141,7 +141,7 @@ def test_a_gap_can_be_halved_nine_hundred_times_and_then_says_that_it_is_full() 
 @pytest.mark.parametrize("priority", [0, 100, -3])
 def test_a_priority_is_from_1_to_99(priority: int) -> None:
     reason = refusal(THREE, QueueUpdate("job1", priority=priority))
-    assert "from 1 (first) to 99" in reason
+    assert "between 1 (first) and 99 (last)" in reason
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from det_cli.errors import CommandError
 from det_cli.render import say
 
 _POLL_S = 0.5
+_WAITS = ("QUEUED", "WAITING")
 
 
 def open_(args: argparse.Namespace) -> None:
@@ -63,24 +64,27 @@ def wait(session: Session, kind: str, task_id: str) -> None:
         state = str(allocation.get("state", "STATE_QUEUED")).removeprefix("STATE_")
         if state != seen:
             seen = state
-            say(f"The {kind} is {state} …" if state != "QUEUED" else _waits(session, kind, task_id))
+            told = _reason(session, task_id) if state in _WAITS else ""
+            say(f"The {kind} is {state}{told} …")
         time.sleep(_POLL_S)
 
 
 def _refuse_ended(session: Session, kind: str, task: dict[str, Any]) -> None:
-    if task.get("endTime"):
-        task_id = task["taskId"]
-        status = session.get(path_of(kind, task_id))[kind]["exitStatus"]
-        raise CommandError(
-            f"{kind} {task_id} has ended: {status}", f"`det {kind} logs {task_id}` shows why"
-        )
+    """Say how a task ended, and what it ran where that was its user's own program."""
+    if not task.get("endTime"):
+        return
+    task_id = task["taskId"]
+    answer = session.get(path_of(kind, task_id))
+    own = answer["config"].get("entrypoint")
+    ran = f"; it ran the entrypoint of its configuration: {shlex.join(own)}" if own else ""
+    told = f"{kind} {task_id} has ended: {answer[kind]['exitStatus']}{ran}"
+    raise CommandError(told, f"`det {kind} logs {task_id}` shows why")
 
 
-def _waits(session: Session, kind: str, task_id: str) -> str:
-    """Say why a task waits, in the scheduler's words."""
+def _reason(session: Session, task_id: str) -> str:
+    """Say why a task waits, in the cluster's words."""
     reasons = session.get(f"{V1}/why/task/{task_id}")["reasons"]
-    told = f": {reasons[0]['sentence']}" if reasons else ""
-    return f"The {kind} is QUEUED{told} …"
+    return f": {reasons[0]['sentence']}" if reasons else ""
 
 
 def show(session: Session, args: argparse.Namespace, task: dict[str, Any]) -> None:

@@ -61,7 +61,8 @@ def _as_listed(task: dict[str, Any]) -> dict[str, Any]:
     """Return a paused task, which has no allocation, as one that has."""
     return {
         "taskId": task["id"], "allocationId": "", "name": task["description"], "taskType": "TASK_TYPE_GENERIC",
-        "state": task["state"], "parentId": task["parentId"], "username": task["username"], "slotsNeeded": 0,
+        "state": task["state"], "parentId": task["parentId"], "username": task["username"],
+        "slotsNeeded": task["slots"],
         "registeredTime": task["startTime"], "resourcePool": task["resourcePool"], "priority": "",
     }  # fmt: skip
 

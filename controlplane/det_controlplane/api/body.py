@@ -139,7 +139,8 @@ def parse_time(value: str, what: str) -> datetime:
         found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
         found.astimezone(timezone.utc)  # what has no place on the calendar there cannot be stored
     except (ValueError, OverflowError) as e:
-        raise BadRequest(f"{what} must be an RFC 3339 time, not {value!r}") from e
+        form = "a time like 2026-11-20T12:00:00Z (RFC 3339)"
+        raise BadRequest(f"{what} must be {form}, not {value!r}") from e
     return found
 
 

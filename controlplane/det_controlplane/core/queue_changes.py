@@ -157,8 +157,8 @@ class _Queue:
         if self._scheduler(job) != "priority":
             return self._wrong_scheduler(job, "a priority", "priority")
         if not HIGHEST_PRIORITY <= priority <= LOWEST_PRIORITY:
-            span = f"{HIGHEST_PRIORITY} (first) to {LOWEST_PRIORITY}"
-            return Refused(f"job {job.id}: priority must be from {span}, not {priority}")
+            span = f"between {HIGHEST_PRIORITY} (first) and {LOWEST_PRIORITY} (last)"
+            return Refused(f"job {job.id}: priority must be {span}, not {priority}")
         if refused := _against_policies(job, "priority", priority):
             return refused
         return QueueChange(job.id, priority=None if priority == job.priority else priority)

@@ -127,7 +127,8 @@ def _problems_of_one(path: str, trigger: Trigger, mode: WebhookMode) -> list[Pro
     if subject not in (None, BUDGETS):
         return [Problem(f"{path}.condition.subject", f"{shown(subject)} is not {BUDGETS!r}")]
     if subject is None and mode is not WebhookMode.SPECIFIC:
-        return [Problem(path, "a custom trigger needs a webhook of mode SPECIFIC")]
+        said = "alerts go to webhooks that experiments choose (mode SPECIFIC), which"
+        return [Problem(path, f"{said} `det webhook create --specific` makes")]
     return []
 
 

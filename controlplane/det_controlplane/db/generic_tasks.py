@@ -23,7 +23,7 @@ _ONE = text(f"SELECT {_COLUMNS} FROM {_FROM} WHERE k.id = :id AND k.kind = 'GENE
 _LOCK = text(
     f"SELECT {_COLUMNS} FROM {_FROM} WHERE k.id = :id AND k.kind = 'GENERIC' FOR NO KEY UPDATE OF k"
 )
-_KIND = text("SELECT kind::text FROM tasks WHERE id = :id")
+_OTHER = text("SELECT kind::text, trial_id, experiment_id FROM tasks WHERE id = :id")
 _SETTLE = text("""
     UPDATE tasks SET state = cast(:state AS generic_task_state), parent_id = :parent_id, forked_from = :forked_from,
         no_pause = :no_pause, project_id = :project_id
@@ -53,6 +53,7 @@ _k, _j = tasks.c, jobs.c
 _STATE: Any = literal_column("""'STATE_' || CASE WHEN tasks.state <> 'ACTIVE' THEN tasks.state::text ELSE coalesce(
     (SELECT CASE WHEN a.state = 'ASSIGNED' THEN 'QUEUED' ELSE a.state::text END FROM allocations a
      WHERE a.task_id = tasks.id ORDER BY a.run_id DESC LIMIT 1), 'QUEUED') END""")
+_SLOTS: Any = literal_column("coalesce((tasks.config #>> '{resources,slots}')::integer, 1)")
 _LISTED = Collection(
     "tasks",
     select(
@@ -60,7 +61,7 @@ _LISTED = Collection(
             id=_k.id, description=_j.name, state=_STATE, parentId=_k.parent_id, noPause=_k.no_pause, forkedFrom=_k.forked_from,
             startTime=moment(_k.started_at), endTime=moment(_k.ended_at), exitStatus=func.coalesce(_k.exit_status, ""),
             username=users.c.username, displayName=func.coalesce(users.c.display_name, ""), userId=_j.user_id,
-            resourcePool=_j.pool, jobId=_k.job_id, workspaceId=_j.workspace_id, projectId=_k.project_id,
+            resourcePool=_j.pool, slots=_SLOTS, jobId=_k.job_id, workspaceId=_j.workspace_id, projectId=_k.project_id,
         )
     )
     .select_from(tasks.join(jobs).join(users, users.c.id == _j.user_id))
@@ -118,10 +119,18 @@ def _task(row: Any) -> GenericTask | None:
     return GenericTask(**{**row._mapping, "state": GenericTaskState(row.state)})
 
 
-def kind_of(tx: Tx, task_id: str) -> str | None:
-    """Return the kind of any task; None where there is no such task."""
-    found: str | None = tx.execute(_KIND, {"id": task_id}).scalar()
-    return found
+@dataclass(frozen=True, slots=True)
+class AnyTask:
+    """Hold what a task is: of a trial, with its trial and experiment."""
+
+    kind: TaskKind
+    trial_id: int | None
+    experiment_id: int | None
+
+
+def of_any_kind(tx: Tx, task_id: str) -> AnyTask | None:
+    row = tx.execute(_OTHER, {"id": task_id}).first()
+    return None if row is None else AnyTask(TaskKind(row.kind), row.trial_id, row.experiment_id)
 
 
 def settle(

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from det_controlplane.db.engine import Database
 
 _EXPERIMENTS = text("""
-    SELECT e.id, e.user_id, p.workspace_id, e.config, e.sealed, w.checkpoint_storage AS of_workspace, w.sealed AS sealed_of_workspace,
+    SELECT e.id, e.state::text, e.user_id, p.workspace_id, e.config, e.sealed, w.checkpoint_storage AS of_workspace, w.sealed AS sealed_of_workspace,
            ARRAY(SELECT t.id FROM trials t WHERE t.experiment_id = e.id AND t.id = ANY(cast(:trials AS integer[])) ORDER BY t.id) AS trial_ids
     FROM experiments e JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id
     WHERE e.id = ANY(cast(:experiments AS integer[]))
@@ -23,6 +23,7 @@ class DrawnExperiment:
     """An experiment of which a TensorBoard shows all trials, or some."""
 
     id: int
+    state: str
     user_id: int
     workspace_id: int
     config: dict[str, Any]

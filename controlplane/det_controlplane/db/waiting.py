@@ -12,7 +12,7 @@ _REASONS = (
     """
     SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state,
         'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
-                WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' ELSE 'RUNS' END,
+                WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' WHEN a.state = 'WAITING' THEN 'NO_METRICS' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'
                 THEN coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second')
             WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
@@ -72,6 +72,13 @@ _STATE_OF = {
     )
     for kind, (columns, tables, of_id) in _STATES.items()
 }
+_SHOWN_BY = text("""
+    WITH k AS (SELECT t.config->'_reads' AS reads FROM tasks t JOIN allocations a ON a.task_id = t.id WHERE a.id = :allocation_id)
+    SELECT e.id, e.state::text FROM experiments e WHERE e.id IN (
+        SELECT v::integer FROM k, jsonb_array_elements_text(k.reads->'experiment_ids') v UNION
+        SELECT t.experiment_id FROM k, jsonb_array_elements_text(k.reads->'trial_ids') v JOIN trials t ON t.id = v::integer)
+    ORDER BY e.id
+""")
 _REASONS_OF = {kind: text(_REASONS.replace("{where}", where)) for kind, where in _BY.items()}
 KINDS = tuple(_BY)
 
@@ -97,3 +104,8 @@ def reasons(tx: Tx, kind: str, id: str) -> list[dict[str, Any]]:
     """Return an entry for each live allocation, in the API's JSON."""
     found: list[dict[str, Any]] = tx.execute(_REASONS_OF[kind], {"id": id}).scalar_one()
     return found
+
+
+def shown_by(tx: Tx, allocation_id: str) -> list[tuple[int, str]]:
+    """Return ids and states of the experiments that a TensorBoard shows."""
+    return [tuple(row) for row in tx.execute(_SHOWN_BY, {"allocation_id": allocation_id})]

@@ -82,6 +82,8 @@ _MATCHED = text("""
 """)
 
 
+# Names are compared and kept in one go, also by requests that come together.
+_LOCK_NAMES = text("SELECT pg_advisory_xact_lock(hashtextextended('names of webhooks', 0))")
 _NOTE = text("""
     INSERT INTO webhook_deliveries (webhook_id, at, event_id, event_type, experiment_id, attempt, failure, next_at)
     SELECT id, :at, :event_id, :event_type, :experiment_id, :attempt, :failure, :next_at FROM webhooks WHERE id = :webhook_id
@@ -145,6 +147,18 @@ def workspace_of(tx: Tx, webhook_id: int) -> tuple[bool, int | None]:
     """Return whether the webhook exists, and its workspace."""
     row = tx.execute(select(_webhooks.workspace_id).where(_webhooks.id == webhook_id)).first()
     return row is not None, None if row is None else row.workspace_id
+
+
+def of_name(tx: Tx, name: str, workspace_id: int | None, but_not: int = 0) -> int | None:
+    """Return the webhook of a workspace, or of the whole cluster, that has a name; nobody else takes it meanwhile."""
+    tx.execute(_LOCK_NAMES)
+    found = select(_webhooks.id).where(
+        _webhooks.name == name.strip(),
+        _webhooks.workspace_id.is_not_distinct_from(workspace_id),
+        _webhooks.id != but_not,
+    )
+    taken: int | None = tx.execute(found.limit(1)).scalar()
+    return taken
 
 
 def create(tx: Tx, new: NewWebhook, sealed: str, now: datetime) -> int:

@@ -69,7 +69,8 @@ class SearchRunner:
             _must_be_custom(exp_config)
         session = self._session()
         body = self._patiently(lambda: submission.body(session, exp_config, model_dir, includes))
-        made = self._patiently(lambda: submission.submit(session, body, once))
+        with submission.naming(exp_config):
+            made = self._patiently(lambda: submission.submit(session, body, once))
         try:
             _must_be_custom(made["config"])
         except ValueError:

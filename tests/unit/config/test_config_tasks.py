@@ -124,9 +124,32 @@ def test_a_printed_configuration_is_launched_again() -> None:
     assert resolve_task("shell", first.to_json(), Sources(), name="elk").config == first
 
 
+@pytest.mark.parametrize("kind", ["notebook", "shell", "command", "tensorboard", "generic"])
+def test_a_configuration_is_shown_with_the_keys_that_its_kind_takes(kind: Any) -> None:
+    shown = resolve_task(kind, {"entrypoint": ["a"]}, NOTHING, name="fox").config.of_kind(kind)
+    told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
+    assert sorted(shown) == told.removeprefix("is unknown; allowed here: ").split(", ")
+    resolve_task(kind, shown, NOTHING, name="elk")
+
+
 def test_what_a_template_says_of_other_kinds_is_no_mistake() -> None:
     template = {"idle_timeout": "1h", "entrypoint": ["sleep", "9"]}
     resolve_task("command", {}, Sources(template=template), name="fox")
+
+
+@pytest.mark.parametrize(("kind", "port"), [("notebook", "NOTEBOOK_PORT"), ("shell", "SHELL_PORT")])
+def test_a_program_in_place_of_the_one_that_serves_is_doubted(kind: Any, port: str) -> None:
+    (told,) = resolve_task(kind, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings
+    assert told.startswith("entrypoint runs in place of ")
+    assert port in told
+    assert resolve_task(kind, {}, NOTHING, name="fox").warnings == ()
+    assert resolve_task("command", {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["notebook", "shell", "tensorboard"])
+def test_what_a_template_has_experiments_run_is_not_run_in_place_of_what_serves(kind: Any) -> None:
+    sources = Sources(template={"entrypoint": "python3 train.py"})
+    assert resolve_task(kind, {}, sources, name="fox").config.entrypoint is None
 
 
 def test_what_a_template_says_about_experiments_is_left_out_of_tasks() -> None:

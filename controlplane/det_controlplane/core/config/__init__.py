@@ -11,6 +11,7 @@ from det_controlplane.core.problems import InvalidConfig, Problem
 if TYPE_CHECKING:
     from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
     from det_controlplane.core.config.experiment import ExperimentConfig
+    from det_controlplane.core.config.fragments import blamed, fragment_problems
     from det_controlplane.core.config.layers import merge
     from det_controlplane.core.config.legacy import shim
     from det_controlplane.core.config.names import petname
@@ -27,6 +28,8 @@ _HOMES = {
     "ClusterConfig": "cluster",
     "load_cluster": "cluster",
     "ExperimentConfig": "experiment",
+    "blamed": "fragments",
+    "fragment_problems": "fragments",
     "shim": "legacy",
     "merge": "layers",
     "petname": "names",
@@ -50,6 +53,8 @@ __all__ = [
     "ResolvedTask",
     "Sources",
     "TaskConfig",
+    "blamed",
+    "fragment_problems",
     "load_cluster",
     "load_yaml",
     "merge",

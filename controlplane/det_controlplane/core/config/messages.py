@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -47,12 +47,18 @@ _REMOVED_STORAGE = {"hdfs": "was removed; use shared_fs, directory, s3, gcs or a
 
 
 def problems_of(
-    error: ValidationError, model: type[BaseModel], without: Container[str] = ()
+    error: ValidationError,
+    model: type[BaseModel],
+    without: Container[str] = (),
+    but_not: Callable[[Any], bool] = lambda details: False,
 ) -> list[Problem]:
-    """Return all problems, in the order of the fields; unknown keys are not told of fields that are left out."""
+    """Return all problems, in the order of the fields, but those that pydantic tells with such details.
+
+    Unknown keys are not told of the fields in `without`."""
     found: list[Problem] = []
     for details in error.errors(include_url=False):
-        found.extend(_translated(details, model, without))
+        if not but_not(details):
+            found.extend(_translated(details, model, without))
     return _as_submitted(found)
 
 
@@ -112,7 +118,7 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
     if kind == "missing":
         return _NEEDED.get(path, "is required")
     if kind == "extra_forbidden":
-        return unknown_key(str(details["loc"][-1]), _keys_at(model, details["loc"][:-1]))
+        return unknown_key(str(details["loc"][-1]), keys_at(model, details["loc"][:-1]))
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         limit = context[bound]
@@ -132,7 +138,8 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
     return f"must be {wanted}, not {given}" if wanted else str(details["msg"])
 
 
-def _keys_at(model: type[BaseModel], location: Location) -> list[str]:
+def keys_at(model: type[BaseModel], location: Location) -> list[str]:
+    """Return the keys of the section that a path leads to."""
     models = [model]
     for part in location:
         if is_tag(part):

@@ -35,6 +35,9 @@ _CALLED = {
     "generic": "Task",
 }
 _RUN_BY_USER = ("command", "generic")
+# What the other kinds run, unless their users have a program of their own that serves on the port of this variable.
+_SERVED = {"notebook": "JupyterLab", "shell": "OpenSSH's server", "tensorboard": "TensorBoard"}
+_PORTS = {"notebook": "NOTEBOOK_PORT", "shell": "SHELL_PORT", "tensorboard": "TENSORBOARD_PORT"}
 # What only some kinds have, and how those are called.
 _OF_KINDS: dict[str, tuple[tuple[TaskKind, ...], str]] = {
     "idle_timeout": (("notebook", "shell", "tensorboard"), "notebooks, shells and TensorBoards"),
@@ -107,6 +110,10 @@ class TaskConfig(StrictModel):
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 
+    def of_kind(self, kind: TaskKind) -> dict[str, Any]:
+        """Return the configuration without the keys that only other kinds of task have."""
+        return self.model_dump(mode="json", exclude=set(_keys_of_other_kinds(kind)))
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTask:
@@ -142,6 +149,9 @@ def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str)
     problems += _of_other_kinds(kind, submitted, config)
     if problems:
         raise InvalidConfig(problems, what=what)
+    if config.entrypoint and kind in _PORTS:
+        instead = f"runs in place of {_SERVED[kind]}: nothing opens unless it serves on the port of {_PORTS[kind]}"
+        warnings.append(f"entrypoint {instead}")
     return ResolvedTask(config, tuple(warnings))
 
 
@@ -173,18 +183,20 @@ def _merged(
         "description": f"{_CALLED[kind]} ({name})",
         "resources": {"priority": sources.default_priority},
     }
-    for low in (_of_tasks(sources.template), defaults, own):
+    for low in (_of_tasks(kind, sources.template), defaults, own):
         config = merge(config, shim(low)[0]) if low else config
     if kind == "tensorboard" and isinstance(config["resources"], dict):
         config["resources"] = config["resources"] | {"slots": 0}
     return config, warnings
 
 
-def _of_tasks(template: Raw | None) -> Raw | None:
-    """Leave out what only experiments have: a template may serve both."""
+def _of_tasks(kind: TaskKind, template: Raw | None) -> Raw | None:
+    """Leave out what only experiments have, and what they and commands run: a template may serve all."""
     if template is None:
         return None
     of_experiments = ExperimentConfig.model_fields.keys() - TaskConfig.model_fields.keys()
+    if kind not in _RUN_BY_USER:
+        of_experiments = of_experiments | {"entrypoint"}
     part = {key: value for key, value in template.items() if key not in of_experiments}
     if isinstance(resources := part.get("resources"), Mapping):
         of_trials = Resources.model_fields.keys() - TaskResources.model_fields.keys()

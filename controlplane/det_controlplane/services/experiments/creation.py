@@ -82,7 +82,8 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     template = templates.to_merge(ctx, user, submission.template)
     demanded = [sealing.opened(ctx, *policy) for policy in project.policies or []]
     limits = config_policies.merged(demanded).constraints
-    resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
+    with templates.naming(submission.template, submitted, template):
+        resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
     config = resolved.config.to_json()
     storages = [project.checkpoint_storage]
     host_access.require(ctx, user, config, pool=pool, storages=storages, demanded=demanded)

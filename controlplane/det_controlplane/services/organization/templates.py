@@ -1,8 +1,10 @@
 """Templates: fragments of configuration, merged below what a user submits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from det_controlplane.core import config as configs
 from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.problems import InvalidConfig, Problem
@@ -15,6 +17,8 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in, require_things
+
+_WHAT = "template"
 
 
 def get(ctx: Context, name: str) -> dict[str, Any]:
@@ -36,6 +40,17 @@ def to_merge(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
         raise Missing(f"template '{name}' not found")
     config: dict[str, Any] = sealing.opened(ctx, stored.config, stored.sealed)
     return config
+
+
+@contextmanager
+def naming(name: str, submitted: Mapping[str, Any], config: Any) -> Iterator[None]:
+    """Name the template in problems that it has brought into what was submitted."""
+    try:
+        yield
+    except InvalidConfig as e:
+        if config is None:
+            raise
+        raise InvalidConfig(list(configs.blamed(e.problems, submitted, config, name))) from e
 
 
 def create(
@@ -97,7 +112,10 @@ def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.
     """Seal a configuration; what came back as it was shown keeps its secrets."""
     stored = templates.stored(tx, name)
     earlier = None if stored is None else sealing.opened(ctx, *stored)
-    return sealing.seal(ctx, sealing.completed(config, earlier))
+    try:
+        return sealing.seal(ctx, sealing.completed(config, earlier))
+    except InvalidConfig as e:
+        raise InvalidConfig(e.problems, what=_WHAT) from e
 
 
 def _missing(name: str) -> Missing:
@@ -113,12 +131,13 @@ def _checked_name(name: str) -> str:
 def _checked_config(config: Any) -> dict[str, Any]:
     """Return the configuration of a template, which may be given as YAML."""
     if isinstance(config, str):
-        return load_yaml(config, what="template")
+        config = load_yaml(config, what=_WHAT)
     problems = list(json_problems(config))
     if not isinstance(config, dict):
         problems = [Problem("config", "a template is an object, like a configuration")]
+    problems = problems or configs.fragment_problems(config)
     if problems:
-        raise InvalidConfig(problems, what="template")
+        raise InvalidConfig(problems, what=_WHAT)
     checked: dict[str, Any] = config
     return checked
 

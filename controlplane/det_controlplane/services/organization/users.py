@@ -166,7 +166,8 @@ def _shown(tx: Tx, user_id: int) -> dict[str, Any]:
 
 
 def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
-    require_self(caller, user_id, f"edit user {user_id}")
+    whom = f"user {caller.username}" if caller.id == user_id else "another user"
+    require_self(caller, user_id, f"edit {whom}")
     if caller.id == user_id:
         if changes.password is not None:
             require_session(caller, "change its user's password")

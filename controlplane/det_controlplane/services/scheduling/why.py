@@ -24,6 +24,7 @@ _SENTENCES = {
 # How the provisioner begins, which the scheduler has told by then.
 _NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot); ")
 
+_NAMED = 3  # of the experiments that a TensorBoard waits for
 _EXIT_CODE = re.compile(r"exit code: (\d+)$")
 _MEANINGS = {
     "80": "its image lacks what the task needs: see its logs",
@@ -46,12 +47,25 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         found = waiting.subject(tx, kind, id)
         if found is None:
             raise Missing(f"{kind} '{id}' not found")
-        reasons = waiting.reasons(tx, kind, id)
+        reasons = [_of_metrics(tx, reason) for reason in waiting.reasons(tx, kind, id)]
         spent = _spent_budget(ctx, tx, found.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, found.experiment_id)
     told = [_told(reason, spent, nearly) for reason in reasons] or [_itself(found, spent)]
     decided = _decided(ctx, kind, id, found) if not reasons else ""
     return [{**told[0], "sentence": decided}] if decided else told
+
+
+def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
+    """Complete the reason of a TensorBoard that waits, by what it has nothing of and what that does now."""
+    if reason["code"] != "NO_METRICS":
+        return reason
+    shown = [
+        f"experiment {id} ({state})" for id, state in waiting.shown_by(tx, reason["allocationId"])
+    ]
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    whose = f" of {', '.join(shown[:_NAMED])}{more}" if shown else ""
+    told = f"{reason['sentence']} and has no metrics to show yet{whose}: it waits for the first"
+    return reason | {"sentence": told}
 
 
 def _decided(ctx: Context, kind: str, id: str, found: Subject) -> str:

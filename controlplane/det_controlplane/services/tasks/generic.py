@@ -15,7 +15,7 @@ from det_controlplane.core.roles import Right
 from det_controlplane.db import allocations, generic_tasks, submissions, tasks
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.generic_tasks import GenericTask
+from det_controlplane.db.generic_tasks import AnyTask, GenericTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState, require_open
@@ -263,11 +263,20 @@ def _run_again(ctx: Context, change: Change, task: GenericTask) -> None:
 def _find(ctx: Context, task_id: str) -> GenericTask:
     with ctx.db.autocommit() as tx:
         task = generic_tasks.one(tx, task_id)
-        kind = generic_tasks.kind_of(tx, task_id) if task is None else None
+        other = generic_tasks.of_any_kind(tx, task_id) if task is None else None
     if task is not None:
         return task
-    if kind is None:
+    if other is None:
         raise Missing(f"task '{task_id}' not found")
-    name = NAMES.get(TaskKind(kind))
-    other = f"a {name}: use `det {name}`" if name else f"a {kind.lower().replace('_', ' ')}"
-    raise Invalid(f"task {task_id} is no generic task but {other}")
+    raise Invalid(f"task {task_id} is no generic task but {_called(other)}")
+
+
+def _called(other: AnyTask) -> str:
+    """Name a task of another kind, and the commands that steer it."""
+    if other.kind is TaskKind.TRIAL:
+        pauses = f"`det experiment pause {other.experiment_id}` pauses its experiment"
+        return f"trial {other.trial_id}: `det trial kill {other.trial_id}` kills it, {pauses}"
+    name = NAMES.get(other.kind)
+    if name is None:
+        return f"a {other.kind.value.lower().replace('_', ' ')}: it ends by itself"
+    return f"a {name}: `det {name} kill` ends it, and nothing pauses it"

@@ -15,7 +15,7 @@ from det_controlplane.db.tasks import InteractiveTask
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, Missing, WrongState
+from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.scheduling import queue_changes, stopping
@@ -92,7 +92,7 @@ def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
         "workspaceId": resolved.workspace.workspace_id,
     }  # fmt: skip
     # Pools, templates and policies put their own secrets into what is asked for.
-    config = redacted(resolved.config.to_json())
+    config = redacted(programs.shown_of(submission.kind, resolved.config))
     return TaskAnswer(blank, config, resolved.warnings, resolved.exceeds_slots)
 
 
@@ -183,7 +183,11 @@ def set_priority(
     task = _find(ctx, kind, task_id)
     if task.ended_at is not None:
         raise WrongState(f"{NAMES[kind]} '{task_id}' has ended: it has no priority to change")
-    queue_changes.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
+    try:
+        queue_changes.update(ctx, [QueueUpdate(str(task.job_id), priority=priority)])
+    except (Invalid, Missing) as e:
+        told = str(e).replace(f"job {task.job_id}", f"{NAMES[kind]} {task_id}")
+        raise type(e)(told) from e
     with change(ctx) as changed:
         tasks.set_resource(changed.tx, task_id, "priority", priority)
     return _steered(ctx, kind, task_id)

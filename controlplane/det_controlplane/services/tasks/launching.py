@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core import config as configs
-from det_controlplane.core.config import TaskConfig
+from det_controlplane.core.config import ResolvedTask, TaskConfig
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
@@ -94,16 +94,8 @@ def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
     workspace = _workspace(ctx, user, submission.workspace_id or DEFAULT_WORKSPACE)
     submitted: dict[str, Any] = dict(sealing.completed(dict(submission.config), None))
     template = templates.to_merge(ctx, user, submission.template)
-    pool, in_vain = _pool(ctx, submission.kind, submitted, template, workspace)
-    kind: KindOfConfig = submission.kind.value.lower()  # type: ignore[assignment]
-    sources = configs.task_sources_of(ctx.config, pool, template=template)
-    name = configs.petname(ctx.new_seed())
-    try:
-        resolved = configs.resolve_task(kind, submitted, sources, name=name)
-    except InvalidConfig as error:
-        raise InvalidConfig([*in_vain, *error.problems]) from error
-    if in_vain:
-        raise InvalidConfig(in_vain)
+    with templates.naming(submission.template, submitted, template):
+        resolved, pool = _merged(ctx, submission.kind, submitted, template, workspace)
     config = resolved.config
     host_access.require(ctx, user, config.to_json(), pool=pool.pool_name)
     limits = config_policies.merged(workspace.policies or [], WorkloadType.NTSC).constraints
@@ -112,6 +104,26 @@ def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
         raise InvalidConfig(broken)
     exceeds = _exceeds(ctx, pool, config.resources.slots)
     return Resolved(config, workspace, pool, resolved.warnings, exceeds)
+
+
+def _merged(
+    ctx: Context,
+    task_kind: TaskKind,
+    submitted: dict[str, Any],
+    template: dict[str, Any] | None,
+    workspace: TargetWorkspace,
+) -> tuple[ResolvedTask, Pool]:
+    pool, in_vain = _pool(ctx, task_kind, submitted, template, workspace)
+    kind: KindOfConfig = task_kind.value.lower()  # type: ignore[assignment]
+    sources = configs.task_sources_of(ctx.config, pool, template=template)
+    name = configs.petname(ctx.new_seed())
+    try:
+        resolved = configs.resolve_task(kind, submitted, sources, name=name)
+    except InvalidConfig as error:
+        raise InvalidConfig([*in_vain, *error.problems]) from error
+    if in_vain:
+        raise InvalidConfig(in_vain)
+    return resolved, pool
 
 
 @contextmanager
@@ -146,7 +158,7 @@ def opened(
         place = ProgramContext(task_id, _port(ctx, tx, submission.kind), ctx.new_token())
         program = build(config, place)
         with _problems_of(submission.kind):
-            parts = sealing.seal(ctx, program.stored(config))
+            parts = sealing.seal(ctx, program.stored(submission.kind, config))
         if context is not None and context.row is not None:
             context_rows.insert(tx, context.row, user.id, now)
         experiments.insert_job(

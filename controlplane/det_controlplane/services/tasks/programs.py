@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from det_controlplane.core.config import TaskConfig
+from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.secrets import HIDDEN
 
@@ -32,7 +33,7 @@ class Program:
         """Return the program with mounts that its user has not asked for."""
         return replace(self, settings={**self.settings, "_mounts": [dict(m) for m in mounts]})
 
-    def stored(self, config: TaskConfig) -> dict[str, Any]:
+    def stored(self, kind: TaskKind, config: TaskConfig) -> dict[str, Any]:
         """Return the configuration with what only the container's machine reads, under names that users cannot give."""
         own: dict[str, Any] = {"_command": [*ENTRY, *self.command]}
         if self.environment:
@@ -40,7 +41,13 @@ class Program:
         if self.files:
             own["_files"] = [dict(file) for file in self.files]
         own["_ports"] = [port["port"] for port in self.proxies]
-        return {**config.to_json(), **own, **self.settings}
+        return {**shown_of(kind, config), **own, **self.settings}
+
+
+def shown_of(kind: TaskKind, config: TaskConfig) -> dict[str, Any]:
+    """Return a configuration as users of this kind of task know it."""
+    name: KindOfConfig = kind.value.lower()  # type: ignore[assignment]
+    return config.of_kind(name)
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from det_controlplane.core.config import TaskConfig
+from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
 from det_controlplane.core.secrets import masked_paths
@@ -15,7 +16,7 @@ from det_controlplane.db.engine import as_json
 from det_controlplane.db.tensorboards import DrawnExperiment
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden, Missing
+from det_controlplane.services.errors import Forbidden, Missing, WrongState
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_things
@@ -53,9 +54,7 @@ def find(ctx: Context, user: User, wanted: TensorBoardRequest) -> TensorBoardSou
     if wanted.filters:
         with ctx.db.autocommit() as tx:
             experiment_ids += experiment_pages.ids(tx, dict(wanted.filters))
-    if not experiment_ids and not trial_ids:
-        told = "name at least one experiment or trial that a TensorBoard is to show"
-        raise InvalidConfig([Problem("", told)], what="tensorboard")
+    _refuse_none(experiment_ids or trial_ids)
     if len(experiment_ids) + len(trial_ids) > MOST_SOURCES:
         told = f"a TensorBoard shows {MOST_SOURCES} experiments and trials at most"
         raise InvalidConfig([Problem("", told)], what="tensorboard")
@@ -64,7 +63,17 @@ def find(ctx: Context, user: User, wanted: TensorBoardRequest) -> TensorBoardSou
     require_things(ctx, user, right, "trial", trial_ids)
     found = rows.drawn(ctx.db, experiment_ids, trial_ids)
     _refuse_missing(experiment_ids, trial_ids, found)
-    return TensorBoardSources(found, {"experiment_ids": experiment_ids, "trial_ids": trial_ids})
+    staying = _staying(wanted, found)
+    _refuse_none(staying)
+    shown = {experiment.id for experiment in staying}
+    experiment_ids = [id for id in experiment_ids if id in shown]
+    return TensorBoardSources(staying, {"experiment_ids": experiment_ids, "trial_ids": trial_ids})
+
+
+def _refuse_none(shown: Sequence[object]) -> None:
+    if not shown:
+        told = "name at least one experiment or trial that a TensorBoard is to show"
+        raise InvalidConfig([Problem("", told)], what="tensorboard")
 
 
 def _refuse_missing(
@@ -76,6 +85,16 @@ def _refuse_missing(
     lost += [f"trial {id}" for id in trial_ids if id not in trials]
     if lost:
         raise Missing(f"{', '.join(lost)} not found")
+
+
+def _staying(wanted: TensorBoardRequest, found: Sequence[DrawnExperiment]) -> list[DrawnExperiment]:
+    """Leave out experiments that are being deleted, with their files; raises where one of them is named."""
+    leaving = {e.id for e in found if e.state == ExperimentState.DELETING}
+    named = {e.id for e in found if e.id in wanted.experiment_ids or e.trial_ids} & leaving
+    if named:
+        what = ", ".join(f"experiment {id}" for id in sorted(named))
+        raise WrongState(f"a TensorBoard shows nothing that is being deleted: leave out {what}")
+    return [e for e in found if e.id not in leaving]
 
 
 def environment_of(ctx: Context, user: User, drawing: TensorBoardSources) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from det_controlplane.db.errors import Violated
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Missing, WrongState
+from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.identity.route_rights import require_in
@@ -61,6 +61,7 @@ def create(ctx: Context, caller: User, new: NewWebhook) -> dict[str, Any]:
     stored = replace(new, url=address.shown)
     try:
         with ctx.db.begin() as tx:
+            _refuse_taken(tx, new.name, new.workspace_id)
             webhook_id = webhooks.create(tx, stored, address.sealed, ctx.now())
             recording.concerns(f"webhook {webhook_id}")
             return {**_shown(tx, webhook_id), "url": new.url}
@@ -79,7 +80,8 @@ def edit(
 ) -> dict[str, Any]:
     """Change what is given; `triggers` take the place of all that it has."""
     with ctx.db.autocommit() as tx:
-        _check_right(caller, _workspace_of(tx, webhook_id))
+        workspace_id = _workspace_of(tx, webhook_id)
+        _check_right(caller, workspace_id)
         earlier = _shown(tx, webhook_id)
     columns: dict[str, str] = {}
     if url is not None and url != shown_address(earlier["url"]):
@@ -94,6 +96,8 @@ def edit(
         mode = WebhookMode(earlier["mode"].removeprefix("WEBHOOK_MODE_"))
         _refuse(trigger_problems(triggers, mode))
     with ctx.db.begin() as tx:
+        if name is not None:
+            _refuse_taken(tx, name, workspace_id, webhook_id)
         if columns:
             webhooks.change(tx, webhook_id, **columns)
         if triggers is not None:
@@ -148,6 +152,16 @@ def _workspace_of(tx: Tx, webhook_id: int) -> int | None:
     if not exists:
         raise _missing(webhook_id)
     return workspace_id
+
+
+def _refuse_taken(tx: Tx, name: str, workspace_id: int | None, but_not: int = 0) -> None:
+    """Refuse a second webhook of a name: experiments choose by it."""
+    taken = webhooks.of_name(tx, name, workspace_id, but_not)
+    if taken is not None:
+        where = "the cluster" if workspace_id is None else f"workspace {workspace_id}"
+        raise Taken(
+            f"webhook {taken} of {where} is called {name.strip()!r} already: choose another name, or change that one"
+        )
 
 
 def _missing(webhook_id: int) -> Missing:

@@ -83,7 +83,7 @@ class Checkpoint(Resource):
     def download(self, path: Optional[str] = None, mode: DownloadMode = DownloadMode.AUTO) -> str:
         """Download the files to `path` (default: checkpoints/<uuid>) and return it."""
         target = path or checkpoint_files.default_directory(self.uuid)
-        checkpoint_files.download(self._session, self._loaded(), target, mode.value)
+        checkpoint_files.download(self._session, self._loaded(), target, DownloadMode(mode).value)
         return target
 
     def write_metadata_file(self, path: str) -> None:

@@ -30,7 +30,7 @@ def listed(
     else:
         params["sortByAttr"] = (sort_by or CheckpointSortBy.SEARCHER_METRIC).value
     if order_by is not None:
-        params["orderBy"] = order_by.value
+        params["orderBy"] = OrderBy(order_by).value
     rows: Iterable[Any] = pages(session, path, "checkpoints", params)
     return [Checkpoint._from_json(session, row) for row in islice(rows, max_results)]
 

@@ -64,7 +64,8 @@ class Determined:
             body["projectId"] = project_id
         if template is not None:
             body["template"] = template
-        made = submission.submit(self._session, body, str(uuid.uuid4()))
+        with submission.naming(config):
+            made = submission.submit(self._session, body, str(uuid.uuid4()))
         return Experiment._from_json(self._session, made)
 
     def get_experiment(self, experiment_id: int) -> Experiment:
@@ -85,12 +86,12 @@ class Determined:
     ) -> List[Experiment]:
         """Return the experiments that pass all filters."""
         params = {
-            "sortBy": (sort_by or ExperimentSortBy.ID).value,
-            "orderBy": (order_by or OrderBy.ASCENDING).value,
+            "sortBy": ExperimentSortBy(sort_by or ExperimentSortBy.ID).value,
+            "orderBy": OrderBy(order_by or OrderBy.ASCENDING).value,
             "experimentIdFilter.incl": experiment_ids,
             "labels": labels,
             "users": users,
-            "states": [s.value for s in states] if states else None,
+            "states": [ExperimentState(s).value for s in states] if states else None,
             "name": name,
             "projectId": project_id,
         }
@@ -144,8 +145,8 @@ class Determined:
     ) -> List[Model]:
         """Return the models that pass all filters."""
         params = {
-            "sortBy": sort_by.value,
-            "orderBy": order_by.value,
+            "sortBy": ModelSortBy(sort_by).value,
+            "orderBy": OrderBy(order_by).value,
             "name": name or None,
             "description": description or None,
             "id": model_id,

@@ -1,16 +1,30 @@
 """Closed sets of words the API uses."""
 
 import enum
+from typing import Any
 
 
-class OrderBy(enum.Enum):
+class Word(enum.Enum):
+    """A word of a closed set, which may be given by its name, as "ERROR", too."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        found = cls.__members__.get(value.upper()) if isinstance(value, str) else None
+        if found is None:
+            raise ValueError(
+                f"{value!r} is no {cls.__name__}: choose one of {', '.join(cls.__members__)}"
+            )
+        return found
+
+
+class OrderBy(Word):
     ASCENDING = "ORDER_BY_ASC"
     DESCENDING = "ORDER_BY_DESC"
     ASC = "ORDER_BY_ASC"
     DESC = "ORDER_BY_DESC"
 
 
-class ExperimentState(enum.Enum):
+class ExperimentState(Word):
     ACTIVE = "STATE_ACTIVE"
     PAUSED = "STATE_PAUSED"
     STOPPING_COMPLETED = "STATE_STOPPING_COMPLETED"
@@ -29,7 +43,7 @@ class ExperimentState(enum.Enum):
     RUNNING = "STATE_RUNNING"
 
 
-class TrialState(enum.Enum):
+class TrialState(Word):
     ACTIVE = "STATE_ACTIVE"
     PAUSED = "STATE_PAUSED"
     STOPPING_CANCELED = "STATE_STOPPING_CANCELED"
@@ -45,7 +59,7 @@ class TrialState(enum.Enum):
     RUNNING = "STATE_RUNNING"
 
 
-class CheckpointState(enum.Enum):
+class CheckpointState(Word):
     ACTIVE = "STATE_ACTIVE"
     COMPLETED = "STATE_COMPLETED"
     ERROR = "STATE_ERROR"
@@ -53,7 +67,7 @@ class CheckpointState(enum.Enum):
     PARTIALLY_DELETED = "STATE_PARTIALLY_DELETED"
 
 
-class ExperimentSortBy(enum.Enum):
+class ExperimentSortBy(Word):
     ID = "SORT_BY_ID"
     DESCRIPTION = "SORT_BY_DESCRIPTION"
     START_TIME = "SORT_BY_START_TIME"
@@ -71,7 +85,7 @@ class ExperimentSortBy(enum.Enum):
     SEARCHER_METRIC_VAL = "SORT_BY_SEARCHER_METRIC_VAL"
 
 
-class TrialSortBy(enum.Enum):
+class TrialSortBy(Word):
     ID = "SORT_BY_ID"
     START_TIME = "SORT_BY_START_TIME"
     END_TIME = "SORT_BY_END_TIME"
@@ -85,7 +99,7 @@ class TrialSortBy(enum.Enum):
     LOG_RETENTION_DAYS = "SORT_BY_LOG_RETENTION_DAYS"
 
 
-class CheckpointSortBy(enum.Enum):
+class CheckpointSortBy(Word):
     UUID = "SORT_BY_UUID"
     TRIAL_ID = "SORT_BY_TRIAL_ID"
     BATCH_NUMBER = "SORT_BY_BATCH_NUMBER"
@@ -94,7 +108,7 @@ class CheckpointSortBy(enum.Enum):
     SEARCHER_METRIC = "SORT_BY_SEARCHER_METRIC"
 
 
-class ModelSortBy(enum.Enum):
+class ModelSortBy(Word):
     NAME = "SORT_BY_NAME"
     DESCRIPTION = "SORT_BY_DESCRIPTION"
     CREATION_TIME = "SORT_BY_CREATION_TIME"
@@ -103,7 +117,7 @@ class ModelSortBy(enum.Enum):
     WORKSPACE = "SORT_BY_WORKSPACE"
 
 
-class DownloadMode(enum.Enum):
+class DownloadMode(Word):
     """The way to a checkpoint's files: from the storage itself, or through the cluster."""
 
     DIRECT = "direct"  # the storage itself, with the credentials of this machine
@@ -111,7 +125,7 @@ class DownloadMode(enum.Enum):
     AUTO = "auto"  # the storage, else the cluster
 
 
-class LogLevel(enum.Enum):
+class LogLevel(Word):
     TRACE = "LOG_LEVEL_TRACE"
     DEBUG = "LOG_LEVEL_DEBUG"
     INFO = "LOG_LEVEL_INFO"

@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from itertools import islice
-from typing import Any, Dict, Iterator, List, Optional, Set
+from typing import Any, Dict, Iterator, List, Optional, Set, Union
 from urllib.parse import quote
 
 from determined.common import context_download, log_stream
@@ -89,7 +89,7 @@ class Trial(query.HasCheckpoints):
         container_ids: Optional[List[str]] = None,
         rank_ids: Optional[List[int]] = None,
         stdtypes: Optional[List[str]] = None,
-        min_level: Optional[LogLevel] = None,
+        min_level: Union[LogLevel, str, None] = None,
         timestamp_before: trial_logs.Timestamp = None,
         timestamp_after: trial_logs.Timestamp = None,
         sources: Optional[List[str]] = None,
@@ -102,7 +102,7 @@ class Trial(query.HasCheckpoints):
             "containerIds": container_ids,
             "rankIds": rank_ids,
             "stdtypes": stdtypes,
-            "levels": log_stream.from_level(min_level.name) if min_level else None,
+            "levels": log_stream.from_level(LogLevel(min_level).name) if min_level else None,
             "timestampBefore": trial_logs.timestamp(timestamp_before),
             "timestampAfter": trial_logs.timestamp(timestamp_after),
             "sources": sources,
@@ -306,7 +306,10 @@ class Experiment(Archivable, query.HasCheckpoints):
         limit: Optional[int] = None,
     ) -> Iterator[Trial]:
         """Yield the experiment's trials, fetched page by page (`limit` is the size of a page)."""
-        params = {"sortBy": sort_by.value, "orderBy": order_by.value}
+        params = {
+            "sortBy": TrialSortBy(sort_by).value,
+            "orderBy": OrderBy(order_by).value,
+        }
         path = f"/experiments/{self._id}/trials"
         for raw in pages(self._session, path, "trials", params, limit=limit or 200):
             yield Trial._from_json(self._session, raw)

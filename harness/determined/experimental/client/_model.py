@@ -124,7 +124,7 @@ class Model(Archivable):
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESCENDING) -> List[ModelVersion]:
         """Return all versions, newest first by default."""
-        params = {"orderBy": order_by.value, "sortBy": "SORT_BY_VERSION"}
+        params = {"orderBy": OrderBy(order_by).value, "sortBy": "SORT_BY_VERSION"}
         path = f"{model_path(self.name)}/versions"
         rows = pages(self._session, path, "modelVersions", params)
         return [ModelVersion._from_json(self._session, row) for row in rows]

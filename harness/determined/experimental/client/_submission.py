@@ -1,12 +1,13 @@
 """What the request for a new experiment says, and sending it so that it cannot happen twice."""
 
+import contextlib
 import json
 import os
 import pathlib
-from typing import Any, Dict, Iterable, Optional, Union
+from typing import Any, Dict, Iterable, Iterator, Optional, Union
 
 from determined.common import context, context_upload
-from determined.common.http import Session
+from determined.common.http import APIError, Session
 from determined.common.pages import V1
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -28,6 +29,17 @@ def body(
     root = None if model_dir is None else os.fspath(model_dir)
     files = context.collect(root, [os.fspath(i) for i in includes or ()])
     return {"config": text, "activate": True, **context_upload.send(session, files)}
+
+
+@contextlib.contextmanager
+def naming(config: Union[PathLike, Dict[str, Any]]) -> Iterator[None]:
+    """Name the file of a configuration that the cluster refuses."""
+    try:
+        yield
+    except APIError as e:
+        if isinstance(config, dict) or not e.message.startswith("invalid experiment configuration"):
+            raise
+        raise type(e)(e.status, f"{os.fspath(config)}: {e.message}") from e
 
 
 def submit(session: Session, request: Dict[str, Any], key: str) -> Dict[str, Any]:
