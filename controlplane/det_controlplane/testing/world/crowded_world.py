@@ -151,11 +151,13 @@ class CrowdedWorld(World):
     def _check_end(self) -> None:
         super()._check_end()
         self._check_given_up()
+        announced = set(self.ledger.announced)
         self._collect()
         with self._hosts.observed() as tx:
             states = {row.uuid: row.state for row in tx.execute(_CHECKPOINTS)}
         for uuid, state in states.items():
-            if state == "ACTIVE":
+            # People activate what is paused also after the two days, and it uploads anew.
+            if state == "ACTIVE" and uuid in announced:
                 raise Violation(f"checkpoint {uuid} was cut off and nobody collects it")
             if state == "COMPLETED" and uuid in self.ledger.collected:
                 raise Violation(f"checkpoint {uuid} is complete and its files are gone")
