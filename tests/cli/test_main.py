@@ -269,9 +269,9 @@ def test_the_listing_told_is_of_what_was_not_found(cluster: FakeCluster, det: De
     ("words", "told", "shown"),
     [
         ("resources aggregated x y", "startDate must be a date", "start_date must be a date"),
-        ("task logs t --timestamp-after x", "timestampAfter must be a time", "--timestamp-after must be a time"),
-        ("task logs t", "startDate must be a date", "startDate must be a date"),
-        ("task logs t", "task 't' not found", "task 't' not found"),
+        ("task logs t.x --timestamp-after x", "timestampAfter must be a time", "--timestamp-after must be a time"),
+        ("task logs t.x", "startDate must be a date", "startDate must be a date"),
+        ("task logs t.x", "task 't.x' not found", "task 't.x' not found"),
     ],
 )  # fmt: skip
 def test_a_refused_value_is_named_as_it_was_typed(
@@ -280,7 +280,7 @@ def test_a_refused_value_is_named_as_it_was_typed(
     def refuse(_: Asked) -> None:
         raise Refusal(400, told)
 
-    for path in ("/resources/allocation/aggregated", "/api/v1/tasks/t", "/api/v1/tasks/t/logs"):
+    for path in ("/resources/allocation/aggregated", "/api/v1/tasks/t.x", "/api/v1/tasks/t.x/logs"):
         cluster.on("GET", path, refuse)
     assert f": {shown}\n" in det(*words.split()).err
 

@@ -45,6 +45,8 @@ def test_a_part_of_any_kind_of_configuration_is_taken(template: dict[str, Any]) 
             "",
         ),
         ({"bind_mounts": [{"host": "/a"}]}, "bind_mounts[0].host", "mean 'host_path'?"),
+        ({"a key.with dots": 1}, "a key.with dots", "is unknown"),
+        ({"resources.slots": 1}, "resources.slots", "is unknown"),
         ({"max_restarts": "many"}, "max_restarts", "must be a whole number"),
     ],
 )

@@ -46,7 +46,9 @@ def test_a_template_is_made_checked_and_changed(tab: Tab, house: House) -> None:
     press(tab, "More actions")
     held[0].continue_()
     tab.page.unroute(f"**{path}")
-    read = "document.querySelector('textarea').value === 'resources:\\n  slots_per_trial: 4\\n'"
+    read = (
+        "() => document.querySelector('textarea').value === 'resources:\\n  slots_per_trial: 4\\n'"
+    )
     tab.page.wait_for_function(read)
     press(tab, "Delete", "Delete")
     tab.page.get_by_role("heading", name="Templates", exact=True).wait_for()

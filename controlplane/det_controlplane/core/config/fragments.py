@@ -69,7 +69,10 @@ def _of_any_kind(path: str, message: str, of_kinds: list[dict[str, str]]) -> str
     if not all(faults.get(path, "").startswith("is unknown") for faults in of_kinds):
         return message
     *section, key = _INDEX.sub("", path).split(".")
-    return unknown_key(key, {name for kind in _KINDS for name in keys_at(kind, section)})
+    try:
+        return unknown_key(key, {name for kind in _KINDS for name in keys_at(kind, section)})
+    except KeyError:  # the key itself has a dot
+        return message
 
 
 def _depth(config: Any, keys: list[str]) -> int:
