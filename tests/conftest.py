@@ -1,6 +1,7 @@
 """Fixtures that every area may use."""
 
 import gc
+import logging
 import os
 from collections.abc import Iterator
 
@@ -38,6 +39,16 @@ def machines_may_boot() -> None:
     from tests.support.cloudbox.box import require_machines
 
     require_machines()
+
+
+@pytest.fixture(autouse=True)
+def _log_of_the_test() -> Iterator[None]:
+    """Let what a test adds to the control plane's log go with it: it would store the lines of later tests."""
+    log = logging.getLogger("det")
+    before = list(log.handlers)
+    yield
+    for added in set(log.handlers) - set(before):
+        log.removeHandler(added)
 
 
 # Collecting tests makes no garbage worth looking for.

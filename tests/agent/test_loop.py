@@ -1,4 +1,4 @@
-"""What the two requests tell that an agent may have under way."""
+"""Two polls that an agent may have under way at once."""
 
 import threading
 from dataclasses import dataclass, field

@@ -1,8 +1,9 @@
 """The API in this process over a database of the test's own; agents and containers are played by the test."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
@@ -10,6 +11,7 @@ from det_controlplane.db.engine import Database
 
 from tests.support.api import Api, Caller, api_over
 from tests.support.house import House
+from tests.support.inbox import Inbox, make_webhook
 from tests.support.played_agent import PlayedAgent
 from tests.support.postgres import DatabaseServer
 from tests.support.rented import Rented, rented_cluster
@@ -68,3 +70,19 @@ def shared_api(
 @pytest.fixture(scope="module")
 def reader(shared_api: Api) -> Caller:
     return shared_api.signed_in("determined")
+
+
+@pytest.fixture
+def inbox(api: Api) -> Inbox:
+    api.ctx.courier = inbox = Inbox()
+    return inbox
+
+
+@pytest.fixture
+def webhook(inbox: Inbox, user: Caller) -> Callable[..., dict[str, Any]]:
+    """Create a webhook that is told of completed experiments of the built-in workspace."""
+
+    def make(**more: Any) -> dict[str, Any]:
+        return make_webhook(user, **more)
+
+    return make

@@ -67,3 +67,9 @@ def end(caller: Caller, state: str = "STATE_COMPLETED", **config: Any) -> int:
     caller.post(f"/api/v1/trials/{trial_id}/start", {"trialId": trial_id, "resume": False})
     caller.done("PATCH", f"/api/v1/trials/{trial_id}", {"trialId": trial_id, "state": state})
     return experiment_id
+
+
+def refused(caller: Caller, method: str, path: str, body: Any, status: int) -> str:
+    told = caller.ask(method, path, body)
+    assert told.status == status, told.body
+    return told.error

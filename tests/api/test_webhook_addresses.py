@@ -1,0 +1,93 @@
+"""Addresses of webhooks are secrets: who sees and sets them, and how they are stored."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.ports.courier import Unsent
+from det_controlplane.services.maintenance import earlier_secrets
+from det_controlplane.services.webhooks import delivery
+from sqlalchemy import text
+
+from tests.support.api import Api, Caller
+from tests.support.inbox import Inbox, W, end, make_webhook, refused
+
+SECRET = "https://hooks.example.com/T1/secret"
+_STORED = text("SELECT url, sealed FROM webhooks")
+
+
+def test_an_address_is_shown_to_whoever_set_it_and_to_owners(
+    api: Api, inbox: Inbox, user: Caller, admin: Caller
+) -> None:
+    """Others may send another one in its place, and what they were shown changes nothing."""
+    made = make_webhook(user, url=SECRET)
+    assert made["url"] == SECRET
+    (listed,) = user.get(W)["webhooks"]
+    assert listed["url"] == "https://hooks.example.com/********"
+    assert user.get(f"{W}/{made['id']}")["webhook"] == listed
+    assert [webhook["url"] for webhook in admin.get(W)["webhooks"]] == [SECRET]
+    user.done("PATCH", f"{W}/{made['id']}", {"url": listed["url"], "name": "renamed"})
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [SECRET]
+    masked = {"url": "https://elsewhere.org/********"}
+    assert "give the whole address" in refused(user, "PATCH", f"{W}/{made['id']}", masked, 400)
+    own = user.post("/api/v1/workspaces", {"name": "own"})["workspace"]["id"]
+    make_webhook(user, url=SECRET, workspaceId=own)
+    assert [
+        webhook["url"] for webhook in user.get(W)["webhooks"] if webhook["workspaceId"] == own
+    ] == [SECRET]
+
+
+def test_the_database_knows_no_address(api: Api, inbox: Inbox, user: Caller) -> None:
+    made = make_webhook(user, url=SECRET)
+    assert "T1/secret" not in str(api.ctx.db.read(_STORED))
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [SECRET]
+
+
+def test_an_address_of_an_earlier_version_stays_for_it_until_it_is_set_again(
+    api: Api, inbox: Inbox, user: Caller
+) -> None:
+    made = make_webhook(user, url="https://hooks.example.com/T0")
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE webhooks SET url = :url, sealed = NULL"), {"url": SECRET})
+    assert "secret" not in str(user.get(W))
+    earlier_secrets.seal(api.ctx)
+    assert api.ctx.db.read(_STORED)[0].url == SECRET
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [SECRET]
+    user.done("PATCH", f"{W}/{made['id']}", {"url": f"{SECRET}2"})
+    assert "T1/secret" not in str(api.ctx.db.read(_STORED))
+
+
+@pytest.mark.parametrize("repaired", [SECRET, "https://elsewhere.org"])
+def test_an_address_that_an_earlier_version_set_since_is_the_one_that_counts(
+    api: Api, inbox: Inbox, user: Caller, admin: Caller, repaired: str
+) -> None:
+    """After a rollback it found an address that it could not read, and its user gave the whole one."""
+    made = make_webhook(user, url="https://hooks.example.com/T0")
+    with api.ctx.db.begin() as tx:
+        tx.execute(text("UPDATE webhooks SET url = :url"), {"url": repaired})
+    user.done("POST", f"{W}/{made['id']}/test")
+    assert [post.url for post in inbox.posts] == [repaired]
+    assert [webhook["url"] for webhook in admin.get(W)["webhooks"]] == [repaired]
+
+
+def test_why_a_cluster_s_webhook_failed_is_for_administrators(
+    api: Api, inbox: Inbox, user: Caller, admin: Caller
+) -> None:
+    wide = make_webhook(admin, workspaceId=0, url="https://hooks.example.com/T1/secret")
+    inbox.refusals[wide["url"]] = Unsent("T1/secret answered with status 500")
+    end(user)
+    delivery.run(api.ctx)
+    (told,), (kept,) = user.get(W)["webhooks"], admin.get(W)["webhooks"]
+    assert (told["lastFailure"], told["lastFailedAt"]) == (None, kept["lastFailedAt"])
+    assert "T1/secret" in kept["lastFailure"]
+
+
+def test_addresses_are_looked_at_for_those_who_may_change_them_only(
+    webhook: Any, user: Caller, admin: Caller
+) -> None:
+    wide = make_webhook(admin, workspaceId=0)
+    body = {"url": "https://private.example.com"}
+    assert "administrator" in refused(user, "PATCH", f"{W}/{wide['id']}", body, 403)
+    assert "private network" in refused(admin, "PATCH", f"{W}/{wide['id']}", body, 400)
