@@ -5,8 +5,8 @@ PACKAGES := harness/determined cli/det_cli controlplane/det_controlplane \
 	provisioners/aws/det_provisioner_aws provisioners/gcp/det_provisioner_gcp agent_ami/det_agent
 SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision.sh scripts/quickstart scripts/peer-venv scripts/stock-client scripts/venv scripts/uv-venv scripts/ml-venv \
 	scripts/fresh-machine scripts/webui/check scripts/webui/browser ci/train .ci/run $(wildcard tests/fresh/engines/*)
-# Tests of one file share servers: a worker takes whole files. Two more than there are processors, as clusters are waited for.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# Tests of one file share servers: a worker takes whole files. Three more than there are processors, as clusters are waited for.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 
 .PHONY: help quickstart test test-all fresh check policy format bench sim sim-mutations lock clean
 
