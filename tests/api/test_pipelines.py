@@ -123,7 +123,7 @@ def test_forged_signatures_are_refused(trusting: Api, issuer: OidcServer) -> Non
     good = issuer.token(audience(trusting))
     now = int(time.time())
     said = {**GITHUB, "iss": issuer.url, "aud": audience(trusting), "iat": now, "exp": now + 60}
-    with oidc_server() as stranger:
+    with oidc_server("stranger") as stranger:
         stranger.url, own = issuer.url, stranger.url
         by_stranger = stranger.token(audience(trusting))
         stranger.url = own

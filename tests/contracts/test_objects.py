@@ -9,8 +9,6 @@ from typing import cast
 
 import boto3
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from det_controlplane.adapters.directory_objects import BadKey, DirectoryObjects
 from det_controlplane.adapters.gcs_objects import GcsObjects
 from det_controlplane.adapters.s3_objects import S3Objects
@@ -26,6 +24,7 @@ from google.cloud import storage
 
 from tests.support.apps import HostContext
 from tests.support.fake_gcs import FakeGCS, serving
+from tests.support.keys import rsa_key
 from tests.support.lambda_events import Http, http_api_event
 
 
@@ -67,9 +66,7 @@ class Signer(AnonymousCredentials, Signing):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        self._key = RSASigner.from_string(pem.decode())
+        self._key = RSASigner(rsa_key("account"))
 
     def sign_bytes(self, message: bytes) -> bytes:
         return bytes(self._key.sign(message))

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from det_cli.deployment.google_checks import APIS, PERMISSIONS
 
+from tests.support.keys import pem_of, rsa_key
 from tests.support.threaded import serving
 
 Json = dict[str, Any]
@@ -95,13 +94,9 @@ class FakeGoogle:
 
     def key(self, folder: Path) -> Path:
         """Write a key of a service account whose tokens come from here."""
-        pem = _KEY.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
+        pem = pem_of(rsa_key("operator", bits=1024))  # short ones are read in a tenth of the time
         account = {
-            "type": "service_account", "project_id": PROJECT, "private_key_id": "k", "private_key": pem.decode(),
+            "type": "service_account", "project_id": PROJECT, "private_key_id": "k", "private_key": pem,
             "client_email": "operator@acme.iam.gserviceaccount.com", "client_id": "1",
             "token_uri": f"{self.url}/oauth2/token",
         }  # fmt: skip
@@ -127,9 +122,6 @@ class FakeGoogle:
     def run_machine(self, name: str = "det-1-1", cluster: str = "lab") -> None:
         machine = {"name": name, "zone": "zones/us-west1-b", "labels": {"det-cluster": cluster}}
         self.instances[f"us-west1-b/{name}"] = machine
-
-
-_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def _token(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:

@@ -12,12 +12,14 @@ from det_controlplane.ports.compute import Unreachable
 from det_provisioner_gcp.identity import CertificateSet
 from google.auth import crypt, jwt
 
+from tests.support.keys import rsa_key
+
 
 class Google:
     """Keys that sign tokens, and the certificates that are published."""
 
     def __init__(self) -> None:
-        self.keys = {key_id: _key() for key_id in ("old", "new", "stranger")}
+        self.keys = {key_id: rsa_key(key_id) for key_id in ("old", "new", "stranger")}
         self.published = ["old"]
         self.fetches = 0
         self.is_silent = False
@@ -30,11 +32,6 @@ class Google:
 
     def token(self, key_id: str = "old", **claims: Any) -> str:
         """Sign claims as the metadata server does, by a key."""
-        pem = self.keys[key_id].private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
         now = int(time.time())
         payload = {
             "iss": "https://accounts.google.com",
@@ -44,7 +41,7 @@ class Google:
             "exp": now + 3600,
             **claims,
         }
-        signed: bytes = jwt.encode(crypt.RSASigner.from_string(pem, key_id), payload)
+        signed: bytes = jwt.encode(crypt.RSASigner(self.keys[key_id], key_id), payload)
         return signed.decode()
 
 
@@ -60,10 +57,6 @@ def machine_claims(**told: Any) -> dict[str, Any]:
             **told,
         }
     }
-
-
-def _key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def _certificate(key: rsa.RSAPrivateKey) -> str:

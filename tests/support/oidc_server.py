@@ -13,6 +13,7 @@ import jwt
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.support.keys import rsa_key
 from tests.support.threaded import serving
 
 GITHUB = {
@@ -22,7 +23,8 @@ GITHUB = {
 
 
 class OidcServer:
-    def __init__(self) -> None:
+    def __init__(self, name: str = "issuer") -> None:
+        self.name = name
         self.url = ""
         self.down = False
         self.described_as = ""
@@ -33,7 +35,7 @@ class OidcServer:
 
     def rotate(self, key_id: str) -> None:
         """Sign with a new key, and no longer tell the others."""
-        self.keys = {key_id: rsa.generate_private_key(public_exponent=65537, key_size=2048)}
+        self.keys = {key_id: rsa_key(f"{key_id} of {self.name}")}
 
     def token(self, audience: str, **claims: Any) -> str:
         now = int(time.time())
@@ -96,8 +98,9 @@ def _as_jwk(key_id: str, key: rsa.RSAPrivateKey) -> dict[str, Any]:
 
 
 @contextmanager
-def oidc_server() -> Iterator[OidcServer]:
-    with served(OidcServer()) as issuer:
+def oidc_server(name: str = "issuer") -> Iterator[OidcServer]:
+    """Serve an issuer, whose keys are those of its name."""
+    with served(OidcServer(name)) as issuer:
         yield issuer
 
 

@@ -132,7 +132,9 @@ def test_a_saved_text_is_no_reason_to_ask(tab: Tab, house: House) -> None:
     tab.page.on("dialog", lambda dialog: pytest.fail(dialog.message))
     tab.open("/templates/saved")
     tab.page.get_by_label(re.compile("^Configuration")).fill("max_restarts: 2\n")
+    # From now on the page waits for what it reads, also for what it saved.
+    tab.page.route("**/*", lambda route: route.request.method == "GET" or route.continue_())
     press(tab, "Save")
     tab.page.get_by_text("Saved", exact=True).wait_for()
     tab.page.get_by_role("link", name="Models").click()
-    tab.page.get_by_role("heading", name="Models", exact=True).wait_for()
+    tab.page.wait_for_url("**/models")

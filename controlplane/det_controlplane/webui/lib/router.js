@@ -1,5 +1,5 @@
 // Addresses below /det: what the address bar says is what the page shows.
-import { signal, useEffect, useRef } from "./view.js";
+import { signal, useEffect, useRef, useState } from "./view.js";
 
 export const ROOT = "/det";
 
@@ -93,6 +93,20 @@ export function useUnsaved(changed) {
   useEffect(() => (changed ? hold() : release()), [changed]);
   useEffect(() => release, []);
   return { release, hold };
+}
+
+/**
+ * Hold the page while a text is neither what is stored nor what was saved here, which is stored before it is read again.
+ * @param {string} text
+ * @param {string} stored
+ */
+export function useUnsavedText(text, stored) {
+  const [saved, setSaved] = useState(stored);
+  const changed = text !== stored && text !== saved;
+  const { release, hold } = useUnsaved(changed);
+  useEffect(() => setSaved(stored), [stored]);
+  useEffect(hold, [saved]); // what was typed while another text was sent
+  return { changed, release, saved: () => (setSaved(text), release()) };
 }
 
 /** Ask, where something would be lost, whether it may be. */

@@ -2,7 +2,7 @@
 import { get, send } from "../lib/api.js";
 import { useLive } from "../lib/live.js";
 import { may } from "../lib/rights.js";
-import { go, useUnsaved } from "../lib/router.js";
+import { go, useUnsavedText } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { workspaces } from "../lib/workspaces.js";
 import { yaml } from "../lib/yaml.js";
@@ -33,17 +33,22 @@ function Template({ template, place, path, reload }) {
   const config = typed ?? was;
   const [open, setOpen] = useState("");
   const checked = useChecked((signal) => checkedConfig(config, signal), [config]);
-  const { release } = useUnsaved(config !== was);
+  const { changed, release, saved } = useUnsavedText(config, was);
   const edits = may("UPDATE_TEMPLATES", template.workspaceId);
   const items = [
     edits && { name: "Rename", act: () => setOpen("rename") },
     may("DELETE_TEMPLATES", template.workspaceId) && { name: "Delete", danger: true, act: () => setOpen("delete") },
   ];
-  const save = () => attempt(() => send("PUT", path, { config }), "Saved").then((done) => (done ? reload().then(() => setTyped(null)) : undefined));
+  const save = async () => {
+    const done = await attempt(() => send("PUT", path, { config }).then(saved), "Saved");
+    if (!done) return;
+    await reload();
+    setTyped((now) => (now === config ? null : now));
+  };
   const foot = html`
     <div class="row">
-      <${Button} kind="primary" disabled=${config === was || !checked.fits} onClick=${save}>Save<//>
-      <${Button} disabled=${config === was} onClick=${() => setTyped(null)}>Take changes back<//>
+      <${Button} kind="primary" disabled=${!changed || !checked.fits} onClick=${save}>Save<//>
+      <${Button} disabled=${!changed} onClick=${() => setTyped(null)}>Take changes back<//>
     </div>
   `;
   return html`

@@ -2,7 +2,7 @@
 import { get, send } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
 import { may, mayDemand } from "../../lib/rights.js";
-import { ask, place, useUnsaved } from "../../lib/router.js";
+import { ask, place, useUnsavedText } from "../../lib/router.js";
 import { html, useState } from "../../lib/view.js";
 import { workspaces } from "../../lib/workspaces.js";
 import { yaml } from "../../lib/yaml.js";
@@ -65,9 +65,8 @@ function Editor({ path, title, parts, example, was, reload }) {
     if (!empty) await send("PUT", path, { configPolicies: policies, validateOnly: true }, { signal });
     return "";
   }, [policies]);
-  const changed = policies !== was;
-  useUnsaved(changed);
-  const save = () => attempt(() => send("PUT", path, { configPolicies: policies }), "Saved: it counts from now on").then((done) => (done ? reload() : undefined));
+  const { changed, saved } = useUnsavedText(policies, was);
+  const save = () => attempt(() => send("PUT", path, { configPolicies: policies }).then(saved), "Saved: it counts from now on").then((done) => (done ? reload() : undefined));
   return html`
     <div class="stack">
       <${Code} label="Policies, in YAML" hint=${`May have ${parts}.`} short value=${policies} set=${setPolicies} bad=${!!checked.problems} placeholder=${example} />
