@@ -56,8 +56,9 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Keep the thousands of collected tests out of each later garbage collection, half of whose time they took."""
+    """Keep the thousands of collected tests out of each later garbage collection, of which there are fewer, too."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 

@@ -8,24 +8,27 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-# By seconds of all processors, but that files whose environment takes longest to make come later.
+# Long ones first, and among those that keep a processor busy the ones that mostly wait: workers are more than processors.
+# Files whose environment takes longest to make come later.
 FIRST = (
+    "e2e/test_boxed_machines_fail.py",  # waits
     "e2e/stock_client/test_stock_client.py",
     "e2e/test_distributed.py",
     "sim/test_world.py",
+    "e2e/test_commands.py",  # waits
     "sim/test_machine_world.py",
     "terraform/test_stacks.py",
+    "e2e/test_boxed_machines.py",  # waits
     "sim/test_mutations.py",
     "e2e/test_gallery.py",
     "e2e/test_frameworks.py",
-    "e2e/test_boxed_machines.py",
-    "e2e/test_boxed_machines_fail.py",
-    "e2e/test_walking.py",
+    "e2e/test_custom_search.py",  # waits
     "harness/frameworks/test_pytorch_suite.py",
+    "e2e/test_traffic.py",  # waits
+    "e2e/test_walking.py",
     "e2e/test_ssh_launchers.py",
-    "e2e/test_commands.py",
-    "e2e/test_custom_search.py",
     "api/test_declared_requests.py",
+    "e2e/test_searchers_stop.py",  # waits
     "e2e/test_horovod.py",
     "harness/frameworks/test_horovod.py",
     "harness/frameworks/test_deepspeed_trial.py",
