@@ -94,6 +94,14 @@ NO_VERBS = frozenset((
 ))  # fmt: skip
 
 
+# What a docstring of a class or module begins with that keeps its subject back.
+NO_SUBJECTS = frozenset((
+    "both", "everybody", "everyone", "everything", "for", "from", "how", "it", "no", "nobody", "none", "nothing", "one",
+    "so", "somebody", "someone", "something", "that", "there", "they", "too", "what", "whatever", "when", "where",
+    "whether", "which", "who", "whoever", "whose", "why",
+))  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Module:
     name: str
@@ -391,6 +399,33 @@ def test_docstrings_without_a_verb_are_recognised() -> None:
     assert _begins_with_a_verb("Return the best trial.")
     for riddle in ("The best.", "None without a token.", "Who asks becomes known.", "`x`: a y."):
         assert not _begins_with_a_verb(riddle), riddle
+
+
+def _names_a_subject(docstring: str) -> bool:
+    return docstring.split(maxsplit=1)[0].strip(",.:;").lower() not in NO_SUBJECTS
+
+
+def test_docstrings_of_classes_and_modules_name_their_subject() -> None:
+    told = [
+        (m, node, ast.get_docstring(node))
+        for m in modules()
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.ClassDef | ast.Module) and is_written_by_hand(m.path)
+    ]
+    wrong = [
+        f"{m.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}"
+        for m, node, text in told
+        if text and not _names_a_subject(text)
+    ]
+    assert len(told) > 1000
+    assert wrong == []
+
+
+def test_docstrings_without_a_subject_are_recognised() -> None:
+    for noun in ("A pool's budget.", "Hold the fields to change.", "The root of a tree."):
+        assert _names_a_subject(noun), noun
+    for riddle in ("What is None stays.", "Who may report.", "One: the first.", "It waits."):
+        assert not _names_a_subject(riddle), riddle
 
 
 def test_the_walls_are_noticed_when_broken() -> None:

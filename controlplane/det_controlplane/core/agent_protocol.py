@@ -93,7 +93,7 @@ class TaskUser(Message):
 
 @dataclass(frozen=True)
 class ContainerSpec(Message):
-    """Everything that an agent needs to run a container, except what only the agent knows."""
+    """The specification by which an agent runs a container, except what only the agent knows."""
 
     container_id: str
     allocation_id: str

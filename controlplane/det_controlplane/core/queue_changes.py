@@ -24,9 +24,9 @@ NO_POLICIES = Policies()
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """`active`: it has an allocation that waits or runs. `slots_of_one_agent` is 0 where slots may be spread.
+    """A job of the queue. `active`: it has an allocation that waits or runs.
 
-    `policies` are those in force for its kind in its workspace."""
+    `slots_of_one_agent` is 0 where slots may be spread; `policies` are those in force for its kind in its workspace."""
 
     id: str
     pool: str
@@ -51,7 +51,7 @@ class QueuePool:
 
 @dataclass(frozen=True, slots=True)
 class QueueUpdate:
-    """One change of one job; an empty anchor means no change."""
+    """A change of a job; an empty anchor means no change of its place."""
 
     job_id: str
     priority: int | None = None
@@ -74,7 +74,7 @@ class QueueChange:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The reason; `is_missing`: all that is wrong is that something named does not exist."""
+    """The refusal of all changes, with its reason; `is_missing`: a job or pool that is named does not exist."""
 
     reason: str
     is_missing: bool = False

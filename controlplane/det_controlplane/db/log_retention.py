@@ -1,4 +1,4 @@
-"""How long logs are kept, and the deletion of those that are past it."""
+"""Read and set how long logs are kept, and delete those that are past it."""
 
 from dataclasses import dataclass
 from datetime import datetime

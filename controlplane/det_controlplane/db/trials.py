@@ -129,7 +129,7 @@ def insert_task(
 
 @dataclass(slots=True)
 class PlannedTrial:
-    """What a search wants a new trial to be."""
+    """Describe a trial that a search creates."""
 
     request_id: str
     seed: int

@@ -82,7 +82,7 @@ class Validation:
 
 @dataclass(slots=True)
 class ExperimentSummary:
-    """What reports change on the experiment's own row."""
+    """The changes of reports to the experiment's own row."""
 
     progress: float | None
     best_metric: float | None

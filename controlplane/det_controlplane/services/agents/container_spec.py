@@ -40,7 +40,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
     network = "host" if row.peers > 1 else defaults.network_mode
     values, of_agent = container_settings.variables(config, row.device_type)
-    # Each goes before those above it.
+    # Later entries override earlier ones.
     env = {
         **_environment(ctx, row, token),
         **(_trial_environment(row, trial, config) if trial else {}),

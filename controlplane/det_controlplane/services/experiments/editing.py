@@ -29,7 +29,7 @@ def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is absent stays as it is. `resources` has priority, weight, max_slots; `policy` the save_* numbers."""
+    """Hold the changes of an edit; absent fields stay. `resources` has priority, weight, max_slots; `policy` the save_* numbers."""
 
     texts: Mapping[str, str]
     labels: Sequence[str] | None

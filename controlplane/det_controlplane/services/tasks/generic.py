@@ -41,7 +41,7 @@ After = Callable[[GenericTask], GenericTaskState]
 
 @dataclass(frozen=True, slots=True)
 class NewGenericTask:
-    """What a client submits; `config` is text as its user wrote it."""
+    """The submission of a generic task; `config` is text as its user wrote it."""
 
     config: str
     submission: Submission  # its files; the rest follows from the configuration and the project

@@ -1,4 +1,4 @@
-"""What runs in the container of each kind of interactive task, and where it serves."""
+"""Define the program of each kind of interactive task, and the port on which it serves."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class ProgramContext:
 
 
 def of_command(config: TaskConfig, place: ProgramContext) -> Program:
-    """Run the arguments as they are; a single one is a line for the shell."""
+    """Return the program of a command: its arguments as they are, or a line for the shell if there is only one."""
     words = tuple(config.entrypoint or ())
     command = ("sh", "-c", *words) if len(words) == 1 else words
     return Program(command, proxies=_own_ports(config, place.task_id))
@@ -82,7 +82,7 @@ def of_notebook(config: TaskConfig, place: ProgramContext) -> Program:
 
 
 def of_shell(config: TaskConfig, place: ProgramContext) -> Program:
-    """Let in whoever has the private key or the token of its terminals, which only the shell's owner gets."""
+    """Return the program of a shell, which opens to its private key and its terminals' token; only the owner gets them."""
     ssh = _ports(config, place, tcp=True, unauthenticated=True)
     environment, terminals = {"SHELL_PORT": str(place.port)}, []
     if not config.entrypoint:
@@ -108,7 +108,7 @@ def of_tensorboard(
     sources: Sequence[Mapping[str, Any]],
     reads: Mapping[str, Any],
 ) -> Program:
-    """Show event files of trials; `sources` tells where they lie, `reads` what the user asked for."""
+    """Return the program of a TensorBoard: `sources` has the places of event files, `reads` the user's request."""
     work = {"sources": list(sources), "args": list(config.tensorboard_args)}
     return Program(
         _module("tensorboard", config),
