@@ -18,6 +18,9 @@ SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"
 # The cloud takes the machine back, or is likely to: what is rented next had better be another offer.
 RECLAIMS: tuple[SignalKind, ...] = ("spot_interruption", "rebalance")
 
+# What a container runs first; a command of its own stands after "--".
+ENTRY = ("python3", "-m", "determined.exec.entry")
+
 M = TypeVar("M", bound="Message")
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core.agent_protocol import ContainerFile, ContainerSpec, TaskUser
+from det_controlplane.core.agent_protocol import ENTRY, ContainerFile, ContainerSpec, TaskUser
 from det_controlplane.db import container_specs, sessions
 from det_controlplane.db.container_specs import StartedContainer, StartedTrial
 from det_controlplane.services import sealing
@@ -17,7 +17,6 @@ from det_controlplane.services.logs import policies
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
-ENTRY = ["python3", "-m", "determined.exec.entry"]
 
 
 def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:

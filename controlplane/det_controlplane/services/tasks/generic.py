@@ -74,7 +74,9 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     if repeated is not None:
         return Created(repeated, (), False)
     ready = prepared(ctx, user, new)
-    with launching.opened(ctx, user, ready.submission, ready.resolved, programs.of_command) as (
+    with launching.queued_task(
+        ctx, user, ready.submission, ready.resolved, programs.of_command
+    ) as (
         changed,
         id,
     ):

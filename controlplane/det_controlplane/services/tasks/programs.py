@@ -5,18 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from det_controlplane.core.agent_protocol import ENTRY
 from det_controlplane.core.config import TaskConfig
-from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.secrets import HIDDEN
 
 # Lowest numbers of the ports on which the container of a kind serves; each kind has three hundred. The terminals of a
 # shell are as many ports above it.
-PORT_BASES = {TaskKind.TENSORBOARD: 2600, TaskKind.NOTEBOOK: 2900, TaskKind.SHELL: 3200}
+LOWEST_PORTS = {TaskKind.TENSORBOARD: 2600, TaskKind.NOTEBOOK: 2900, TaskKind.SHELL: 3200}
 PORTS_OF_A_KIND = 300
 _SSH = "/run/determined/ssh/authorized_keys"
 _TENSORBOARD = "/run/determined/tensorboard.json"
-ENTRY = ("python3", "-m", "determined.exec.entry", "--")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Program:
 
     def stored(self, kind: TaskKind, config: TaskConfig) -> dict[str, Any]:
         """Return the configuration with what only the container's machine reads, under names that users cannot give."""
-        own: dict[str, Any] = {"_command": [*ENTRY, *self.command]}
+        own: dict[str, Any] = {"_command": [*ENTRY, "--", *self.command]}
         if self.environment:
             own["_environment"] = dict(self.environment)
         if self.files:
@@ -46,8 +45,7 @@ class Program:
 
 def shown_of(kind: TaskKind, config: TaskConfig) -> dict[str, Any]:
     """Return a configuration as users of this kind of task know it."""
-    name: KindOfConfig = kind.value.lower()  # type: ignore[assignment]
-    return config.of_kind(name)
+    return config.of_kind(kind)
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
