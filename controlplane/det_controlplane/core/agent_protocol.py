@@ -145,7 +145,7 @@ class ContainerReport(Message):
 
 
 @dataclass(frozen=True)
-class Signal(Message):
+class MachineSignal(Message):
     """A notice that the machine of an agent goes away."""
 
     kind: SignalKind
@@ -212,7 +212,7 @@ class PollRequest(Message):
     incarnation: str
     seq: int
     containers: tuple[ContainerReport, ...] = _list_of(ContainerReport)
-    signals: tuple[Signal, ...] = _list_of(Signal)
+    signals: tuple[MachineSignal, ...] = _list_of(MachineSignal)
     out_of_service: str = ""
     seen: str = ""
     wait_s: float = 0.0

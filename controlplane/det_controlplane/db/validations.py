@@ -57,7 +57,7 @@ _TRIAL_ROW = _EXPERIMENT + len(fields(TrialRow))
 
 
 @dataclass(slots=True)
-class ReportingTrial:
+class ValidatingTrial:
     row: TrialRow
     total_batches: int
     searcher_metric: float | None
@@ -92,7 +92,7 @@ class ExperimentSummary:
 
 def lock(
     tx: Tx, experiment_id: int, steps: dict[int, int]
-) -> tuple[ExperimentRow, dict[int, ReportingTrial]] | None:
+) -> tuple[ExperimentRow, dict[int, ValidatingTrial]] | None:
     """Lock the experiment and those of its trials that report; return them with the steps they reported."""
     params = {"id": experiment_id, "trial_ids": list(steps), "steps": list(steps.values())}
     rows = tx.execute(_LOCK, params).all()
@@ -103,10 +103,10 @@ def lock(
     return experiment, {t.row.id: t for t in map(_trial, rows)}
 
 
-def _trial(row: Any) -> ReportingTrial:
+def _trial(row: Any) -> ValidatingTrial:
     trial = TrialRow(*row[_EXPERIMENT:_TRIAL_ROW])
     trial.state = TrialState(trial.state)
-    return ReportingTrial(trial, *row[_TRIAL_ROW:])
+    return ValidatingTrial(trial, *row[_TRIAL_ROW:])
 
 
 def store(

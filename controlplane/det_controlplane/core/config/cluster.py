@@ -44,7 +44,7 @@ _IGNORED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class ClusterRetention:
     log_retention_days: int = -1  # forever
     task_retention_days: int = -1  # of tasks that are no trials; 0 and -1: forever
     schedule: str = ""
@@ -87,7 +87,7 @@ class ClusterConfig:
     launch_error: bool = True
     notebook_timeout: float | None = None  # seconds; None: never
     tensorboard_timeout: float = 300.0
-    retention_policy: Retention = Retention()
+    retention_policy: ClusterRetention = ClusterRetention()
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
     audit_retention_days: int = -1  # forever
@@ -263,12 +263,12 @@ def _storage(storage: Reader, reader: Reader) -> dict[str, Any] | None:
     return raw
 
 
-def _retention(reader: Reader) -> Retention:
+def _retention(reader: Reader) -> ClusterRetention:
     days = reader.whole("log_retention_days", -1, -1, 32767)
     of_tasks = reader.whole("task_retention_days", -1, -1, 32767)
     schedule = reader.raw("schedule")
     reader.close()
-    return Retention(days, of_tasks, "" if schedule is None else str(schedule))
+    return ClusterRetention(days, of_tasks, "" if schedule is None else str(schedule))
 
 
 def _audit_retention(security: Reader) -> int:
