@@ -20,6 +20,7 @@ from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.sign_in import SignInProvider, read_provider
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
 from det_controlplane.core.config.text import json_problems, load_yaml
+from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from det_controlplane.core.problems import InvalidConfig, Problem
 
 _TASK_DEFAULTS = TaskContainerDefaults()
@@ -211,7 +212,9 @@ def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
     resource_manager.choice("type", ("agent",), "agent")
     short = Scheduler(
         preemption=reader.flag("preemption", False),
-        default_priority=reader.whole("default_priority", DEFAULT_PRIORITY, 1, 99),
+        default_priority=reader.whole(
+            "default_priority", DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
+        ),
     )
     # Before 0.15.5 the scheduler stood at the top.
     for holder in (resource_manager, reader):

@@ -24,7 +24,7 @@ from det_controlplane.core.config.lengths import (
     parse_length,
     parse_period,
 )
-from det_controlplane.core.numerals import LARGEST_WEIGHT
+from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LARGEST_WEIGHT, LOWEST_PRIORITY
 from det_controlplane.core.problems import Problem
 
 _INT32 = 2**31 - 1
@@ -123,7 +123,7 @@ def _told_at_its_unit(parse: Callable[[Any], Length], raw: Any) -> Length:
 
 Natural = Annotated[int, Field(ge=0, le=_INT32), BeforeValidator(_whole)]
 Positive = Annotated[int, Field(ge=1, le=_INT32), BeforeValidator(_whole)]
-Priority = Annotated[int, Field(ge=1, le=99), BeforeValidator(_whole)]
+Priority = Annotated[int, Field(ge=HIGHEST_PRIORITY, le=LOWEST_PRIORITY), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1), BeforeValidator(_whole)]
 RetentionDays = Annotated[int, Field(ge=-1, le=32767), BeforeValidator(_whole)]
 Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)]
