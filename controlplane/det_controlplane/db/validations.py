@@ -25,7 +25,8 @@ _LOCK = text(f"""
     JOIN searches s ON s.experiment_id = e.id
     WHERE e.id = :id FOR NO KEY UPDATE OF e, s, t
 """)
-# Every part follows from `added`: a repeated report, or a search that somebody else wrote to, adds nothing.
+# Every part follows from `added`: a repeated report, or a search that another process wrote to, adds nothing. The
+# search's events are appended as `searches.append` does, under the same guard of `seq`.
 _STORE = text("""
     WITH new AS (
         SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, run_id integer, steps integer,
