@@ -276,6 +276,25 @@ def test_packages_import_only_what_the_map_allows() -> None:
     assert wrong == []
 
 
+def _map_in_docs(first_columns: str) -> dict[str, frozenset[str]]:
+    """Return what each name may import, from the table of docs/concepts/architecture.md that begins so."""
+    page = (ROOT / "docs/concepts/architecture.md").read_text("utf-8")
+    table = page.split(f"| {first_columns} | what lives there |")[1].split("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    return {
+        row[-3].strip("`"): frozenset(
+            name if name[0] != "." else f"det_controlplane{name}"
+            for name in re.findall(r"`([^`]+)`", row[-1])
+        )
+        for row in rows
+    }
+
+
+def test_the_docs_show_the_map() -> None:
+    assert _map_in_docs("folder | package") == PACKAGES
+    assert _map_in_docs("room") == ROOMS
+
+
 def test_the_command_loads_the_control_plane_only_when_needed() -> None:
     wrong = [
         str(i)
