@@ -220,7 +220,7 @@ class PollRequest(Message):
 
 @dataclass(frozen=True)
 class Directive(Message):
-    """A container that the agent should have, and what is to become of it."""
+    """A container that the agent should have, and the order to run, preempt or kill it."""
 
     id: str
     epoch: int

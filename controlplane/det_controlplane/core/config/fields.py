@@ -51,7 +51,7 @@ def refuse(problems: Iterable[Problem]) -> None:
 
 
 class CheckedModel(StrictModel):
-    """Says what is wrong with it as a whole, also when some of its fields are wrong by themselves."""
+    """Checks an object as a whole, also when some of its fields are wrong by themselves."""
 
     def problems(self) -> Iterator[Problem]:
         """Return problems with paths relative to it. Fields that are wrong have the values that were given for them."""

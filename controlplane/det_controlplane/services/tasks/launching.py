@@ -64,7 +64,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A configuration that may be launched, and what was doubtful about it."""
+    """A configuration that may be launched, and its warnings."""
 
     config: TaskConfig
     workspace: TargetWorkspace

@@ -1,4 +1,4 @@
-"""Addresses of webhooks: what makes them secret is stored encrypted, and shown to those who may set them."""
+"""Addresses of webhooks: their secret parts are stored sealed, and shown to callers that may set them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
