@@ -150,7 +150,7 @@ def measure(cluster: Cluster, task: str, web: int, echo: int) -> None:
     print(f"# ms direct, through the relay: {times}", file=sys.stderr)
     figure("proxy_added", min(t - d for d, t in times), "ms", FLOOR_ADDED_MS)
     print(f"# CPU after {ROUNDS * REQUESTS} requests {_cpu(pids)}", file=sys.stderr)
-    with tunnel.opened(session, f"{task}:{echo}") as websocket:
+    with tunnel.websocket_to(session, f"{task}:{echo}") as websocket:
 
         def key() -> None:
             websocket.send(b"x")

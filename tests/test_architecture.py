@@ -94,6 +94,14 @@ NO_VERBS = frozenset((
 ))  # fmt: skip
 
 
+# What a docstring of a class or module begins with that keeps its subject back.
+NO_SUBJECTS = frozenset((
+    "both", "everybody", "everyone", "everything", "for", "from", "how", "it", "no", "nobody", "none", "nothing", "one",
+    "so", "somebody", "someone", "something", "that", "there", "they", "too", "what", "whatever", "when", "where",
+    "whether", "which", "who", "whoever", "whose", "why",
+))  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Module:
     name: str
@@ -268,6 +276,25 @@ def test_packages_import_only_what_the_map_allows() -> None:
     assert wrong == []
 
 
+def _map_in_docs(first_columns: str) -> dict[str, frozenset[str]]:
+    """Return what each name may import, from the table of docs/concepts/architecture.md that begins so."""
+    page = (ROOT / "docs/concepts/architecture.md").read_text("utf-8")
+    table = page.split(f"| {first_columns} | what lives there |")[1].split("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    return {
+        row[-3].strip("`"): frozenset(
+            name if name[0] != "." else f"det_controlplane{name}"
+            for name in re.findall(r"`([^`]+)`", row[-1])
+        )
+        for row in rows
+    }
+
+
+def test_the_docs_show_the_map() -> None:
+    assert _map_in_docs("folder | package") == PACKAGES
+    assert _map_in_docs("room") == ROOMS
+
+
 def test_the_command_loads_the_control_plane_only_when_needed() -> None:
     wrong = [
         str(i)
@@ -391,6 +418,33 @@ def test_docstrings_without_a_verb_are_recognised() -> None:
     assert _begins_with_a_verb("Return the best trial.")
     for riddle in ("The best.", "None without a token.", "Who asks becomes known.", "`x`: a y."):
         assert not _begins_with_a_verb(riddle), riddle
+
+
+def _names_a_subject(docstring: str) -> bool:
+    return docstring.split(maxsplit=1)[0].strip(",.:;").lower() not in NO_SUBJECTS
+
+
+def test_docstrings_of_classes_and_modules_name_their_subject() -> None:
+    told = [
+        (m, node, ast.get_docstring(node))
+        for m in modules()
+        for node in ast.walk(m.tree)
+        if isinstance(node, ast.ClassDef | ast.Module) and is_written_by_hand(m.path)
+    ]
+    wrong = [
+        f"{m.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]}"
+        for m, node, text in told
+        if text and not _names_a_subject(text)
+    ]
+    assert len(told) > 1000
+    assert wrong == []
+
+
+def test_docstrings_without_a_subject_are_recognised() -> None:
+    for noun in ("A pool's budget.", "Hold the fields to change.", "The root of a tree."):
+        assert _names_a_subject(noun), noun
+    for riddle in ("What is None stays.", "Who may report.", "One: the first.", "It waits."):
+        assert not _names_a_subject(riddle), riddle
 
 
 def test_the_walls_are_noticed_when_broken() -> None:

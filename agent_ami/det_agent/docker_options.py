@@ -1,4 +1,4 @@
-"""From a container specification to the Docker engine's own words."""
+"""Translate a container specification into the Docker engine's own words."""
 
 import base64
 import io

@@ -33,7 +33,7 @@ from det_agent.request_bodies import (
     read_body,
 )
 from det_agent.spool import SpoolFull
-from det_agent.task_code import address_in, asking_for_address, is_code, opened
+from det_agent.task_code import address_in, asking_for_address, is_code, stored_archive
 from det_agent.task_logs import BadTaskLogs, posted_lines
 from det_agent.trial_reports import (
     MAX_REPORT_BYTES,
@@ -240,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(response.status, end_to_end(dict(response.getheaders())), answer)
         try:
             stack = contextlib.ExitStack()
-            archive = stack.enter_context(opened(place))
+            archive = stack.enter_context(stored_archive(place))
         except OSError as e:
             return self._refuse(502, str(e))
         with stack:

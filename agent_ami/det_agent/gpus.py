@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from det_controlplane.core.agent_protocol import Signal, Slot
+from det_controlplane.core.agent_protocol import MachineSignal, Slot
 
 from det_agent.health import Health
 from det_agent.runtime import StartFailed
@@ -124,12 +124,12 @@ class GpuNotices:
         self._gpus = gpus
         self._health = health
 
-    def look(self) -> Sequence[Signal]:
+    def look(self) -> Sequence[MachineSignal]:
         failure = self._gpus.failure()
         if not failure:
             return ()
         self._health.leave_service(failure)
-        return (Signal("maintenance"),)
+        return (MachineSignal("maintenance"),)
 
 
 def _cells(line: str) -> _GpuStatus:

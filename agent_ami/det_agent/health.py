@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Health:
-    """`out_of_service` is the reason why nothing may be placed here, empty while the agent is in service."""
+    """The health of the agent: `out_of_service` is why nothing may be placed here, empty while it is in service."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How far the output of a container was read, on disk: the next process of the agent goes on there."""
+"""Store on disk how far the output of a container was read: the next process of the agent goes on there."""
 
 import os
 from collections.abc import Iterator

@@ -72,7 +72,7 @@ class _Outcome(enum.Enum):
 
 
 class Loop:
-    """`run` holds a long poll where the host allows it; beside it, `_report` sends changes at once."""
+    """Polls the control plane: `run` holds a long poll where the host allows it; `_report` sends changes at once."""
 
     def __init__(self, agent: LoopDependencies, changed: threading.Event) -> None:
         self._agent = agent

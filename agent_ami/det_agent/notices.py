@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from det_controlplane.core.agent_protocol import Signal
+from det_controlplane.core.agent_protocol import MachineSignal
 
 from det_agent.metadata import AwsMetadata, GcpMetadata
 
@@ -33,9 +33,9 @@ def rfc3339(text: str | None) -> str | None:
     return None
 
 
-def _told_by(*sources: Callable[[], Iterable[Signal]]) -> tuple[Signal, ...]:
+def _told_by(*sources: Callable[[], Iterable[MachineSignal]]) -> tuple[MachineSignal, ...]:
     """Return the notices of all sources, also if some fail. Raises OSError if one fails and none has a notice."""
-    found: list[Signal] = []
+    found: list[MachineSignal] = []
     failure: OSError | None = None
     for source in sources:
         try:
@@ -56,25 +56,25 @@ class AwsNotices:
         self._metadata = metadata
         self._on_rebalance = on_rebalance
 
-    def look(self) -> Sequence[Signal]:
+    def look(self) -> Sequence[MachineSignal]:
         """Return the notices in force. Raises OSError when the service does not answer."""
         return _told_by(self._interruption, self._rebalance, self._maintenance)
 
-    def _interruption(self) -> Iterator[Signal]:
+    def _interruption(self) -> Iterator[MachineSignal]:
         action = self._read("meta-data/spot/instance-action", dict)
         if action and action.get("action") in ("terminate", "stop", "hibernate"):
-            yield Signal("spot_interruption", rfc3339(action.get("time")))
+            yield MachineSignal("spot_interruption", rfc3339(action.get("time")))
 
-    def _rebalance(self) -> Iterator[Signal]:
+    def _rebalance(self) -> Iterator[MachineSignal]:
         if self._on_rebalance == "stay":
             return
         if self._read("meta-data/events/recommendations/rebalance", dict):
-            yield Signal("rebalance")
+            yield MachineSignal("rebalance")
 
-    def _maintenance(self) -> Iterator[Signal]:
+    def _maintenance(self) -> Iterator[MachineSignal]:
         for event in self._read("meta-data/events/maintenance/scheduled", list) or ():
             if isinstance(event, dict) and event.get("State", "active") == "active":
-                yield Signal("maintenance", rfc3339(event.get("NotBefore")))
+                yield MachineSignal("maintenance", rfc3339(event.get("NotBefore")))
 
     def _read(self, path: str, kind: type[Told]) -> Told | None:
         text = self._metadata.get(path)
@@ -95,18 +95,18 @@ class GcpNotices:
     def __init__(self, metadata: GcpMetadata) -> None:
         self._metadata = metadata
 
-    def look(self) -> Sequence[Signal]:
+    def look(self) -> Sequence[MachineSignal]:
         """Return the notices in force. Raises OSError when the server does not answer."""
         return _told_by(self._preemption, self._maintenance)
 
-    def _preemption(self) -> Iterator[Signal]:
+    def _preemption(self) -> Iterator[MachineSignal]:
         if self._value("preempted") == "TRUE":
-            yield Signal("spot_interruption")
+            yield MachineSignal("spot_interruption")
 
-    def _maintenance(self) -> Iterator[Signal]:
+    def _maintenance(self) -> Iterator[MachineSignal]:
         # A machine with GPUs cannot be moved while it runs.
         if self._value("maintenance-event") == "TERMINATE_ON_HOST_MAINTENANCE":
-            yield Signal("maintenance")
+            yield MachineSignal("maintenance")
 
     def _value(self, name: str) -> str:
         return (self._metadata.get(f"instance/{name}") or "").strip()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
-from det_controlplane.core.agent_protocol import Signal
+from det_controlplane.core.agent_protocol import MachineSignal
 
 SYSTEMD_TIMEOUT_S = 3.0
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 class SignalSource(Protocol):
     interval_s: float
 
-    def look(self) -> Sequence[Signal]:
+    def look(self) -> Sequence[MachineSignal]:
         """Return the notices in force. Raises OSError when the source does not answer."""
 
 
@@ -44,7 +44,7 @@ class Signals:
         self._on_change = on_change
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._current: dict[str, Signal] = {}
+        self._current: dict[str, MachineSignal] = {}
 
     def start(self) -> None:
         for source in self._sources:
@@ -56,9 +56,9 @@ class Signals:
     def raise_shutdown(self, within_s: float) -> None:
         """Add the notice that this machine or this agent stops for good."""
         deadline = datetime.now(timezone.utc) + timedelta(seconds=within_s)
-        self._add(Signal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
+        self._add(MachineSignal("shutdown", deadline.isoformat().replace("+00:00", "Z")))
 
-    def current(self) -> tuple[Signal, ...]:
+    def current(self) -> tuple[MachineSignal, ...]:
         with self._lock:
             return tuple(self._current.values())
 
@@ -70,7 +70,7 @@ class Signals:
             except OSError as e:
                 _log.debug("%s cannot tell: %s", type(source).__name__, e)
 
-    def _add(self, signal: Signal) -> None:
+    def _add(self, signal: MachineSignal) -> None:
         with self._lock:
             if self._current.get(signal.kind) == signal:
                 return

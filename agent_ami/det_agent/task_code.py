@@ -78,7 +78,7 @@ class Archive:
 
 
 @contextlib.contextmanager
-def opened(place: CodeAddress) -> Iterator[Archive]:
+def stored_archive(place: CodeAddress) -> Iterator[Archive]:
     """Open what an object store keeps, after some tries. Raises OSError."""
     answer: Any = None
     for tried, pause_s in zip(range(_TRIES), pauses(0.2, 5.0), strict=False):

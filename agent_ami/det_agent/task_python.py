@@ -30,7 +30,7 @@ class NoPython(Exception):
 
 @dataclass(frozen=True)
 class BasePython:
-    """An interpreter with what is installed for it."""
+    """An interpreter with its installed packages."""
 
     executable: Path
     interpreter: Path  # the one behind its virtual environment

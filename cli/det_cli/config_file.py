@@ -16,7 +16,7 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Parser):  # type: ignore[misc]
-    """YAML 1.2 numbers: 1e-3 is one, whatever PyYAML says."""
+    """Loads numbers as YAML 1.2 has them: 1e-3 is a number, unlike in PyYAML."""
 
 
 _Loader.yaml_implicit_resolvers = {

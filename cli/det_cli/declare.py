@@ -27,7 +27,7 @@ def web_address(text: str) -> str:
 
 
 class Arg:
-    """One argument, in argparse's terms; it is built only when its command runs."""
+    """An argument, in argparse's terms; it is built only when its command runs."""
 
     def __init__(self, *names: str, **options: "Any") -> None:
         self.names = names

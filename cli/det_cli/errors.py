@@ -1,4 +1,4 @@
-"""What a command says when it fails, and the exit code it leaves (docs/reference/cli.md)."""
+"""The messages and exit codes of failed commands (docs/reference/cli.md)."""
 
 from typing import TYPE_CHECKING
 

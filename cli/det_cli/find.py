@@ -1,4 +1,4 @@
-"""From words to the command they name."""
+"""Find the command that words name."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""One command's arguments, by argparse: built for that command alone."""
+"""The arguments of a command, by argparse: built for that command alone."""
 
 import argparse
 from typing import TYPE_CHECKING, Any, NoReturn

@@ -1,4 +1,4 @@
-"""What a task knows about itself and its cluster: `get_cluster_info()`."""
+"""Describe a task and its cluster to its own code: `get_cluster_info()`."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where a task's files are. A container has them at fixed paths; a process has them elsewhere."""
+"""The paths of a task's files. A container has them at fixed paths; a process has them elsewhere."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What user code may raise or catch."""
+"""The errors that user code may raise or catch."""
 
 
 class InvalidHP(Exception):

@@ -1,4 +1,4 @@
-"""What a trial does next: train some batches, validate, save a checkpoint, or stop.
+"""Choose the next workload of a trial: train some batches, validate, save a checkpoint, or stop.
 
 A pure function of the plan (lengths, periods, policy) and of the progress so far. It needs no memory of
 its own, so a resumed trial goes on exactly where it was, and whoever asks gets the same answer.
@@ -90,7 +90,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a trial has come. `improved` says whether its last validation beat all before it."""
+    """The progress of a trial. `improved` says whether its last validation beat all before it."""
 
     batches: int = 0
     validated_at: Optional[int] = None

@@ -9,10 +9,10 @@ from det_controlplane.core.agent_protocol import (
     ContainerSpec,
     Directive,
     JoinAnswer,
+    MachineSignal,
     Mount,
     PollAnswer,
     PollRequest,
-    Signal,
     TaskUser,
 )
 
@@ -34,7 +34,10 @@ SPEC = ContainerSpec(
 def test_a_message_is_the_same_after_its_journey() -> None:
     answer = PollAnswer((Directive("c-1", 2, "a-1", spec=SPEC),), ("c-0",), "v", 0.5)
     request = PollRequest(
-        "i", 3, (ContainerReport("c-1", 2, "running", host_ports={"80": 1}),), (Signal("shutdown"),)
+        "i",
+        3,
+        (ContainerReport("c-1", 2, "running", host_ports={"80": 1}),),
+        (MachineSignal("shutdown"),),
     )
     assert PollAnswer.from_json(json.loads(json.dumps(answer.as_json()))) == answer
     assert PollRequest.from_json(json.loads(json.dumps(request.as_json()))) == request

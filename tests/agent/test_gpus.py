@@ -9,7 +9,7 @@ import pytest
 from det_agent.gpus import GpuNotices, Gpus
 from det_agent.health import Health
 from det_agent.runtime import StartFailed
-from det_controlplane.core.agent_protocol import Signal, Slot
+from det_controlplane.core.agent_protocol import MachineSignal, Slot
 
 from tests.agent.conftest import StartAgent
 from tests.support.agents import make_spec
@@ -141,7 +141,7 @@ def test_work_of_a_rented_machine_leaves_when_a_gpu_failed(shows: str, log: str)
     driver.shows, driver.log = shows, log
     for _ in range(2):
         health.check()
-    assert notices.look() == (Signal("maintenance"),)
+    assert notices.look() == (MachineSignal("maintenance"),)
     assert "GPU 0 (GPU-a)" in health.out_of_service
 
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from det_agent.metadata import AwsMetadata, GcpMetadata
 from det_agent.notices import AwsNotices, GcpNotices, rfc3339
-from det_controlplane.core.agent_protocol import Signal
+from det_controlplane.core.agent_protocol import MachineSignal
 
 
 class Service:
@@ -73,7 +73,7 @@ def test_a_spot_interruption_of_aws_has_its_deadline(service: Service) -> None:
         '{"action": "terminate", "time": "2026-01-01T00:02:00Z"}'
     )
     found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
-    assert found == (Signal("spot_interruption", "2026-01-01T00:02:00Z"),)
+    assert found == (MachineSignal("spot_interruption", "2026-01-01T00:02:00Z"),)
 
 
 def test_rebalance_and_maintenance_of_aws(service: Service) -> None:
@@ -84,7 +84,10 @@ def test_rebalance_and_maintenance_of_aws(service: Service) -> None:
         '[{"State": "active", "NotBefore": "2 Jan 2026 00:00:00 GMT"}, {"State": "completed"}]'
     )
     found = AwsNotices(AwsMetadata(f"http://{service.host}")).look()
-    assert found == (Signal("rebalance"), Signal("maintenance", "2026-01-02T00:00:00Z"))
+    assert found == (
+        MachineSignal("rebalance"),
+        MachineSignal("maintenance", "2026-01-02T00:00:00Z"),
+    )
 
 
 def test_a_machine_that_is_to_stay_passes_over_recommendations_to_leave_it(

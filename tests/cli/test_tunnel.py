@@ -104,7 +104,7 @@ def test_a_redirect_is_not_followed_for_the_token_is_for_the_cluster() -> None:
         session = Session(f"http://127.0.0.1:{server.server_address[1]}", retries=0)
         with (
             pytest.raises(Failure, match=r"refused the connection with status 307$"),
-            tunnel.opened(session, "task"),
+            tunnel.websocket_to(session, "task"),
         ):
             pass
         answering.join()

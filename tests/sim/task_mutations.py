@@ -16,8 +16,8 @@ def _kill_the_named_task_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def _start_every_lost_task_again(patch: pytest.MonkeyPatch) -> None:
-    def again(kind: Any, state: Any, exit: Any, attempts: int, *, was_asked: bool = False) -> bool:
-        return exit.kind is ExitKind.INFRASTRUCTURE and attempts < 5
+    def again(kind: Any, state: Any, exit: Any, failures: int, *, was_asked: bool = False) -> bool:
+        return exit.kind is ExitKind.INFRASTRUCTURE and failures < 5
 
     patch.setattr(lifecycle, "runs_again", again)
 

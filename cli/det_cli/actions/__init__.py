@@ -1,1 +1,1 @@
-"""What the commands do; a module is imported when its command runs."""
+"""The actions of the commands; a module is imported when its command runs."""

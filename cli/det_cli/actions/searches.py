@@ -1,4 +1,4 @@
-"""What a search would train, before anything runs."""
+"""Preview the trials of a search, before anything runs."""
 
 import argparse
 from typing import Any

@@ -24,7 +24,7 @@ _SUMMARIES = {"training": "avg_metrics", "validation": "validation_metrics"}
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Where in a row the values of columns are: those of fixed names, those in documents, and summaries of metrics."""
+    """The places of columns in a row: those of fixed names, those in documents, and summaries of metrics."""
 
     paths: Mapping[str, str]
     documents: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Why something waits or failed, in the control plane's own sentences."""
+"""Show why an experiment or task waits or failed, in the control plane's own sentences."""
 
 import argparse
 

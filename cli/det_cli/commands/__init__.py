@@ -1,1 +1,1 @@
-"""What can be typed: one module of plain tables for each group of commands."""
+"""The declared commands: one module of plain tables for each group."""

@@ -33,7 +33,7 @@ _LISTED_S = 60.0
 
 
 class AwsDeployment(Deployment):
-    """One cluster of an AWS account."""
+    """A cluster of an AWS account."""
 
     stack = "aws"
     data = (

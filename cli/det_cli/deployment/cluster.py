@@ -72,7 +72,7 @@ class Account(MachineAccount, Protocol):
 
 
 class Deployment(ABC):
-    """One cluster of an account."""
+    """A cluster of an account."""
 
     stack: ClassVar[str]  # the folder of the root stack
     # What the answer about data concerns: Terraform deletes by what it was told when it last applied.

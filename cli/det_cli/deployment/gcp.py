@@ -42,7 +42,7 @@ class ProjectAccess:
 
 
 class GcpDeployment(Deployment):
-    """One cluster of a project."""
+    """A cluster of a project."""
 
     stack = "gcp"
     data = (

@@ -34,7 +34,7 @@ class Denied(CommandError):
 
 
 class Google:
-    """One project, and one region of it."""
+    """A project, in one of its regions."""
 
     def __init__(
         self,

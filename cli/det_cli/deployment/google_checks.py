@@ -1,4 +1,4 @@
-"""Before anything is made in a Google Cloud project: look at APIs, permissions, machine types and quotas."""
+"""Check APIs, permissions, machine types and quotas of a Google Cloud project before anything is made in it."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

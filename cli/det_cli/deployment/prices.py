@@ -61,7 +61,7 @@ def price(name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AwsStack:
-    """Hold what of the AWS stack costs while nobody trains; tests compare the defaults with infra/terraform."""
+    """Hold the parts of the AWS stack that cost money while idle; tests compare defaults with infra/terraform."""
 
     database: str = "aurora"
     database_instance_class: str = "db.t4g.micro"
@@ -76,7 +76,7 @@ class AwsStack:
 
 @dataclass(frozen=True, slots=True)
 class GcpStack:
-    """Hold what of the Google stack costs while nobody trains; tests compare the defaults with infra/terraform."""
+    """Hold the parts of the Google stack that cost money while idle; tests compare defaults with infra/terraform."""
 
     database_tier: str = "db-f1-micro"
     database_highly_available: bool = False
@@ -87,7 +87,7 @@ class GcpStack:
 
 @dataclass(frozen=True, slots=True)
 class IdleMonth:
-    """Hold the parts of a month in which nobody does anything, and what has no price here."""
+    """Hold the cost of an idle month by its parts, and the parts without a known price."""
 
     parts: Mapping[str, float]
     unknown: str = ""

@@ -13,7 +13,7 @@ _NONCE = 12
 
 
 class AesCipher:
-    """The first key seals; all of them open, so that a key can be replaced."""
+    """Encrypts with the first key and decrypts with any of them, so that a key can be replaced."""
 
     def __init__(self, materials: Sequence[str]) -> None:
         keys = [hmac.digest(m.encode(), _PURPOSE, "sha256") for m in materials]

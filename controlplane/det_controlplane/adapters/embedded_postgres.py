@@ -41,7 +41,7 @@ class PostgresFailed(Exception):
 
 
 class EmbeddedPostgres:
-    """One server over one directory, whose data survives; a second one on it is refused."""
+    """A server over a directory, whose data survives; a second one on it is refused."""
 
     def __init__(self, data_dir: Path, *, port: int = 0, throwaway: bool = False) -> None:
         self.home = binaries.home_for(data_dir)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class GcsObjects:
-    """`client` is for tests; by itself it is that of this process's account."""
+    """A bucket of Google Cloud Storage, by the client of this process's account; tests give a `client`."""
 
     def __init__(self, bucket: str, *, prefix: str = "", client: Any = None) -> None:
         self._name = bucket

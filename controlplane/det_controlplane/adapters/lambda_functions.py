@@ -14,9 +14,9 @@ log = logging.getLogger("det.lambda")
 
 
 class LambdaWaker:
-    """Starts the function of a topic, asynchronously, once what woke it is stored.
+    """Starts the function of a topic, asynchronously, once the change that wakes it is stored.
 
-    Topics without a function wake nobody: nothing waits inside a function."""
+    Topics without a function are dropped: nothing waits inside a function."""
 
     def __init__(self, functions: Mapping[str, str]) -> None:
         self._functions = functions

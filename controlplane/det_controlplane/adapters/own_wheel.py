@@ -41,7 +41,7 @@ def found(beside: Path = _HOME) -> OwnWheel | None:
 
 
 class PackedWheel:
-    """A file that a deployment brought along."""
+    """The wheel that a deployment brought along as a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,7 +58,7 @@ class PackedWheel:
 
 
 class InstalledWheel:
-    """Made when it is first asked for, and kept."""
+    """Builds the wheel of this installation when it is first asked for, and keeps it."""
 
     def __init__(self, version: str) -> None:
         self._version = version

@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs are on this machine, and how to start them when we are root."""
+"""Find PostgreSQL's programs on this machine, and start them although we are root."""
 
 import functools
 import importlib.util

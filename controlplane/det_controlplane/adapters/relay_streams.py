@@ -163,7 +163,7 @@ class Stream:
 
 
 class Link:
-    """One websocket. Whoever owns it passes on what comes (`receive`), and says when it is over (`close`)."""
+    """A websocket with many streams. Its owner passes messages on (`receive`), and says when it is over (`close`)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From request to answer: route, principal, handler, and one place that turns refusals into statuses."""
+"""Answer requests: find the route, the principal and the handler, and turn refusals into statuses."""
 
 import logging
 from collections.abc import Sequence

@@ -55,7 +55,7 @@ class TooLarge(ApiError):
 
 
 class TooMany(ApiError):
-    """Refuse what would be one too many of a caller at once; it fits when others have ended."""
+    """Refuse a request beyond the number that a caller may have at once; it fits when others have ended."""
 
     status, code, reason = 429, 8, "ResourceExhausted"
     retry_after_s = 5
@@ -70,7 +70,7 @@ class Unavailable(ApiError):
 
 
 class NotYet(ApiError):
-    """Retry: what was asked for depends on something that has not happened yet."""
+    """Refuse a request that depends on something that has not happened yet: the caller tries again."""
 
     status, code, reason = 504, 4, "DeadlineExceeded"
 

@@ -133,7 +133,7 @@ class _Reader:
 
 
 class _Scope:
-    """One function being read: its names, as far as they stand for the request or parts of its body."""
+    """A function that is being read: its names, as far as they stand for the request or parts of its body."""
 
     def __init__(self, reader: _Reader, function: Any, values: dict[str, Any]) -> None:
         closed = inspect.getclosurevars(function)

@@ -25,7 +25,7 @@ FORM_BODY = 1024 * 1024  # of everything else
 
 @dataclass(slots=True)
 class Request:
-    """One call. `final` means that the host cannot wait: a long poll answers with what is known now."""
+    """A call of the API. `final` means that the host cannot wait: a long poll answers with what is known now."""
 
     method: str
     path: str
@@ -113,7 +113,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to say yet: call the handler again when the topic is notified, or at the latest after `seconds`."""
+    """An answer that is not there yet: the handler is called again when the topic wakes, or after `seconds`."""
 
     topic: str
     seconds: float
@@ -121,9 +121,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some lines of a stream, where to go on, and whether the stream has ended.
+    """Some lines of a stream, the cursor behind them, and whether the stream has ended.
 
-    One without lines waits for more, unless it is `unfinished`: what there is was not looked through yet."""
+    A batch without lines waits for more, unless it is `unfinished`: the stored lines were not looked through yet."""
 
     lines: Sequence[bytes]
     cursor: Any

@@ -184,7 +184,7 @@ def _generic_config(body: Body) -> str:
 
 def _previewed(resolved: Resolved) -> dict[str, Any]:
     warnings = ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"] if resolved.exceeds_slots else []
-    config = redacted(resolved.config.of_kind("generic"))
+    config = redacted(resolved.config.of_kind(TaskKind.GENERIC))
     return {
         "taskId": "", "config": config, "warnings": warnings, "configWarnings": resolved.warnings,
     }  # fmt: skip

@@ -25,7 +25,7 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Answers requests of a route that come together; None: one that its handler must see."""
+    """Answers several requests of a route at once; None stands for a request that its handler must see."""
 
     fits: Callable[[Request], bool]  # a look at a request before its caller is known
     answers: Callable[["Context", Sequence[Request]], Sequence[Response | None]]

@@ -18,6 +18,9 @@ SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"
 # The cloud takes the machine back, or is likely to: what is rented next had better be another offer.
 RECLAIMS: tuple[SignalKind, ...] = ("spot_interruption", "rebalance")
 
+# What a container runs first; a command of its own stands after "--".
+ENTRY = ("python3", "-m", "determined.exec.entry")
+
 M = TypeVar("M", bound="Message")
 
 
@@ -93,7 +96,7 @@ class TaskUser(Message):
 
 @dataclass(frozen=True)
 class ContainerSpec(Message):
-    """Everything that an agent needs to run a container, except what only the agent knows."""
+    """The specification by which an agent runs a container, except what only the agent knows."""
 
     container_id: str
     allocation_id: str
@@ -142,7 +145,7 @@ class ContainerReport(Message):
 
 
 @dataclass(frozen=True)
-class Signal(Message):
+class MachineSignal(Message):
     """A notice that the machine of an agent goes away."""
 
     kind: SignalKind
@@ -209,7 +212,7 @@ class PollRequest(Message):
     incarnation: str
     seq: int
     containers: tuple[ContainerReport, ...] = _list_of(ContainerReport)
-    signals: tuple[Signal, ...] = _list_of(Signal)
+    signals: tuple[MachineSignal, ...] = _list_of(MachineSignal)
     out_of_service: str = ""
     seen: str = ""
     wait_s: float = 0.0
@@ -217,7 +220,7 @@ class PollRequest(Message):
 
 @dataclass(frozen=True)
 class Directive(Message):
-    """A container that the agent should have, and what is to become of it."""
+    """A container that the agent should have, and the order to run, preempt or kill it."""
 
     id: str
     epoch: int

@@ -81,7 +81,7 @@ def _exactly(entry: Entry, read: Read) -> Iterator[bytes]:
 
 
 class _Sink(io.RawIOBase):
-    """What a ZipFile writes to; it cannot seek, so sizes follow the data."""
+    """The file that a ZipFile writes to; it cannot seek, so sizes follow the data."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

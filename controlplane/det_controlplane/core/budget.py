@@ -16,7 +16,7 @@ class BudgetScope(str, Enum):
 
 
 class BudgetPeriod(str, Enum):
-    """From when on spending counts."""
+    """The period whose spending counts."""
 
     TOTAL = "total"
     MONTH = "month"  # the calendar month, in UTC

@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 
 
 class BadArchive(Exception):
-    """An archive that is none, or that is not taken; the message says why."""
+    """An archive that cannot be read or is refused; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def check(content: bytes) -> Unpacked:
 
 
 class _Counted:
-    """The unpacked bytes, as far as they are bearable."""
+    """Unpacks an archive and counts its bytes, up to a limit."""
 
     def __init__(self, content: bytes) -> None:
         self.size = 0

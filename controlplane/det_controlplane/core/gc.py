@@ -21,7 +21,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`metric` is the searcher metric of a validation at exactly this step; None: there was none."""
+    """A checkpoint; `metric` is the searcher metric of a validation at exactly this step, None without one."""
 
     uuid: str
     trial_id: int

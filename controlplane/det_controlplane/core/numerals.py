@@ -1,7 +1,6 @@
 """Numbers as clients write them in text."""
 
 LARGEST = 2**63 - 1
-LARGEST_WEIGHT = 1e9  # of a job: shares by weight stay numbers
 
 
 def whole(text: str) -> int | None:

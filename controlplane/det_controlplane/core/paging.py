@@ -1,4 +1,4 @@
-"""Which part of a listing, in which order."""
+"""The part of a listing that is asked for, and its order."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ class TaskRule(Enum):
 
 
 class NeedScope(Enum):
-    """Where a needed right must be held."""
+    """The place in which a needed right must be held."""
 
     NAMED = "named"
     CLUSTER = "cluster"

@@ -1,4 +1,4 @@
-"""One vocabulary for bad input: every problem, each with the path of the field it is about."""
+"""The vocabulary for bad input: every problem, each with the path of the field it is about."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

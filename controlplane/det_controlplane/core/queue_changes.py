@@ -10,10 +10,9 @@ from dataclasses import dataclass, fields, replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from det_controlplane.core.config.policies import Policies, check_change
-from det_controlplane.core.numerals import LARGEST_WEIGHT
+from det_controlplane.core.job_settings import out_of_bounds
 from det_controlplane.core.schedule import SchedulerType
 
-HIGHEST_PRIORITY, LOWEST_PRIORITY = 1, 99
 # A thousand moves into one gap of a second; numeric columns keep 16,383 digits after the point.
 MINIMAL_STEP = Decimal("1e-300")
 _EXACT = Context(prec=700, rounding=ROUND_HALF_EVEN)
@@ -24,9 +23,9 @@ NO_POLICIES = Policies()
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """`active`: it has an allocation that waits or runs. `slots_of_one_agent` is 0 where slots may be spread.
+    """A job of the queue. `active`: it has an allocation that waits or runs.
 
-    `policies` are those in force for its kind in its workspace."""
+    `slots_of_one_agent` is 0 where slots may be spread; `policies` are those in force for its kind in its workspace."""
 
     id: str
     pool: str
@@ -51,7 +50,7 @@ class QueuePool:
 
 @dataclass(frozen=True, slots=True)
 class QueueUpdate:
-    """One change of one job; an empty anchor means no change."""
+    """A change of a job; an empty anchor means no change of its place."""
 
     job_id: str
     priority: int | None = None
@@ -74,7 +73,7 @@ class QueueChange:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The reason; `is_missing`: all that is wrong is that something named does not exist."""
+    """The refusal of all changes, with its reason; `is_missing`: a job or pool that is named does not exist."""
 
     reason: str
     is_missing: bool = False
@@ -156,20 +155,14 @@ class _Queue:
     def _set_priority(self, job: QueuedJob, priority: int) -> QueueChange | Refused:
         if self._scheduler(job) != "priority":
             return self._wrong_scheduler(job, "a priority", "priority")
-        if not HIGHEST_PRIORITY <= priority <= LOWEST_PRIORITY:
-            span = f"between {HIGHEST_PRIORITY} (first) and {LOWEST_PRIORITY} (last)"
-            return Refused(f"job {job.id}: priority must be {span}, not {priority}")
-        if refused := _against_policies(job, "priority", priority):
+        if refused := _not_allowed(job, "priority", priority):
             return refused
         return QueueChange(job.id, priority=None if priority == job.priority else priority)
 
     def _set_weight(self, job: QueuedJob, weight: float) -> QueueChange | Refused:
         if self._scheduler(job) != "fair_share":
             return self._wrong_scheduler(job, "a weight", "fair_share")
-        if not 0 < weight <= LARGEST_WEIGHT:
-            most = f"{LARGEST_WEIGHT:,.0f}"
-            return Refused(f"job {job.id}: weight must be above 0 and {most} at most, not {weight}")
-        if refused := _against_policies(job, "weight", weight):
+        if refused := _not_allowed(job, "weight", weight):
             return refused
         return QueueChange(job.id, weight=None if weight == job.weight else weight)
 
@@ -263,6 +256,12 @@ class _Queue:
 def _no_job(job_id: str) -> Refused:
     reason = f"job {job_id} not found: `det job list` shows the live ones"
     return Refused(reason, is_missing=True)
+
+
+def _not_allowed(job: QueuedJob, name: str, value: float) -> Refused | None:
+    if wrong := out_of_bounds(name, value):
+        return Refused(f"job {job.id}: {wrong}")
+    return _against_policies(job, name, value)
 
 
 def _against_policies(job: QueuedJob, name: str, value: object) -> Refused | None:

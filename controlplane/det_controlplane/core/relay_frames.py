@@ -19,11 +19,11 @@ _LONGEST_MESSAGE = 500
 
 
 class BadFrame(ValueError):
-    """The other side sent what is no frame, or what it may not send now."""
+    """The other side sent bytes that are no frame, or a frame that it may not send now."""
 
 
 class Cause(str, Enum):
-    """Why a stream was refused or broken off."""
+    """The causes for which a stream was refused or broken off."""
 
     REFUSED = "refused"  # nothing listens at the port (yet)
     UNKNOWN = "unknown"  # no such container here, or not one of its proxied ports

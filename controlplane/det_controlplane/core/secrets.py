@@ -35,7 +35,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """A value that only `reveal` gives out: printed, logged or formatted it is asterisks, and JSON refuses it."""
+    """A value that is read by `reveal` alone: printed, logged or formatted it is asterisks, and JSON refuses it."""
 
     _value: Any
 

@@ -1,6 +1,6 @@
 """Derive a trial's workloads: what to train, validate or save next, handed out one at a time.
 
-Derived from the configuration and from what the trial has reported, so nobody needs to remember a plan.
+They follow from the configuration and the trial's reports, so no plan is stored.
 """
 
 from collections.abc import Mapping

@@ -95,7 +95,7 @@ def _one(tx: Tx, statement: Select[Any], params: dict[str, str]) -> AllocationRo
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Why an allocation is queued now and looked at only later."""
+    """Hold the time until which an allocation is not scheduled, and the reason."""
 
     until: datetime
     reason: str
@@ -156,7 +156,7 @@ _ASK_TO_LEAVE = text("""
         SELECT DISTINCT c.agent_id FROM containers c WHERE c.allocation_id = told.id AND c.state <> 'TERMINATED') AS agents
     FROM told ORDER BY id
 """)
-# Before any exit that counts: whoever ended well in a gang leaves it to the kill how the others end.
+# `kill_before_exit` is true only while no container has failed.
 _KILL = text("""
     UPDATE allocations a SET killed = true, kill_at = NULL,
         preempt_reason = CASE WHEN :decided THEN :reason ELSE coalesce(preempt_reason, :reason) END,

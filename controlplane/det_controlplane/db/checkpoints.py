@@ -17,6 +17,13 @@ from det_controlplane.db.schema import checkpoints, experiments, storages, tasks
 from det_controlplane.db.views import time
 
 _c = checkpoints.c
+# The end of a query that reads the newest checkpoint `c` of a trial.
+NEWEST_CHECKPOINT = (
+    "c.state = 'COMPLETED' ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1"
+)
+_NEWEST_OF_TRIAL = text(
+    f"SELECT c.uuid FROM checkpoints c WHERE c.trial_id = :id AND {NEWEST_CHECKPOINT}"
+)
 # What the report of a complete checkpoint tells anew: its upload was announced with less.
 _TOLD = ("resources", "metadata", "size", "state", "steps_completed", "storage_id", "reported_at")
 _REPORT = insert(checkpoints)
@@ -218,11 +225,7 @@ def state(tx: Tx, uuid: UUID) -> CheckpointState | None:
 
 
 def newest_of_trial(tx: Tx, trial_id: int) -> UUID | None:
-    complete = (_c.trial_id == trial_id) & (_c.state == CheckpointState.COMPLETED)
-    newest = (
-        select(_c.uuid).where(complete).order_by(_c.steps_completed.desc(), _c.reported_at.desc())
-    )
-    return tx.execute(newest.limit(1)).scalar()
+    return tx.execute(_NEWEST_OF_TRIAL, {"id": trial_id}).scalar()
 
 
 def location(tx: Tx, uuid: UUID) -> Location | None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from det_controlplane.db.checkpoints import NEWEST_CHECKPOINT
 from det_controlplane.db.engine import Tx
 
 _CONTAINER = text("""
@@ -19,10 +20,9 @@ _CONTAINER = text("""
     JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
     WHERE c.id = :id FOR SHARE OF a
 """)
-_TRIAL = text("""
+_TRIAL = text(f"""
     SELECT t.seed, t.hparams, e.config, e.sealed,
-           coalesce((SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED'
-                     ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1), t.warm_start_uuid) AS latest_checkpoint,
+           coalesce((SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND {NEWEST_CHECKPOINT}), t.warm_start_uuid) AS latest_checkpoint,
            coalesce((SELECT max(c.steps_completed) FROM checkpoints c
                      WHERE c.trial_id = t.id AND c.state = 'COMPLETED'), 0) AS steps_completed
     FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id

@@ -62,7 +62,7 @@ def exits(tx: Tx, allocation: AllocationRow) -> list[ContainerExit]:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What a container is part of."""
+    """The allocation, trial and experiment that a container belongs to."""
 
     allocation_id: str
     experiment_id: int | None

@@ -95,7 +95,7 @@ class StartedTrial:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """How much there is to delete."""
+    """The number of objects that a deletion would take along."""
 
     projects: int
     experiments: int

@@ -32,7 +32,7 @@ _PUT_OFF = 100
 
 
 class TransactionHook(Protocol):
-    """Writes beside what a thread does, within each of its transactions (services.audit.recording)."""
+    """Writes rows of its own within each transaction of a thread (services.audit.recording)."""
 
     def before_commit(self, tx: Tx) -> None: ...
 

@@ -121,7 +121,7 @@ def _task(row: Any) -> GenericTask | None:
 
 @dataclass(frozen=True, slots=True)
 class AnyTask:
-    """Hold what a task is: of a trial, with its trial and experiment."""
+    """Hold the kind of a task; for the task of a trial, its trial and experiment."""
 
     kind: TaskKind
     trial_id: int | None

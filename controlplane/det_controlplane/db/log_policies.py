@@ -11,7 +11,7 @@ from det_controlplane.db.schema import experiments, tasks, trials
 
 @dataclass(frozen=True, slots=True)
 class LogPolicies:
-    """The log policies of a trial that still runs."""
+    """The log policies of a running trial."""
 
     trial_id: int
     policies: list[dict[str, Any]]

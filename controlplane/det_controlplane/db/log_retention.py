@@ -1,4 +1,4 @@
-"""How long logs are kept, and the deletion of those that are past it."""
+"""Read and set how long logs are kept, and delete those that are past it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,9 +29,11 @@ _WITHOUT_LINES = text(f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class TrialRetention:
+    """Hold the end of a trial, and how many days its logs are kept; None: as long as the cluster says."""
+
     ended_at: datetime | None
-    days: int | None  # NULL: the cluster's rule
+    days: int | None
 
 
 def delete_old(tx: Tx, default_days: int, now: datetime, most: int) -> int:
@@ -87,8 +89,8 @@ def keep_of_trial(tx: Tx, trial_id: int, days: int) -> bool:
     return tx.execute(kept).rowcount > 0
 
 
-def retention(tx: Tx, trial_id: int) -> Retention | None:
+def retention(tx: Tx, trial_id: int) -> TrialRetention | None:
     days = func.coalesce(trials.c.log_retention_days, experiments.c.log_retention_days)
     of_trial = select(trials.c.ended_at, days).join_from(trials, experiments)
     row = tx.execute(of_trial.where(trials.c.id == trial_id)).first()
-    return None if row is None else Retention(*row)
+    return None if row is None else TrialRetention(*row)

@@ -1,4 +1,4 @@
-"""Tell in which spans of ids a task has lines of a time: whoever reads by time passes over the others.
+"""Find the spans of ids in which a task has lines of a time, so that reading by time skips the others.
 
 A trigger of `task_logs` covers each line by a row, in whole minutes, so that one row serves many batches. Rows are only
 added: writers never wait for each other.

@@ -103,7 +103,7 @@ def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO"
 
 @dataclass(frozen=True, slots=True)
 class NamedLine:
-    """A line about a task, which calls it by its name, between what stands before and after that."""
+    """A log line with the name of its task between two texts."""
 
     task_id: str
     after: str

@@ -62,7 +62,7 @@ def page(
 
 @dataclass(frozen=True, slots=True)
 class SourceFilter:
-    """Which reports of trials that used something: of a group, for a kind of use, as far as they are seen."""
+    """Choose reports of trials that used a checkpoint or model version: by group, kind of use and workspace."""
 
     group: str
     kind: str

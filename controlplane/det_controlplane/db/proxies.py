@@ -56,7 +56,7 @@ def of_task(db: Database, task_id: str) -> ProxiedTask | None:
 
 @dataclass(frozen=True, slots=True)
 class EndedTask:
-    """How a task that is no trial ended, and who may know."""
+    """The end of a task that is no trial, and the callers that may see it."""
 
     exit_status: str
     proxies: list[dict[str, Any]]

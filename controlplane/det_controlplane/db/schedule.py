@@ -80,7 +80,7 @@ _PORTS = text(
 
 @dataclass(slots=True)
 class PoolRows:
-    """A pool as stored: what decides, and which slots are free."""
+    """The rows of a pool that a scheduling decision needs, and its free slots."""
 
     agents: tuple[Agent, ...]
     pending: tuple[Request, ...]

@@ -121,7 +121,7 @@ class AgentHolder:
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """What a password is checked against."""
+    """Hold the stored hash of a user and the flags that decide a sign-in."""
 
     user_id: int
     password_hash: str | None

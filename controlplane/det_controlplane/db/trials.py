@@ -12,6 +12,7 @@ from sqlalchemy import text
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import proxies, schema
 from det_controlplane.db.allocations import NO_DELAY, Delay
+from det_controlplane.db.checkpoints import NEWEST_CHECKPOINT
 from det_controlplane.db.engine import Database, Tx, as_ordered_json
 
 
@@ -129,7 +130,7 @@ def insert_task(
 
 @dataclass(slots=True)
 class PlannedTrial:
-    """What a search wants a new trial to be."""
+    """Describe a trial that a search creates."""
 
     request_id: str
     seed: int
@@ -169,8 +170,7 @@ _INSERT_MANY = text(f"""
                e.id || '.' || p.request_id, CASE WHEN :runs AND NOT p.parked THEN 1 ELSE 0 END, :now, p.parked,
                CASE WHEN p.warm_start_from IS NULL THEN coalesce(p.checkpoint, e.source) ELSE (
                    SELECT c.uuid FROM checkpoints c JOIN trials t ON t.id = c.trial_id
-                   WHERE t.experiment_id = e.id AND t.request_id = p.warm_start_from AND c.state = 'COMPLETED'
-                   ORDER BY c.steps_completed DESC, c.reported_at DESC LIMIT 1) END
+                   WHERE t.experiment_id = e.id AND t.request_id = p.warm_start_from AND {NEWEST_CHECKPOINT}) END
         FROM planned p, experiment e ORDER BY p.n RETURNING id, task_id, run_id),
     tasked AS (
         INSERT INTO tasks (id, kind, job_id, trial_id, experiment_id, context_id, started_at, proxies)

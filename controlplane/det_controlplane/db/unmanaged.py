@@ -8,6 +8,7 @@ from sqlalchemy import bindparam, select, text, update
 
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import schema
+from det_controlplane.db.checkpoints import NEWEST_CHECKPOINT
 from det_controlplane.db.engine import Tx
 
 _t, _e = schema.trials.c, schema.experiments.c
@@ -37,10 +38,9 @@ _REOPEN = text("""
     WHERE unmanaged AND id = (SELECT experiment_id FROM trials WHERE id = :id)
       AND state IN ('PAUSED', 'COMPLETED', 'CANCELED', 'ERROR')
 """)
-_LATEST = text("""
-    SELECT uuid, steps_completed FROM checkpoints WHERE trial_id = :id AND state = 'COMPLETED'
-    ORDER BY steps_completed DESC, reported_at DESC LIMIT 1
-""")
+_LATEST = text(
+    f"SELECT c.uuid, c.steps_completed FROM checkpoints c WHERE c.trial_id = :id AND {NEWEST_CHECKPOINT}"
+)
 _HEARTBEAT = (
     update(schema.trials)
     .where(_t.id == bindparam("trial"), _t.ended_at.is_(None))

@@ -1,4 +1,4 @@
-"""What allocations used within a span of time."""
+"""Read the use of slots by allocations within a span of time."""
 
 from collections.abc import Sequence
 from datetime import datetime

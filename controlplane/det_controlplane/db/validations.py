@@ -25,7 +25,8 @@ _LOCK = text(f"""
     JOIN searches s ON s.experiment_id = e.id
     WHERE e.id = :id FOR NO KEY UPDATE OF e, s, t
 """)
-# Every part follows from `added`: a repeated report, or a search that somebody else wrote to, adds nothing.
+# Every part follows from `added`: a repeated report, or a search that another process wrote to, adds nothing. The
+# search's events are appended as `searches.append` does, under the same guard of `seq`.
 _STORE = text("""
     WITH new AS (
         SELECT * FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (trial_id integer, run_id integer, steps integer,
@@ -57,7 +58,7 @@ _TRIAL_ROW = _EXPERIMENT + len(fields(TrialRow))
 
 
 @dataclass(slots=True)
-class ReportingTrial:
+class ValidatingTrial:
     row: TrialRow
     total_batches: int
     searcher_metric: float | None
@@ -82,7 +83,7 @@ class Validation:
 
 @dataclass(slots=True)
 class ExperimentSummary:
-    """What reports change on the experiment's own row."""
+    """The changes of reports to the experiment's own row."""
 
     progress: float | None
     best_metric: float | None
@@ -92,7 +93,7 @@ class ExperimentSummary:
 
 def lock(
     tx: Tx, experiment_id: int, steps: dict[int, int]
-) -> tuple[ExperimentRow, dict[int, ReportingTrial]] | None:
+) -> tuple[ExperimentRow, dict[int, ValidatingTrial]] | None:
     """Lock the experiment and those of its trials that report; return them with the steps they reported."""
     params = {"id": experiment_id, "trial_ids": list(steps), "steps": list(steps.values())}
     rows = tx.execute(_LOCK, params).all()
@@ -103,10 +104,10 @@ def lock(
     return experiment, {t.row.id: t for t in map(_trial, rows)}
 
 
-def _trial(row: Any) -> ReportingTrial:
+def _trial(row: Any) -> ValidatingTrial:
     trial = TrialRow(*row[_EXPERIMENT:_TRIAL_ROW])
     trial.state = TrialState(trial.state)
-    return ReportingTrial(trial, *row[_TRIAL_ROW:])
+    return ValidatingTrial(trial, *row[_TRIAL_ROW:])
 
 
 def store(

@@ -116,7 +116,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a message goes; `sealed` has the address, where `url` does not have all of it."""
+    """The address of a message; `sealed` has it where `url` does not have all of it."""
 
     name: str
     url: str

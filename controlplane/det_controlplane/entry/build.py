@@ -1,4 +1,4 @@
-"""Puts the control plane together from its settings."""
+"""Put the control plane together from its settings."""
 
 import logging
 from pathlib import Path

@@ -16,7 +16,7 @@ _RESERVE_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How much time a turn has left, and how it waits."""
+    """The time that a turn has left, and its way to wait."""
 
     left_s: Callable[[], float]
     wait: Callable[[float], object] = time.sleep

@@ -1,4 +1,4 @@
-"""What a process of the control plane takes from its environment."""
+"""Read the settings of a process of the control plane from its environment."""
 
 import json
 from collections.abc import Mapping

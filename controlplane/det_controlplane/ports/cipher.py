@@ -1,4 +1,4 @@
-"""Encrypting what the database keeps for tasks and shows to nobody."""
+"""Encrypt secrets that the database keeps for tasks and never shows."""
 
 from typing import Protocol
 

@@ -30,7 +30,7 @@ class CloudMachine:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One machine, from one of some offers of one provider, region and capacity, the best first."""
+    """A machine to launch, from one of some offers of one provider, region and capacity, the best first."""
 
     cluster_id: str
     pool: str
@@ -48,7 +48,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why some offers gave no machine. `hint` names zones that the cloud says have capacity."""
+    """The reason why some offers gave no machine. `hint` names zones that the cloud says have capacity."""
 
     kind: RefusalKind
     scope: Scope
@@ -80,7 +80,7 @@ def _in_a_zone(offer: Offer, refusals: Sequence[Refusal]) -> Refusal | None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where machines of the cluster may be: a region, with the settings to reach it, and those known to be there."""
+    """A region in which the cluster may have machines, with the settings to reach it, and those known to be there."""
 
     region: str
     settings: Mapping[str, Any]

@@ -18,7 +18,7 @@ class Proof:
 class MachineIdentity:
     """A machine as its cloud confirms it. `account` is an AWS account or a Google project.
 
-    `signed` is the part of the proof that nobody could have written differently: by it a copy is known as one."""
+    `signed` is the part of the proof that cannot be forged: two joins with the same one are copies."""
 
     provider: str
     account: str

@@ -19,7 +19,7 @@ class TokenVerifier(Protocol):
 
 
 class Issuers(Protocol):
-    """Both raise `compute.Unreachable`."""
+    """Ask issuers for documents and tokens. Both calls raise `compute.Unreachable`."""
 
     def described(self, issuer: str) -> Mapping[str, Any]:
         """Return an issuer's discovery document."""

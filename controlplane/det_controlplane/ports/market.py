@@ -1,4 +1,4 @@
-"""What a cloud has to rent, where, and at which price."""
+"""The machine types that a cloud rents out, their zones and their prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

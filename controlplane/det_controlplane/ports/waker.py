@@ -13,7 +13,7 @@ class Waker(Protocol):
 
 
 class NoWaker:
-    """For hosts and tests where nothing waits."""
+    """Implements `Waker` where nothing waits for a topic."""
 
     def wake(self, topic: str) -> None:
         return None

@@ -1,4 +1,4 @@
-"""What every use case is given: the database, the clock, the waker and the cluster's settings."""
+"""The context of every use case: the database, the clock, the waker and the cluster's settings."""
 
 import secrets
 import uuid

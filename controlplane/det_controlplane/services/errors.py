@@ -1,4 +1,4 @@
-"""What a use case may refuse, in the product's words. The API translates each into one status."""
+"""The refusals of use cases, in the product's words. The API translates each into one status."""
 
 from typing import TypeVar
 
@@ -34,19 +34,19 @@ class NotSignedIn(Refused):
 
 
 class Unready(Refused):
-    """It depends on something that has not happened yet: try again."""
+    """The request depends on something that has not happened yet: try again."""
 
 
 class Unreachable(Refused):
-    """What the request is for does not answer (yet)."""
+    """The target of the request does not answer (yet)."""
 
 
 class Busy(Refused):
-    """Too many ask for the same at once: try again in a moment."""
+    """The service is busy with other requests of the kind: try again in a moment."""
 
 
 class Oversized(Refused):
-    """Too large for this way in."""
+    """The request is too large for this route."""
 
 
 def found(thing: T | None, what: str) -> T:

@@ -1,4 +1,4 @@
-"""Texts that nobody can guess: tokens and first passwords."""
+"""Random texts that cannot be guessed: tokens and first passwords."""
 
 import secrets
 

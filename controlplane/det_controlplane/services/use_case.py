@@ -15,7 +15,7 @@ WEBHOOKS_TOPIC = "webhooks"
 
 
 class Change:
-    """An open transaction, its time, and what must follow from it."""
+    """An open transaction with its time, and the marks, effects and wakes that follow from it."""
 
     def __init__(self, ctx: Context, tx: Tx) -> None:
         self.tx = tx

@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class CloudFaults:
-    """How often a cloud misbehaves: shares of calls, of machines or of spells."""
+    """The rates at which a cloud misbehaves: shares of calls, of machines or of spells."""
 
     lost_request: float = 0.0  # calls that never arrive
     lost_answer: float = 0.0  # calls with an effect and no answer

@@ -1,4 +1,4 @@
-"""What a cloud in memory has to rent, and at which price."""
+"""The machine types and prices of a cloud in memory."""
 
 import random
 from collections.abc import Callable, Sequence

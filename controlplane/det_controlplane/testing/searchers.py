@@ -60,7 +60,7 @@ class DrivenTrial:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often, of every hundred steps, a trial ends early for a reason."""
+    """The steps in a hundred at which a trial ends early, by reason."""
 
     reasons: tuple[ExitReason, ...] = ()
     percent: int = 0
@@ -201,7 +201,7 @@ class Driver:
 
 
 class SearcherContract:
-    """What any search method must do. Set `searcher` and `max_trials`; the rest has defaults."""
+    """State the promises of every search method. Set `searcher` and `max_trials`; the rest has defaults."""
 
     searcher: ClassVar[Mapping[str, Any]]
     max_trials: ClassVar[int]

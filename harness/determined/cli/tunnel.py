@@ -65,7 +65,7 @@ def _listener(text: str) -> Tuple[str, int]:
 
 
 def _through_pipes(session: Session, service: str) -> int:
-    with tunnel.opened(session, service) as websocket:
+    with tunnel.websocket_to(session, service) as websocket:
         tunnel.carry(websocket, lambda size: os.read(0, size), _write, lambda: os.close(1))
     return 0
 

@@ -1,8 +1,8 @@
-"""What goes wrong on the user's side of the wire: a cause, and the way out."""
+"""Failures on the user's side of the wire: a cause, and the way out."""
 
 
 class Failure(Exception):
-    """A sentence for a person, with a hint where there is a next step."""
+    """A failure told to a person in a sentence, with a hint where there is a next step."""
 
     def __init__(self, cause: str, hint: str = "") -> None:
         super().__init__(cause)

@@ -50,7 +50,7 @@ class ConflictError(APIError):
 
 
 class MasterUnreachableError(Exception):
-    """No answer at all, after every retry."""
+    """The server gave no answer at all, after every retry."""
 
 
 class UntrustedMasterError(MasterUnreachableError):

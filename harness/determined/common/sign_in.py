@@ -1,4 +1,4 @@
-"""From an address to a session that may act: saved tokens, the environment, a prompt."""
+"""Open a session at an address by a saved token, the environment, or a prompt."""
 
 import contextlib
 import os

@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 @contextlib.contextmanager
-def opened(session: Session, service: str) -> Iterator[Any]:
+def websocket_to(session: Session, service: str) -> Iterator[Any]:
     """Lend a websocket to a service, `<task>` or `<task>:<port>`. Raises Failure."""
     try:
         from websockets.exceptions import InvalidStatus, WebSocketException
@@ -156,7 +156,7 @@ class _TunnelConnections:
 
     def _forward(self, sock: socket.socket) -> None:
         try:
-            with sock, opened(self._session, self._service) as websocket:
+            with sock, websocket_to(self._session, self._service) as websocket:
                 self._carry(sock, websocket)
         except Failure as e:
             self._say(told(e))

@@ -23,7 +23,7 @@ METADATA_FILE = "metadata.json"
 
 
 class DownloadMode(enum.Enum):
-    """Whether the workers of a container share one download, or each makes its own."""
+    """The ways to download: the workers of a container share one download, or each makes its own."""
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
     NoSharedDownload = "NO_SHARED_DOWNLOAD"

@@ -67,7 +67,7 @@ class PreemptionWatcher:
 
 
 class PreemptContext:
-    """`should_preempt()` is true once the trial must save a checkpoint and exit with status 0."""
+    """The preemption of a trial: `should_preempt()` is true once it must save a checkpoint and exit with status 0."""
 
     def __init__(
         self,

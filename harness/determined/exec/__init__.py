@@ -1,1 +1,1 @@
-"""What runs in a task's container before, around and instead of user code."""
+"""Programs that run in a task's container before, around and instead of user code."""

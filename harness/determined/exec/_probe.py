@@ -1,4 +1,4 @@
-"""Can this container write where its checkpoints go? Answered before training, not after it."""
+"""Check that this container can write to its checkpoint storage, before training and not after it."""
 
 import json
 import os

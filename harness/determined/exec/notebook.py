@@ -77,7 +77,7 @@ def paths(env: Mapping[str, str]) -> Dict[str, str]:
 
 
 class Jupyter:
-    """A running Jupyter server, asked what it does."""
+    """Ask a running Jupyter server whether it is idle."""
 
     def __init__(self, port: int, base: str, token: str, idle_type: str) -> None:
         signed = {"Authorization": f"token {token}"}

@@ -1,4 +1,4 @@
-"""One batch, one validation and one checkpoint of a trial class on this machine, without a cluster.
+"""Run a batch, a validation and a checkpoint of a trial class on this machine, without a cluster.
 
 `python3 -m determined.experimental._one_batch MODULE:CLASS` reads the configuration as JSON from
 DET_LOCAL_TEST_CONFIG; `det experiment create --local --test-mode` runs it.

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class Batches:
-    """`take(n)` gives the next n batches, over as many passes as it needs."""
+    """An endless stream of batches: `take(n)` gives the next n, over as many passes as it needs."""
 
     def __init__(self, source: Any, batch_size: int) -> None:
         if isinstance(source, tuple):

@@ -1,4 +1,4 @@
-"""What the data of a TFKerasTrial may be, by the names that its code annotates."""
+"""The types of data that a TFKerasTrial may return, by the names that its code annotates."""
 
 from typing import Any, Dict, List, Tuple, Union
 

@@ -24,7 +24,7 @@ STATE_FILE = "trial_state.json"
 
 
 class _Forward(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Passes batches on to the trial's callbacks; a `fit` of ours is no training and no epoch of theirs."""
+    """Passes batches on to the trial's callbacks, but not the begin and end of each `fit`, nor its epochs."""
 
     def __init__(self, callbacks: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a container was started with, for commands that come in by ssh.
+"""Hand the environment of a container to commands that come in by ssh.
 
 sshd gives its sessions none of the container's environment, and horovodrun gives them the chief's, in which the
 slots, the paths and the address of the agent are those of another machine.

@@ -1,4 +1,4 @@
-"""What the trial classes of PyTorch and DeepSpeed share."""
+"""The common base of the trial classes of PyTorch and DeepSpeed."""
 
 from typing import Any, Dict, Union
 

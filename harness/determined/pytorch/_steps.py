@@ -1,4 +1,4 @@
-"""How a PyTorchTrial trains, validates and is saved."""
+"""Train, validate and save a PyTorchTrial."""
 
 import dataclasses
 import functools

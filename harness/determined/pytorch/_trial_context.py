@@ -1,4 +1,4 @@
-"""What PyTorch and DeepSpeed trials share: configuration, place in training, device, TensorBoard."""
+"""The common context of PyTorch and DeepSpeed trials: configuration, place in training, device, TensorBoard."""
 
 import logging
 import pathlib

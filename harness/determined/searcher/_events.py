@@ -1,4 +1,4 @@
-"""From an event of the cluster to the call of the search method that answers it."""
+"""Call the method of a search method that answers an event of the cluster."""
 
 import logging
 import uuid

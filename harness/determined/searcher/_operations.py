@@ -1,4 +1,4 @@
-"""What a search method asks for, and why a trial may leave it."""
+"""The operations that a search method asks for, and the reasons for which a trial leaves it."""
 
 import enum
 import json
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ExitedReason(enum.Enum):
-    """Why a trial ended before the search closed it."""
+    """The reasons for which a trial ends before the search closes it."""
 
     ERRORED = "EXITED_REASON_UNSPECIFIED"
     USER_CANCELED = "EXITED_REASON_USER_CANCELED"
@@ -71,7 +71,7 @@ class ValidateAfter(Operation):
 
 
 class Close(Operation):
-    """Nothing more is asked of the trial: it ends when it has trained what it was asked to."""
+    """Close the trial: it ends when it has trained to the length that was asked for."""
 
     def __init__(self, request_id: uuid.UUID) -> None:
         self.request_id = request_id
@@ -92,7 +92,7 @@ class Shutdown(Operation):
 
 
 class Progress(Operation):
-    """How far the whole search is, from 0 to 1."""
+    """The progress of the whole search, from 0 to 1."""
 
     def __init__(self, progress: float) -> None:
         self.progress = progress

@@ -1,7 +1,7 @@
 """The loop between a search method and its experiment.
 
-Answers are saved before they are posted, and posting one twice changes nothing at the cluster: whoever goes on from
-what was saved neither loses an operation nor repeats one.
+Answers are saved before they are posted, and posting one twice changes nothing at the cluster: a runner that goes on
+from the saved state neither loses an operation nor repeats one.
 """
 
 import json
@@ -29,7 +29,7 @@ _PAUSE_S = 2.0
 
 
 class SearchRunner:
-    """Base of the runners: they differ in where they keep what must not be lost."""
+    """The base of the runners, which differ in where they keep their state."""
 
     poll_s = 60
 

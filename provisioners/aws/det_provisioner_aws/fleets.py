@@ -1,4 +1,4 @@
-"""One machine from whichever of several offers EC2 thinks best, by an instant fleet."""
+"""Rent a machine from the best of several offers in EC2's judgement, by an instant fleet."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone

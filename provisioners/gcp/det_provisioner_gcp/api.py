@@ -69,7 +69,7 @@ class FoundMachineType:
 
 
 class GceApi:
-    """One method a call. Each raises Refused, or Unreachable when it is not known what happened."""
+    """The calls of the API, a method each. They raise Refused, or Unreachable when the outcome is not known."""
 
     def __init__(self, endpoint: str = "", credentials: Any = None) -> None:
         self._endpoint = endpoint

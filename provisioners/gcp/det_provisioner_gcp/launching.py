@@ -1,4 +1,4 @@
-"""One launch: what earlier calls with its token came to or, at the first, offer after offer until one is accepted."""
+"""Launch a machine: find what earlier calls with its token came to or, at the first, try the offers in turn."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

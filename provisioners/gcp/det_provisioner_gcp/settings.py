@@ -34,7 +34,7 @@ class Shielded:
 
 @dataclass(frozen=True, slots=True)
 class GcpSettings:
-    """How machines of a pool are made."""
+    """The settings by which machines of a pool are made."""
 
     project: str
     image: str

@@ -14,27 +14,28 @@ from det_controlplane.core.config import (
     resolve_task,
     task_sources_of,
 )
+from det_controlplane.core.lifecycle.task import TaskKind
 
 NOTHING = Sources()
 
 
-def problems(kind: Any, raw: Any) -> dict[str, str]:
+def problems(kind: TaskKind, raw: Any) -> dict[str, str]:
     with pytest.raises(InvalidConfig) as caught:
         resolve_task(kind, raw, NOTHING, name="calm-red-fox")
-    assert f"invalid {kind} configuration" in str(caught.value)
+    assert f"invalid {kind.value.lower()} configuration" in str(caught.value)
     return {problem.path: problem.message for problem in caught.value.problems}
 
 
 @pytest.mark.parametrize(
     ("kind", "description", "slots"),
     [
-        ("notebook", "JupyterLab (fox)", 1),
-        ("shell", "Shell (fox)", 1),
-        ("tensorboard", "TensorBoard (fox)", 0),
+        (TaskKind.NOTEBOOK, "JupyterLab (fox)", 1),
+        (TaskKind.SHELL, "Shell (fox)", 1),
+        (TaskKind.TENSORBOARD, "TensorBoard (fox)", 0),
     ],
 )
 def test_an_empty_configuration_is_named_and_sized_by_its_kind(
-    kind: Any, description: str, slots: int
+    kind: TaskKind, description: str, slots: int
 ) -> None:
     config = resolve_task(kind, {}, NOTHING, name="fox").config
     assert (config.description, config.resources.slots) == (description, slots)
@@ -42,12 +43,16 @@ def test_an_empty_configuration_is_named_and_sized_by_its_kind(
 
 
 def test_a_tensorboard_never_takes_slots() -> None:
-    config = resolve_task("tensorboard", {"resources": {"slots": 4}}, NOTHING, name="fox").config
+    config = resolve_task(
+        TaskKind.TENSORBOARD, {"resources": {"slots": 4}}, NOTHING, name="fox"
+    ).config
     assert config.resources.slots == 0
 
 
 def test_a_command_keeps_its_arguments() -> None:
-    config = resolve_task("command", {"entrypoint": ["ls", "a b"]}, NOTHING, name="fox").config
+    config = resolve_task(
+        TaskKind.COMMAND, {"entrypoint": ["ls", "a b"]}, NOTHING, name="fox"
+    ).config
     assert config.to_json()["entrypoint"] == ["ls", "a b"]
 
 
@@ -63,7 +68,7 @@ def test_the_pool_gives_defaults_and_the_user_overrides_them() -> None:
     )
     sources = task_sources_of(cluster, cluster.resource_pools[0])
     raw = {"environment": {"environment_variables": ["A=2"]}}
-    config = resolve_task("shell", raw, sources, name="fox").config
+    config = resolve_task(TaskKind.SHELL, raw, sources, name="fox").config
     assert config.environment.image.cuda == "i"
     assert config.environment.environment_variables.cpu == ("B=1", "A=2")
     assert (config.work_dir, config.resources.priority) == ("/w", 42)
@@ -73,46 +78,71 @@ def test_the_pool_gives_defaults_and_the_user_overrides_them() -> None:
 def test_a_resolved_task_loads_back_and_resolves_to_itself() -> None:
     cluster = ClusterConfig()
     sources = task_sources_of(cluster, cluster.resource_pools[0])
-    config = resolve_task("notebook", {"idle_timeout": "1h30m"}, sources, name="fox").config
+    config = resolve_task(TaskKind.NOTEBOOK, {"idle_timeout": "1h30m"}, sources, name="fox").config
     assert config.idle_timeout == 5400.0
     assert TaskConfig.load(config.to_json()) == config
-    assert resolve_task("notebook", config.to_json(), NOTHING, name="x").config == config
+    assert resolve_task(TaskKind.NOTEBOOK, config.to_json(), NOTHING, name="x").config == config
 
 
 @pytest.mark.parametrize(
     ("kind", "raw", "path", "said"),
     [
-        ("command", {}, "entrypoint", "is required"),
-        ("command", {"entrypoint": []}, "entrypoint", "at least one argument"),
-        ("shell", {"resources": {"is_single_node": True}}, "resources.is_single_node", "one agent"),
-        ("shell", {"resources": {"slots_per_trial": 1}}, "resources.slots_per_trial", "'slots'?"),
-        ("notebook", {"idle_timeout": "soon"}, "idle_timeout", "25s, 10m or 1h30m"),
-        ("notebook", {"notebook_idle_type": "never"}, "notebook_idle_type", "must be one of"),
-        ("notebook", {"searcher": {}}, "searcher", "is unknown"),
+        (TaskKind.COMMAND, {}, "entrypoint", "is required"),
+        (TaskKind.COMMAND, {"entrypoint": []}, "entrypoint", "at least one argument"),
         (
-            "command",
+            TaskKind.SHELL,
+            {"resources": {"is_single_node": True}},
+            "resources.is_single_node",
+            "one agent",
+        ),
+        (
+            TaskKind.SHELL,
+            {"resources": {"slots_per_trial": 1}},
+            "resources.slots_per_trial",
+            "'slots'?",
+        ),
+        (TaskKind.NOTEBOOK, {"idle_timeout": "soon"}, "idle_timeout", "25s, 10m or 1h30m"),
+        (
+            TaskKind.NOTEBOOK,
+            {"notebook_idle_type": "never"},
+            "notebook_idle_type",
+            "must be one of",
+        ),
+        (TaskKind.NOTEBOOK, {"searcher": {}}, "searcher", "is unknown"),
+        (
+            TaskKind.COMMAND,
             {"entrypoint": ["a"], "idle_timeout": "1h"},
             "idle_timeout",
             "notebooks, shells",
         ),
-        ("shell", {"notebook_idle_type": "activity"}, "notebook_idle_type", "for notebooks only"),
-        ("notebook", {"preemption_timeout": 9}, "preemption_timeout", "for generic tasks"),
-        ("shell", {"tensorboard_args": ["--x"]}, "tensorboard_args", "for TensorBoards only"),
-        ("notebook", [], "", "must be an object"),
+        (
+            TaskKind.SHELL,
+            {"notebook_idle_type": "activity"},
+            "notebook_idle_type",
+            "for notebooks only",
+        ),
+        (TaskKind.NOTEBOOK, {"preemption_timeout": 9}, "preemption_timeout", "for generic tasks"),
+        (
+            TaskKind.SHELL,
+            {"tensorboard_args": ["--x"]},
+            "tensorboard_args",
+            "for TensorBoards only",
+        ),
+        (TaskKind.NOTEBOOK, [], "", "must be an object"),
     ],
 )
-def test_a_wrong_task_is_refused(kind: Any, raw: Any, path: str, said: str) -> None:
+def test_a_wrong_task_is_refused(kind: TaskKind, raw: Any, path: str, said: str) -> None:
     assert said in problems(kind, raw)[path]
 
 
 def test_an_unknown_key_is_told_those_of_its_kind_of_task() -> None:
     everybody = "bind_mounts, debug, description, entrypoint, environment"
     of_kinds = {
-        "command": ", resources, work_dir",
-        "notebook": ", idle_timeout, notebook_idle_type, resources, work_dir",
-        "shell": ", idle_timeout, resources, work_dir",
-        "tensorboard": ", idle_timeout, resources, tensorboard_args, work_dir",
-        "generic": ", preemption_timeout, resources, work_dir",
+        TaskKind.COMMAND: ", resources, work_dir",
+        TaskKind.NOTEBOOK: ", idle_timeout, notebook_idle_type, resources, work_dir",
+        TaskKind.SHELL: ", idle_timeout, resources, work_dir",
+        TaskKind.TENSORBOARD: ", idle_timeout, resources, tensorboard_args, work_dir",
+        TaskKind.GENERIC: ", preemption_timeout, resources, work_dir",
     }
     for kind, others in of_kinds.items():
         told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
@@ -120,12 +150,15 @@ def test_an_unknown_key_is_told_those_of_its_kind_of_task() -> None:
 
 
 def test_a_printed_configuration_is_launched_again() -> None:
-    first = resolve_task("shell", {}, Sources(), name="fox").config
-    assert resolve_task("shell", first.to_json(), Sources(), name="elk").config == first
+    first = resolve_task(TaskKind.SHELL, {}, Sources(), name="fox").config
+    assert resolve_task(TaskKind.SHELL, first.to_json(), Sources(), name="elk").config == first
 
 
-@pytest.mark.parametrize("kind", ["notebook", "shell", "command", "tensorboard", "generic"])
-def test_a_configuration_is_shown_with_the_keys_that_its_kind_takes(kind: Any) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.COMMAND, TaskKind.TENSORBOARD, TaskKind.GENERIC],
+)
+def test_a_configuration_is_shown_with_the_keys_that_its_kind_takes(kind: TaskKind) -> None:
     shown = resolve_task(kind, {"entrypoint": ["a"]}, NOTHING, name="fox").config.of_kind(kind)
     told = problems(kind, {"colour": 1, "entrypoint": ["a"]})["colour"]
     assert sorted(shown) == told.removeprefix("is unknown; allowed here: ").split(", ")
@@ -134,20 +167,26 @@ def test_a_configuration_is_shown_with_the_keys_that_its_kind_takes(kind: Any) -
 
 def test_what_a_template_says_of_other_kinds_is_no_mistake() -> None:
     template = {"idle_timeout": "1h", "entrypoint": ["sleep", "9"]}
-    resolve_task("command", {}, Sources(template=template), name="fox")
+    resolve_task(TaskKind.COMMAND, {}, Sources(template=template), name="fox")
 
 
-@pytest.mark.parametrize(("kind", "port"), [("notebook", "NOTEBOOK_PORT"), ("shell", "SHELL_PORT")])
-def test_a_program_in_place_of_the_one_that_serves_is_doubted(kind: Any, port: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "port"), [(TaskKind.NOTEBOOK, "NOTEBOOK_PORT"), (TaskKind.SHELL, "SHELL_PORT")]
+)
+def test_a_program_in_place_of_the_one_that_serves_is_doubted(kind: TaskKind, port: str) -> None:
     (told,) = resolve_task(kind, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings
     assert told.startswith("entrypoint runs in place of ")
     assert port in told
     assert resolve_task(kind, {}, NOTHING, name="fox").warnings == ()
-    assert resolve_task("command", {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings == ()
+    assert (
+        resolve_task(TaskKind.COMMAND, {"entrypoint": ["mine"]}, NOTHING, name="fox").warnings == ()
+    )
 
 
-@pytest.mark.parametrize("kind", ["notebook", "shell", "tensorboard"])
-def test_what_a_template_has_experiments_run_is_not_run_in_place_of_what_serves(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD])
+def test_what_a_template_has_experiments_run_is_not_run_in_place_of_what_serves(
+    kind: TaskKind,
+) -> None:
     sources = Sources(template={"entrypoint": "python3 train.py"})
     assert resolve_task(kind, {}, sources, name="fox").config.entrypoint is None
 
@@ -159,19 +198,19 @@ def test_what_a_template_says_about_experiments_is_left_out_of_tasks() -> None:
         "max_restarts": 1,
     }
     sources = Sources(template=template)
-    resources = resolve_task("notebook", {}, sources, name="fox").config.resources
+    resources = resolve_task(TaskKind.NOTEBOOK, {}, sources, name="fox").config.resources
     assert (resources.slots, resources.shm_size) == (2, 1024**3)
 
 
 @pytest.mark.parametrize(
     ("kind", "path"),
     [
-        ("notebook", "interactive/notebook.yaml"),
-        ("tensorboard", "interactive/tensorboard.yaml"),
-        ("generic", "generic_tasks/tree.yaml"),
+        (TaskKind.NOTEBOOK, "interactive/notebook.yaml"),
+        (TaskKind.TENSORBOARD, "interactive/tensorboard.yaml"),
+        (TaskKind.GENERIC, "generic_tasks/tree.yaml"),
     ],
 )
-def test_the_examples_of_tasks_are_accepted(kind: Any, path: str) -> None:
+def test_the_examples_of_tasks_are_accepted(kind: TaskKind, path: str) -> None:
     text = (Path(__file__).resolve().parents[3] / "examples" / path).read_text()
     resolved = resolve_task(kind, load_yaml(text), NOTHING, name="fox")
     assert resolved.warnings == ()

@@ -20,6 +20,7 @@ from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.sign_in import SignInProvider, read_provider
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
 from det_controlplane.core.config.text import json_problems, load_yaml
+from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from det_controlplane.core.problems import InvalidConfig, Problem
 
 _TASK_DEFAULTS = TaskContainerDefaults()
@@ -44,7 +45,7 @@ _IGNORED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class ClusterRetention:
     log_retention_days: int = -1  # forever
     task_retention_days: int = -1  # of tasks that are no trials; 0 and -1: forever
     schedule: str = ""
@@ -87,7 +88,7 @@ class ClusterConfig:
     launch_error: bool = True
     notebook_timeout: float | None = None  # seconds; None: never
     tensorboard_timeout: float = 300.0
-    retention_policy: Retention = Retention()
+    retention_policy: ClusterRetention = ClusterRetention()
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
     audit_retention_days: int = -1  # forever
@@ -211,7 +212,9 @@ def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
     resource_manager.choice("type", ("agent",), "agent")
     short = Scheduler(
         preemption=reader.flag("preemption", False),
-        default_priority=reader.whole("default_priority", DEFAULT_PRIORITY, 1, 99),
+        default_priority=reader.whole(
+            "default_priority", DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
+        ),
     )
     # Before 0.15.5 the scheduler stood at the top.
     for holder in (resource_manager, reader):
@@ -263,12 +266,12 @@ def _storage(storage: Reader, reader: Reader) -> dict[str, Any] | None:
     return raw
 
 
-def _retention(reader: Reader) -> Retention:
+def _retention(reader: Reader) -> ClusterRetention:
     days = reader.whole("log_retention_days", -1, -1, 32767)
     of_tasks = reader.whole("task_retention_days", -1, -1, 32767)
     schedule = reader.raw("schedule")
     reader.close()
-    return Retention(days, of_tasks, "" if schedule is None else str(schedule))
+    return ClusterRetention(days, of_tasks, "" if schedule is None else str(schedule))
 
 
 def _audit_retention(security: Reader) -> int:

@@ -57,7 +57,7 @@ class RetentionPolicy(StrictModel):
 
 
 class LogPolicy(StrictModel):
-    """What to do when a log line matches; a policy with a name and no pattern is switched off."""
+    """A pattern of log lines with the action on a match; a policy with a name and no pattern is switched off."""
 
     name: Name | None = None
     pattern: str | None = Field(None, max_length=_LONGEST_PATTERN)

@@ -24,7 +24,7 @@ from det_controlplane.core.config.lengths import (
     parse_length,
     parse_period,
 )
-from det_controlplane.core.numerals import LARGEST_WEIGHT
+from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LARGEST_WEIGHT, LOWEST_PRIORITY
 from det_controlplane.core.problems import Problem
 
 _INT32 = 2**31 - 1
@@ -51,7 +51,7 @@ def refuse(problems: Iterable[Problem]) -> None:
 
 
 class CheckedModel(StrictModel):
-    """Says what is wrong with it as a whole, also when some of its fields are wrong by themselves."""
+    """Checks an object as a whole, also when some of its fields are wrong by themselves."""
 
     def problems(self) -> Iterator[Problem]:
         """Return problems with paths relative to it. Fields that are wrong have the values that were given for them."""
@@ -123,7 +123,7 @@ def _told_at_its_unit(parse: Callable[[Any], Length], raw: Any) -> Length:
 
 Natural = Annotated[int, Field(ge=0, le=_INT32), BeforeValidator(_whole)]
 Positive = Annotated[int, Field(ge=1, le=_INT32), BeforeValidator(_whole)]
-Priority = Annotated[int, Field(ge=1, le=99), BeforeValidator(_whole)]
+Priority = Annotated[int, Field(ge=HIGHEST_PRIORITY, le=LOWEST_PRIORITY), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1), BeforeValidator(_whole)]
 RetentionDays = Annotated[int, Field(ge=-1, le=32767), BeforeValidator(_whole)]
 Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)]

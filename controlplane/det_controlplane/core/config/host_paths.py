@@ -39,7 +39,7 @@ _MACHINE_WIDE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SharedHostAccess:
-    """Hold what administrators give to the tasks of everybody; variables are names of the agent's own."""
+    """Hold the parts of a machine that administrators give to all tasks; variables are names of the agent's own."""
 
     mounts: Sequence[Any] = ()
     devices: Sequence[Any] = ()

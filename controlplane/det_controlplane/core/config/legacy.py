@@ -31,7 +31,7 @@ Section = dict[str, Any]
 
 
 class _Shim:
-    """One document on its way to the current form, and what its author should know."""
+    """A document on its way to the current form, and the hints for its author."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.config: Section = dict(without_nulls(dict(raw)))

@@ -1,4 +1,4 @@
-"""How long to train: a number of batches, records or epochs, or of the user's own unit."""
+"""Lengths of training: a number of batches, records or epochs, or of the user's own unit."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

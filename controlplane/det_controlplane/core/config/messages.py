@@ -1,4 +1,4 @@
-"""From pydantic's errors to sentences that name the field, the fault and what is allowed."""
+"""Turn pydantic's errors into sentences that name the field, the fault and what is allowed."""
 
 import re
 from collections import Counter

@@ -8,6 +8,7 @@ from typing import Any
 
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.text import json_problems
+from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from det_controlplane.core.problems import InvalidConfig, Problem
 
 _WHAT = "config policies"
@@ -69,7 +70,7 @@ def check_priority(priority: int | None, constraints: Constraints) -> list[Probl
     limit = constraints.priority_limit
     if limit is None or priority is None or priority >= limit:
         return []
-    message = f"({priority}) is more urgent than the limit of your administrator: use {limit} to 99"
+    message = f"({priority}) is more urgent than the limit of your administrator: use {limit} to {LOWEST_PRIORITY}"
     return [Problem("resources.priority", message)]
 
 
@@ -88,7 +89,7 @@ def _broken(resources: Mapping[str, Any], constraints: Constraints) -> Iterator[
 def _constraints(reader: Reader) -> Constraints:
     resources = reader.section("resources")
     most = resources.whole("max_slots", -1, 0, 2**31 - 1)
-    limit = reader.whole("priority_limit", 0, 1, 99)
+    limit = reader.whole("priority_limit", 0, HIGHEST_PRIORITY, LOWEST_PRIORITY)
     resources.close()
     reader.close()
     return Constraints(most if most >= 0 else None, limit or None)

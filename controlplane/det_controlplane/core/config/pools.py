@@ -8,6 +8,7 @@ from typing import Literal, cast
 from det_controlplane.core.config.providers import Provider, Section, expand, read_provider
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
+from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from det_controlplane.core.provision.model import Limits
 from det_controlplane.core.provision.offers import Offer
 
@@ -102,7 +103,9 @@ def read_scheduler(reader: Reader, inherited: Scheduler, given: bool) -> Schedul
     scheduler = Scheduler(
         type=kind,
         preemption=reader.flag("preemption", False),
-        default_priority=reader.whole("default_priority", DEFAULT_PRIORITY, 1, 99),
+        default_priority=reader.whole(
+            "default_priority", DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
+        ),
         fitting_policy=cast(
             FittingPolicy, reader.choice("fitting_policy", ("best", "worst"), "best")
         ),

@@ -1,4 +1,4 @@
-"""Where the machines of a pool come from: its `provider`, or its list of `offers`. See docs/reference/pools.md."""
+"""The source of a pool's machines: its `provider`, or its list of `offers`. See docs/reference/pools.md."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

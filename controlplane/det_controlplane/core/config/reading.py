@@ -14,7 +14,7 @@ from det_controlplane.core.problems import Problem, shown
 
 
 class Reader:
-    """One object of a document. Every key that is asked for is known; `close` reports the others."""
+    """An object of a document. Every key that is asked for is known; `close` reports the others."""
 
     def __init__(self, raw: Any, path: str, problems: list[Problem]) -> None:
         self.path = path

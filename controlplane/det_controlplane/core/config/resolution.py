@@ -23,7 +23,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What else has a say in a configuration, besides the submitted text. None: it says nothing."""
+    """Hold the sources that are merged with a submitted configuration."""
 
     template: Raw | None = None
     # Fragments of an experiment configuration, see TaskContainerDefaults.experiment_fragment().

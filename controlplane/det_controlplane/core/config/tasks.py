@@ -24,26 +24,34 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.config.resolution import Raw, Sources, sources_of
 from det_controlplane.core.config.sizes import parse_duration_s
 from det_controlplane.core.config.text import json_problems
+from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
 
-TaskKind = Literal["notebook", "shell", "command", "tensorboard", "generic"]
 _CALLED = {
-    "notebook": "JupyterLab",
-    "shell": "Shell",
-    "command": "Command",
-    "tensorboard": "TensorBoard",
-    "generic": "Task",
+    TaskKind.NOTEBOOK: "JupyterLab",
+    TaskKind.SHELL: "Shell",
+    TaskKind.COMMAND: "Command",
+    TaskKind.TENSORBOARD: "TensorBoard",
+    TaskKind.GENERIC: "Task",
 }
-_RUN_BY_USER = ("command", "generic")
+_RUN_BY_USER = (TaskKind.COMMAND, TaskKind.GENERIC)
 # What the other kinds run, unless their users have a program of their own that serves on the port of this variable.
-_SERVED = {"notebook": "JupyterLab", "shell": "OpenSSH's server", "tensorboard": "TensorBoard"}
-_PORTS = {"notebook": "NOTEBOOK_PORT", "shell": "SHELL_PORT", "tensorboard": "TENSORBOARD_PORT"}
+_SERVED = {
+    TaskKind.NOTEBOOK: "JupyterLab",
+    TaskKind.SHELL: "OpenSSH's server",
+    TaskKind.TENSORBOARD: "TensorBoard",
+}
+_PORTS = {
+    TaskKind.NOTEBOOK: "NOTEBOOK_PORT",
+    TaskKind.SHELL: "SHELL_PORT",
+    TaskKind.TENSORBOARD: "TENSORBOARD_PORT",
+}
 # What only some kinds have, and how those are called.
 _OF_KINDS: dict[str, tuple[tuple[TaskKind, ...], str]] = {
-    "idle_timeout": (("notebook", "shell", "tensorboard"), "notebooks, shells and TensorBoards"),
-    "notebook_idle_type": (("notebook",), "notebooks"),
-    "preemption_timeout": (("generic",), "generic tasks (`det task create`)"),
-    "tensorboard_args": (("tensorboard",), "TensorBoards"),
+    "idle_timeout": (tuple(_SERVED), "notebooks, shells and TensorBoards"),
+    "notebook_idle_type": ((TaskKind.NOTEBOOK,), "notebooks"),
+    "preemption_timeout": ((TaskKind.GENERIC,), "generic tasks (`det task create`)"),
+    "tensorboard_args": ((TaskKind.TENSORBOARD,), "TensorBoards"),
 }
 
 
@@ -134,7 +142,7 @@ def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None 
 
 def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str) -> ResolvedTask:
     """Merge, default and check; `name` is the petname of a task without a description."""
-    what = f"{kind} configuration"
+    what = f"{kind.value.lower()} configuration"
     merged, warnings = _merged(kind, submitted, sources, name, what)
     problems = []
     if kind in _RUN_BY_USER and merged.get("entrypoint") is None:
@@ -185,7 +193,7 @@ def _merged(
     }
     for low in (_of_tasks(kind, sources.template), defaults, own):
         config = merge(config, shim(low)[0]) if low else config
-    if kind == "tensorboard" and isinstance(config["resources"], dict):
+    if kind is TaskKind.TENSORBOARD and isinstance(config["resources"], dict):
         config["resources"] = config["resources"] | {"slots": 0}
     return config, warnings
 

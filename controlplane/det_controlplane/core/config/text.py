@@ -38,7 +38,7 @@ def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str,
 
 @dataclass(slots=True)
 class _Budget:
-    """How much a document may have yet."""
+    """The values and characters that a document may still have."""
 
     values: int = _MAX_VALUES
     characters: int = _MAX_CHARACTERS

@@ -1,4 +1,4 @@
-"""From YAML text to JSON values, read as YAML 1.2 does: `on` is text, `1e-3` is a number.
+"""Turn YAML text into JSON values, read as YAML 1.2 does: `on` is text, `1e-3` is a number.
 
 PyYAML's constructor knows only YAML 1.1 and keeps the last of two equal keys silently, so values are made
 from its nodes here; that is also twice as fast.

@@ -1,1 +1,1 @@
-"""One small transition table a thing: which states follow which, and why a move is refused."""
+"""State machines, a small one for each thing: which states follow which, and why a move is refused."""

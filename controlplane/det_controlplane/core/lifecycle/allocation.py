@@ -25,7 +25,7 @@ class ContainerState(str, Enum):
 
 
 class Failure(str, Enum):
-    """Why a container ended other than by the exit of its own program."""
+    """The causes for which a container ended, other than the exit of its own program."""
 
     # Its program, or its configuration: the only one that is the user's.
     CONTAINER_FAILED = "container_failed"

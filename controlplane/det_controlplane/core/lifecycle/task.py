@@ -22,7 +22,7 @@ NAMES = {
     TaskKind.SHELL: "shell",
     TaskKind.TENSORBOARD: "tensorboard",
 }
-MAX_ATTEMPTS = 5
+MAX_FAILURES = 5  # of infrastructure, in a row
 # Started again they serve as before. What a command had done when its machine was lost, nobody knows.
 _SERVE = (TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD)
 _NEVER_STARTED = (
@@ -34,14 +34,14 @@ _NEVER_STARTED = (
 
 
 def runs_again(
-    kind: TaskKind, state: AllocationState, exit: Exit, attempts: int, *, was_asked: bool = False
+    kind: TaskKind, state: AllocationState, exit: Exit, failures: int, *, was_asked: bool = False
 ) -> bool:
     """Return whether infrastructure ended a run that may be repeated; `state` is how far the run was.
 
     A deletion that was asked to leave its machine (`was_asked`) is repeated where nothing else ended it."""
     if kind is TaskKind.CHECKPOINT_GC and was_asked and exit.kind is ExitKind.KILLED:
         return True
-    if exit.kind is not ExitKind.INFRASTRUCTURE or attempts >= MAX_ATTEMPTS:
+    if exit.kind is not ExitKind.INFRASTRUCTURE or failures >= MAX_FAILURES:
         return False
     if kind is TaskKind.CHECKPOINT_GC:
         return True

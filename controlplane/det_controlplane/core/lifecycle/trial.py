@@ -79,7 +79,7 @@ def signal_for(state: S) -> Signal:
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """What the decision after an exit depends on."""
+    """The facts of a trial that decide how it goes on after an exit."""
 
     state: S
     restarts: int

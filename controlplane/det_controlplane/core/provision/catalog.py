@@ -26,7 +26,7 @@ _ZONES = {
 
 
 class Unknown(ValueError):
-    """A cloud has no such thing; the message says what was probably meant."""
+    """A cloud has no such provider, region or machine type; the message suggests a similar name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Machine:
 
 
 class RefusalKind(str, Enum):
-    """Why a cloud gave no machine."""
+    """The kinds of reasons for which a cloud gave no machine."""
 
     NO_CAPACITY = "NO_CAPACITY"
     QUOTA = "QUOTA"
@@ -104,7 +104,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """One pool with machines of its own. Demand is in the order of the queue."""
+    """A pool with machines of its own. Demand is in the order of the queue."""
 
     name: str
     limits: Limits
@@ -183,7 +183,7 @@ class ProvisionCode(str, Enum):
 
 
 class ProvisionReason(NamedTuple):
-    """Why an allocation waits for a machine, as a code and a sentence with offers, numbers and times."""
+    """The reason why an allocation waits for a machine: a code, and a sentence with offers, numbers and times."""
 
     code: ProvisionCode
     sentence: str

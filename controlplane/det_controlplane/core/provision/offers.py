@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Capacity(str, Enum):
-    """How a machine is rented."""
+    """The ways to rent a machine."""
 
     SPOT = "spot"  # cheaper, and may be reclaimed
     ON_DEMAND = "on-demand"

@@ -43,7 +43,7 @@ class _Section(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MarketKnowledge:
-    """Hold what the clouds said last. Types are by provider, region and `WantedType.name`."""
+    """Hold the last answers of the clouds. Types are by provider, region and `WantedType.name`."""
 
     prices: Mapping[Scope, Quote] = field(default_factory=dict)
     types: Mapping[tuple[str, str, str], TypeZones] = field(default_factory=dict)

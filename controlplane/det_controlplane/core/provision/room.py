@@ -1,4 +1,4 @@
-"""Where the scheduler would place work: the free slots of machines that work, start or are about to be rented."""
+"""Place demand as the scheduler would: on free slots of machines that work, start or are about to be rented."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -166,7 +166,7 @@ class Room:
 
 
 class Seating(NamedTuple):
-    """Where the demand of a pool finds room, and what finds none."""
+    """The hosts on which the demand of a pool finds room, and the demand that finds none."""
 
     room: Room
     hosts_of: dict[str, list[int]]

@@ -12,7 +12,7 @@ _LEAST_PROGRESS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a running job has come, and how long it took."""
+    """The progress of a running job, and the time that it took."""
 
     progress: float
     elapsed_s: float

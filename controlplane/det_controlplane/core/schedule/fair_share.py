@@ -137,7 +137,7 @@ def _capacity(pool: PoolPass) -> int:
 
 
 class _Feasible:
-    """Whether a request would fit if everything that can be preempted had left."""
+    """Tell which requests could never fit, even with everything preemptible gone."""
 
     def __init__(self, pool: PoolPass) -> None:
         leaving = Counter[str]()

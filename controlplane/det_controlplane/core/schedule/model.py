@@ -104,7 +104,7 @@ class PoolSnapshot:
 
 
 class WaitCode(str, Enum):
-    """Why an allocation has not started."""
+    """The reasons for which an allocation has not started."""
 
     NO_AGENTS = "NO_AGENTS"
     TOO_LARGE = "TOO_LARGE"
@@ -122,14 +122,14 @@ class WaitCode(str, Enum):
 
 
 class WaitReason(NamedTuple):
-    """Why an allocation waits, as a code and as a sentence with the numbers of the moment."""
+    """The reason why an allocation waits: a code, and a sentence with the numbers of the moment."""
 
     code: WaitCode
     sentence: str
 
 
 class PreemptReason(Enum):
-    """Why a running allocation has to leave."""
+    """The reasons for which a running allocation has to leave."""
 
     HIGHER_PRIORITY = "HIGHER_PRIORITY"
     MAX_SLOTS = "MAX_SLOTS"

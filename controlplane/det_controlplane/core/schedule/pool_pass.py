@@ -1,4 +1,4 @@
-"""One pass over a pool: the snapshot, what is still free, and what has been decided so far."""
+"""A pass over a pool: the snapshot, what is still free, and what has been decided so far."""
 
 from collections.abc import Iterable
 from typing import cast

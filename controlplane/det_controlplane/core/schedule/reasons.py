@@ -43,7 +43,7 @@ Cause = WaitReason | NoRoom | OverLimit | KeptAgents
 
 
 class Explainer:
-    """Puts causes into words."""
+    """Puts the causes for which requests wait into words."""
 
     def __init__(
         self, snapshot: PoolSnapshot, slots: Fleet, limits: JobLimits, kept: KeptAgents | None

@@ -1,4 +1,4 @@
-"""What a search asks for. Every action names its trial by request id."""
+"""The actions that a search asks for. Each names its trial by request id."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to do for now, and no reason to interrupt it: a clean end of its script does not close the trial."""
+    """Let the trial be for now, without an interruption: a clean end of its script does not close it."""
 
     request_id: str
 

@@ -1,4 +1,4 @@
-"""What happened to a search. The fold of these, in order, is its whole state."""
+"""The events of a search. Its whole state is the fold of them, in order."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ExitReason(str, Enum):
-    """Why user code ended a trial before the search did."""
+    """The reasons for which user code ends a trial before the search does."""
 
     INVALID_HP = "INVALID_HP"
     INIT_INVALID_HP = "INIT_INVALID_HP"

@@ -17,7 +17,7 @@ class SearchFailed(Exception):
 
 
 class Method(ABC):
-    """Trials passed in are live, and neither stopped nor exited early before."""
+    """Decides a search. Trials passed in are live, and neither stopped nor exited early before."""
 
     # True where fewer creations than closings must not end the search (a remote method decides).
     decides_its_end: ClassVar[bool] = False

@@ -17,7 +17,7 @@ _MOST_ROUNDS = 20_000  # a second or so
 
 @dataclass(frozen=True, slots=True)
 class TrialsTo:
-    """So many trials train this long; None is as long as their own script does."""
+    """A number of trials that train to one length; None is as long as their own script does."""
 
     count: int
     length: int | None

@@ -1,4 +1,4 @@
-"""One rung of promoting ASHA: the trials that wait there, the best first."""
+"""A rung of promoting ASHA: the trials that wait there, the best first."""
 
 import heapq
 import math

@@ -1,4 +1,4 @@
-"""Where ASHA takes the hyperparameters of its next trial from."""
+"""Propose the hyperparameters of ASHA's next trial."""
 
 from collections.abc import Mapping
 from typing import Any

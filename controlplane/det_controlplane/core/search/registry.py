@@ -1,4 +1,4 @@
-"""From the `searcher` of an experiment's configuration to its search."""
+"""Build the search of an experiment from the `searcher` of its configuration."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""One rung of stopping ASHA: is a loss among the best 1/divisor of those seen here?"""
+"""A rung of stopping ASHA: tell whether a loss is among the best 1/divisor of those seen here."""
 
 import base64
 import heapq
@@ -29,7 +29,7 @@ class Rung(Protocol):
 
 
 class StoppingRung:
-    """Two heaps meet at the cut: deciding on the 100,000th loss is as cheap as on the 100th."""
+    """Keeps two heaps that meet at the cut: deciding on the 100,000th loss is as cheap as on the 100th."""
 
     __slots__ = ("_best", "_count", "_divisor", "_rest")
 

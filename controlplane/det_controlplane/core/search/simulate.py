@@ -33,7 +33,7 @@ class SimulatedTrial:
 
 @dataclass(slots=True)
 class Simulation:
-    """What became of every trial, and what the whole took in units of training."""
+    """The fate of every trial, and the work of the whole search in units of training."""
 
     trials: dict[str, SimulatedTrial] = field(default_factory=dict)
     work: float = 0.0

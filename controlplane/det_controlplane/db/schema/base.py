@@ -1,4 +1,4 @@
-"""What all tables share: their registry, the names of their constraints, and types."""
+"""The parts that all tables share: their registry, the names of their constraints, and types."""
 
 from enum import Enum
 from typing import Any

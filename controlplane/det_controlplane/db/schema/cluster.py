@@ -1,4 +1,4 @@
-"""What the cluster knows of itself."""
+"""Define the tables of the cluster as a whole: its identity, message and log, marks of pools, and the outbox."""
 
 from sqlalchemy import (
     BigInteger,

@@ -32,7 +32,7 @@ class DeviceType(str, Enum):
 
 
 class EffectKind(str, Enum):
-    """What the outbox promises."""
+    """The kinds of effects in the outbox."""
 
     CHECKPOINT_GC = "checkpoint_gc"
     DELETE_EXPERIMENT = "delete_experiment"

@@ -1,4 +1,4 @@
-"""What trials leave behind: metrics, checkpoints, models."""
+"""Define the tables of results: metrics, checkpoints, models."""
 
 from sqlalchemy import (
     ARRAY,

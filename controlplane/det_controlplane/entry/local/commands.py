@@ -20,7 +20,7 @@ _LITTLE_SPACE_GIB = 2.0
 
 
 class LocalError(Exception):
-    """What went wrong and the way out; the exit code beside it."""
+    """An error for the user: its cause and remedy, and the exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)

@@ -22,7 +22,7 @@ class LocalAgent:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What should run. With a `master_url`, only agents that work for a cluster elsewhere."""
+    """The desired state of a local cluster. With a `master_url`, only agents that work for a cluster elsewhere."""
 
     cluster_name: str
     host: str

@@ -1,4 +1,4 @@
-"""From the flags and the configuration file of `det deploy local` to what should run."""
+"""Plan the processes of a local cluster from the flags and the configuration file of `det deploy local`."""
 
 import json
 import shutil

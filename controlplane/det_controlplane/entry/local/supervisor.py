@@ -104,7 +104,7 @@ class _Watch:
 
 @dataclass
 class Supervisor:
-    """`changed` is called after every start and death."""
+    """Keeps processes alive; calls `changed` after every start and death."""
 
     changed: Callable[[], None] = lambda: None
     _watches: list[_Watch] = field(default_factory=list)

@@ -27,7 +27,7 @@ log = logging.getLogger("det.relay")
 
 
 class Forward:
-    """Part of an ASGI application: takes what is for tasks. Who may reach them is the relay's to decide."""
+    """Part of an ASGI application that passes requests for tasks on to the relay, which decides who may reach them."""
 
     def __init__(self, app: App, relay_url: str, open_streams: OpenStreams) -> None:
         self._app, self._open = app, open_streams

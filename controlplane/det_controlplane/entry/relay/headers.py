@@ -1,4 +1,4 @@
-"""What of a request goes on to a task, and what of its answer goes back: both share the origin of the API."""
+"""Choose the headers that go on to a task and back from it: both share the origin of the API."""
 
 from collections.abc import Iterable
 from urllib.parse import parse_qsl

@@ -1,4 +1,4 @@
-"""One HTTP request to a task: streamed both ways, through a stream of the agent's link."""
+"""Carry an HTTP request to a task: streamed both ways, through a stream of the agent's link."""
 
 import asyncio
 from collections.abc import Callable, Iterable

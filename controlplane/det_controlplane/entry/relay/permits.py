@@ -1,4 +1,4 @@
-"""End what is open to a task when its user may not reach the task any more."""
+"""End connections to a task when their user may not reach it any more."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ Check = Callable[[Permit], Awaitable[bool]]
 
 
 class Permits:
-    """Looks every few seconds whether each open connection would still be opened."""
+    """Checks every few seconds whether each open connection would still be allowed."""
 
     def __init__(self, check: Check) -> None:
         self._check = check

@@ -35,7 +35,7 @@ log = logging.getLogger("det.relay")
 
 
 class Relay:
-    """Part of an ASGI application: takes what is for tasks and from agents, and nothing else."""
+    """Part of an ASGI application that takes requests for tasks and websockets of agents, and nothing else."""
 
     def __init__(
         self,

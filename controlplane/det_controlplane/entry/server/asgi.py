@@ -99,7 +99,7 @@ class _Refused:
 
 
 class AsgiApp:
-    """`background` is entered at start-up and left at shutdown: the loops that live in this process.
+    """The app as ASGI. `background` is entered at start-up and left at shutdown: the loops of this process.
 
     `relays`: agents dial this process for traffic to tasks; if not, that is passed on to the relay, if there is one."""
 

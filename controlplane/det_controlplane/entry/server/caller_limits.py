@@ -20,7 +20,7 @@ class _Turn:
 class CallerLimits:
     """Holds requests of a caller back while so many of the same caller are worked on.
 
-    Who calls is known by the first answer to a token; strangers share one turn, and so do tokens before that."""
+    The first answer to a token tells its caller; until then tokens share one turn with requests that have none."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -35,7 +35,7 @@ def refusal(app: App, request: Request) -> Response | None:
 
 
 class SocketStream:
-    """One connection."""
+    """A websocket of a client that reads a stream."""
 
     def __init__(
         self, app: App, notifier: LocalNotifier, in_turn: InTurn, receive: Receive, send: Send

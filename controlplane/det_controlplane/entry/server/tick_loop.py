@@ -18,7 +18,7 @@ _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
 
 
 class TickLoop:
-    """`tick` returns the seconds until something is due, or None when nothing is."""
+    """Calls `tick`, which returns the seconds until something is due, or None when nothing is."""
 
     def __init__(self, tick: Callable[[], float | None]) -> None:
         self._tick = tick

@@ -77,7 +77,7 @@ def _change(ctx: Context, agent_id: str, slot_id: int | None, enabled: bool, dra
             [] if enabled or drain else containers.allocations_on(changed.tx, agent_id, slot_id)
         )
     for allocation_id in doomed:
-        stopping.move_on(ctx, allocation_id, f"agent {agent_id} was disabled")
+        stopping.kill_and_requeue(ctx, allocation_id, f"agent {agent_id} was disabled")
 
 
 def pools(ctx: Context) -> list[dict[str, Any]]:

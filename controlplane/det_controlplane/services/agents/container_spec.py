@@ -6,7 +6,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core.agent_protocol import ContainerFile, ContainerSpec, TaskUser
+from det_controlplane.core.agent_protocol import ENTRY, ContainerFile, ContainerSpec, TaskUser
 from det_controlplane.db import container_specs, sessions
 from det_controlplane.db.container_specs import StartedContainer, StartedTrial
 from det_controlplane.services import sealing
@@ -17,7 +17,6 @@ from det_controlplane.services.logs import policies
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"
-ENTRY = ["python3", "-m", "determined.exec.entry"]
 
 
 def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
@@ -40,7 +39,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
     network = "host" if row.peers > 1 else defaults.network_mode
     values, of_agent = container_settings.variables(config, row.device_type)
-    # Each goes before those above it.
+    # Later entries override earlier ones.
     env = {
         **_environment(ctx, row, token),
         **(_trial_environment(row, trial, config) if trial else {}),

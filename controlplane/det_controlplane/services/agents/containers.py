@@ -27,7 +27,7 @@ _ORDER = tuple(s.value for s in ContainerState)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One container as its agent sees it."""
+    """The state of a container as its agent sees it."""
 
     id: str
     epoch: int

@@ -1,4 +1,4 @@
-"""Who may report, change and delete a checkpoint."""
+"""Check the right to report, change or delete a checkpoint."""
 
 from collections.abc import Sequence
 from uuid import UUID

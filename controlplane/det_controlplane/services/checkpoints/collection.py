@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core import gc
+from det_controlplane.core.agent_protocol import ENTRY
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.metrics import number
 from det_controlplane.db import checkpoints, experiments, tasks
@@ -27,7 +28,7 @@ CUT_OFF_AFTER = timedelta(days=1)
 _TRIES, _AT_ONCE = 7, 100
 _SPEC = "/run/determined/gc.json"
 _COMMAND = (
-    *("python3", "-m", "determined.exec.entry", "--"),
+    *(*ENTRY, "--"),
     *("python3", "-m", "determined.exec.gc_checkpoints", "--spec", _SPEC),
 )
 

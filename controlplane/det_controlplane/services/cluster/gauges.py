@@ -19,7 +19,7 @@ _CADVISOR, _DCGM = 8080, 9400
 
 
 class Gauge(NamedTuple):
-    """A name, what it means, and its values by labels."""
+    """A gauge: its name, its meaning, and its values by labels."""
 
     name: str
     help: str

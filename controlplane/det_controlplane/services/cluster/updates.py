@@ -33,7 +33,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One message: its name, and its value as JSON."""
+    """A message about a change: its name, and its value as JSON."""
 
     name: str
     value: str

@@ -6,7 +6,7 @@ from typing import Any
 
 from det_controlplane.core import gc
 from det_controlplane.core.config import policies as policy_rules
-from det_controlplane.core.numerals import LARGEST_WEIGHT
+from det_controlplane.core.job_settings import out_of_bounds
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiments, jobs
 from det_controlplane.db.schema.enums import EffectKind
@@ -29,7 +29,7 @@ def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is absent stays as it is. `resources` has priority, weight, max_slots; `policy` the save_* numbers."""
+    """Hold the changes of an edit; absent fields stay. `resources` has priority, weight, max_slots; `policy` the save_* numbers."""
 
     texts: Mapping[str, str]
     labels: Sequence[str] | None
@@ -56,20 +56,12 @@ def change_resource(experiment: live.LiveExperiment, name: str, value: Any) -> N
     """Change priority, weight or max_slots of a queued or running experiment; its stored configuration follows."""
     if experiment.row.state.terminal:
         raise Missing(f"experiment {experiment.row.id} has ended: it has no resources to change")
-    _check_resource(name, value)
+    if wrong := out_of_bounds(name, value):
+        raise Invalid(wrong)
     _check_policies(experiment, name, value)
     jobs.change(experiment.tx, experiment.row.job_id, **{name: value})
     experiments.set_config(experiment.tx, experiment.row.id, "resources", name, value)
     experiment.change.queue_changed(experiment.row.pool)
-
-
-def _check_resource(name: str, value: Any) -> None:
-    if name == "priority" and not 1 <= value <= 99:
-        raise Invalid(f"priority must be between 1 (first) and 99 (last), not {value}")
-    if name == "weight" and not 0 < value <= LARGEST_WEIGHT:
-        raise Invalid(f"weight must be above 0 and {LARGEST_WEIGHT:,.0f} at most, not {value}")
-    if name == "max_slots" and value < 0:
-        raise Invalid(f"max_slots must be at least 0, not {value}")
 
 
 def _check_policies(experiment: live.LiveExperiment, name: str, value: Any) -> None:

@@ -33,7 +33,7 @@ class KeptSearch:
 
 @dataclass(slots=True)
 class WatchedSearch:
-    """A search that was folded from its first event, and what it decided of each trial."""
+    """A search that was folded from its first event, with its decisions on each trial."""
 
     seq: int
     search: "Search"

@@ -27,7 +27,7 @@ _NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL", "NOTSET": "TRACE"}
 
 
 class StoredLog(logging.Handler):
-    """Keeps what is worth an operator's look: warnings and worse, unless the cluster's log level says otherwise."""
+    """Stores the control plane's log for operators: warnings and worse, unless the cluster's log level says otherwise."""
 
     def __init__(self, db: Database, default: int = logging.WARNING) -> None:
         super().__init__(logging.DEBUG)

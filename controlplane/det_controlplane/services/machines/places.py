@@ -1,4 +1,4 @@
-"""Where the pools rent machines, and with which settings their clouds are reached."""
+"""List the places where pools rent machines, and the settings with which their clouds are reached."""
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.db import machines

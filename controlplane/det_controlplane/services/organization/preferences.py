@@ -1,4 +1,4 @@
-"""What a person's web pages remember: settings, and the projects looked at last."""
+"""Store the settings of a person's web pages, and the projects looked at last."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ _MOST_IN_NOTES = 4 << 20  # characters
 
 @dataclass(frozen=True, slots=True)
 class ProjectChanges:
-    """What is None stays as it is."""
+    """Hold the fields to change; None keeps a field."""
 
     name: str | None = None
     description: str | None = None

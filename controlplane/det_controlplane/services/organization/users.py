@@ -57,7 +57,7 @@ def _of_one_letter() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class UserChanges:
-    """What is None stays as it is."""
+    """Hold the fields to change; None keeps a field."""
 
     username: str | None = None
     display_name: str | None = None

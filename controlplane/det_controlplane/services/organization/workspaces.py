@@ -23,7 +23,7 @@ R = TypeVar("R", bound=OwnedRow)
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceChanges:
-    """What is None stays as it is."""
+    """Hold the fields to change; None keeps a field."""
 
     name: str | None = None
     agent_user: dict[str, Any] | None = None

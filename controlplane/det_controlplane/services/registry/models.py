@@ -20,7 +20,7 @@ from det_controlplane.services.identity.route_rights import require_in
 
 @dataclass(frozen=True, slots=True)
 class ModelChanges:
-    """What is None stays as it is."""
+    """Hold the fields to change; None keeps a field."""
 
     name: str | None = None
     description: str | None = None

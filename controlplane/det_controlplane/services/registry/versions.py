@@ -19,7 +19,7 @@ from det_controlplane.services.registry.models import locked
 
 @dataclass(frozen=True, slots=True)
 class VersionChanges:
-    """What is None stays as it is."""
+    """Hold the fields to change; None keeps a field."""
 
     name: str | None = None
     comment: str | None = None

@@ -1,4 +1,4 @@
-"""One scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
+"""Run a scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

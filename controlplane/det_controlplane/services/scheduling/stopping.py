@@ -80,7 +80,7 @@ def kill_now(change: Change, allocation_id: str, reason: str) -> None:
         announce(change, allocation)
 
 
-def move_on(ctx: Context, allocation_id: str, reason: str) -> None:
+def kill_and_requeue(ctx: Context, allocation_id: str, reason: str) -> None:
     """Kill an allocation whose machine is wanted back; trials and tasks that can run again start elsewhere."""
     with use_case.change(ctx) as changed:
         if allocations.lock(changed.tx, allocation_id) is not None:

@@ -1,4 +1,4 @@
-"""The token that opens what a task serves: it is part of the address that the task's owner gets."""
+"""The access token of a task's server: it is part of the address that the task's owner gets."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What a running task's containers ask and tell: rendezvous, preemption, readiness, gathering."""
+"""Answer the containers of a running task: rendezvous, preemption, readiness, gathering."""
 
 import re
 from collections.abc import Callable

@@ -41,7 +41,7 @@ After = Callable[[GenericTask], GenericTaskState]
 
 @dataclass(frozen=True, slots=True)
 class NewGenericTask:
-    """What a client submits; `config` is text as its user wrote it."""
+    """The submission of a generic task; `config` is text as its user wrote it."""
 
     config: str
     submission: Submission  # its files; the rest follows from the configuration and the project
@@ -74,7 +74,9 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
     if repeated is not None:
         return Created(repeated, (), False)
     ready = prepared(ctx, user, new)
-    with launching.opened(ctx, user, ready.submission, ready.resolved, programs.of_command) as (
+    with launching.queued_task(
+        ctx, user, ready.submission, ready.resolved, programs.of_command
+    ) as (
         changed,
         id,
     ):

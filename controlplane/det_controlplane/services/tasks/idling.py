@@ -1,4 +1,4 @@
-"""Ending tasks that nobody uses: notebooks, shells and TensorBoards without traffic and without work."""
+"""End unused tasks: notebooks, shells and TensorBoards without traffic and without work."""
 
 from datetime import datetime
 

@@ -194,7 +194,7 @@ def set_priority(
 
 
 def _steered(ctx: Context, kind: TaskKind, task_id: str) -> TaskAnswer:
-    """Return a task to whoever changed it, who need not be told what opens it."""
+    """Return a changed task without its access token."""
     task = _find(ctx, kind, task_id)
     return TaskAnswer(task.shown, programs.shown(task.config))
 

@@ -11,7 +11,6 @@ from det_controlplane.core import config as configs
 from det_controlplane.core.config import ResolvedTask, TaskConfig
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
-from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
@@ -37,7 +36,7 @@ from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.tasks import access, lifecycle
 from det_controlplane.services.tasks.programs import (
-    PORT_BASES,
+    LOWEST_PORTS,
     PORTS_OF_A_KIND,
     Program,
     ProgramContext,
@@ -65,7 +64,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A configuration that may be launched, and what was doubtful about it."""
+    """A configuration that may be launched, and its warnings."""
 
     config: TaskConfig
     workspace: TargetWorkspace
@@ -108,13 +107,12 @@ def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
 
 def _merged(
     ctx: Context,
-    task_kind: TaskKind,
+    kind: TaskKind,
     submitted: dict[str, Any],
     template: dict[str, Any] | None,
     workspace: TargetWorkspace,
 ) -> tuple[ResolvedTask, Pool]:
-    pool, in_vain = _pool(ctx, task_kind, submitted, template, workspace)
-    kind: KindOfConfig = task_kind.value.lower()  # type: ignore[assignment]
+    pool, in_vain = _pool(ctx, kind, submitted, template, workspace)
     sources = configs.task_sources_of(ctx.config, pool, template=template)
     name = configs.petname(ctx.new_seed())
     try:
@@ -140,12 +138,12 @@ def launch(
     ctx: Context, user: User, submission: Submission, resolved: Resolved, build: Build
 ) -> str:
     """Queue a task; return its id. Nothing is left behind when any part is refused."""
-    with opened(ctx, user, submission, resolved, build) as (_, task_id):
+    with queued_task(ctx, user, submission, resolved, build) as (_, task_id):
         return task_id
 
 
 @contextmanager
-def opened(
+def queued_task(
     ctx: Context, user: User, submission: Submission, resolved: Resolved, build: Build
 ) -> Iterator[tuple[Change, str]]:
     """Queue a task, and leave the transaction open for what else belongs to it."""
@@ -250,7 +248,7 @@ def _context(ctx: Context, user: User, submission: Submission) -> Prepared | Non
 
 def _port(ctx: Context, tx: Tx, kind: TaskKind) -> int:
     """Return a port that no other task serves on: tasks may share a machine, and with processes its network."""
-    base = PORT_BASES.get(kind)
+    base = LOWEST_PORTS.get(kind)
     if base is None:
         return 0
     taken = tasks.ports_in_use(tx) | ctx.config.reserved_ports

@@ -1,22 +1,21 @@
-"""What runs in the container of each kind of interactive task, and where it serves."""
+"""Define the program of each kind of interactive task, and the port on which it serves."""
 
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from det_controlplane.core.agent_protocol import ENTRY
 from det_controlplane.core.config import TaskConfig
-from det_controlplane.core.config.tasks import TaskKind as KindOfConfig
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.secrets import HIDDEN
 
 # Lowest numbers of the ports on which the container of a kind serves; each kind has three hundred. The terminals of a
 # shell are as many ports above it.
-PORT_BASES = {TaskKind.TENSORBOARD: 2600, TaskKind.NOTEBOOK: 2900, TaskKind.SHELL: 3200}
+LOWEST_PORTS = {TaskKind.TENSORBOARD: 2600, TaskKind.NOTEBOOK: 2900, TaskKind.SHELL: 3200}
 PORTS_OF_A_KIND = 300
 _SSH = "/run/determined/ssh/authorized_keys"
 _TENSORBOARD = "/run/determined/tensorboard.json"
-ENTRY = ("python3", "-m", "determined.exec.entry", "--")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Program:
 
     def stored(self, kind: TaskKind, config: TaskConfig) -> dict[str, Any]:
         """Return the configuration with what only the container's machine reads, under names that users cannot give."""
-        own: dict[str, Any] = {"_command": [*ENTRY, *self.command]}
+        own: dict[str, Any] = {"_command": [*ENTRY, "--", *self.command]}
         if self.environment:
             own["_environment"] = dict(self.environment)
         if self.files:
@@ -46,8 +45,7 @@ class Program:
 
 def shown_of(kind: TaskKind, config: TaskConfig) -> dict[str, Any]:
     """Return a configuration as users of this kind of task know it."""
-    name: KindOfConfig = kind.value.lower()  # type: ignore[assignment]
-    return config.of_kind(name)
+    return config.of_kind(kind)
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +63,7 @@ class ProgramContext:
 
 
 def of_command(config: TaskConfig, place: ProgramContext) -> Program:
-    """Run the arguments as they are; a single one is a line for the shell."""
+    """Return the program of a command: its arguments as they are, or a line for the shell if there is only one."""
     words = tuple(config.entrypoint or ())
     command = ("sh", "-c", *words) if len(words) == 1 else words
     return Program(command, proxies=_own_ports(config, place.task_id))
@@ -82,7 +80,7 @@ def of_notebook(config: TaskConfig, place: ProgramContext) -> Program:
 
 
 def of_shell(config: TaskConfig, place: ProgramContext) -> Program:
-    """Let in whoever has the private key or the token of its terminals, which only the shell's owner gets."""
+    """Return the program of a shell, which opens to its private key and its terminals' token; only the owner gets them."""
     ssh = _ports(config, place, tcp=True, unauthenticated=True)
     environment, terminals = {"SHELL_PORT": str(place.port)}, []
     if not config.entrypoint:
@@ -108,7 +106,7 @@ def of_tensorboard(
     sources: Sequence[Mapping[str, Any]],
     reads: Mapping[str, Any],
 ) -> Program:
-    """Show event files of trials; `sources` tells where they lie, `reads` what the user asked for."""
+    """Return the program of a TensorBoard: `sources` has the places of event files, `reads` the user's request."""
     work = {"sources": list(sources), "args": list(config.tensorboard_args)}
     return Program(
         _module("tensorboard", config),

@@ -1,4 +1,4 @@
-"""Who may reach which port of a task through `/proxy/`, and where that is."""
+"""Find the port of a task behind `/proxy/`, and check the right to reach it."""
 
 import re
 from collections.abc import Iterable, Sequence

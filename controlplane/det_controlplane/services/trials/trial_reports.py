@@ -74,7 +74,7 @@ def report_source(
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How far a trial should train. `undecided`: a program outside is about to say how it goes on."""
+    """The length that a trial should train to. `undecided`: a program outside is about to say how it goes on."""
 
     length: int
     completed: bool

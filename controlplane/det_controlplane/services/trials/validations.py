@@ -12,7 +12,7 @@ from det_controlplane.core import search
 from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db import validations
 from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.validations import ReportingTrial, Validation
+from det_controlplane.db.validations import ValidatingTrial, Validation
 from det_controlplane.services.batching import BatchRejected, Ticket, together_or_each
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
@@ -52,7 +52,7 @@ def _store_together(ctx: Context, experiment_id: int, tickets: Sequence[Report])
 
 
 def _parted(
-    found: tuple[ExperimentRow, dict[int, ReportingTrial]] | None, tickets: Sequence[Report]
+    found: tuple[ExperimentRow, dict[int, ValidatingTrial]] | None, tickets: Sequence[Report]
 ) -> tuple[list[Report], list[Report]]:
     """Divide reports into usual ones and others, which need a merge, roll an earlier run back, or have no searcher."""
     usual: list[Report] = []
@@ -66,7 +66,7 @@ def _parted(
     return usual, others
 
 
-def _is_usual(row: ExperimentRow, trial: ReportingTrial, report: MetricsReport) -> bool:
+def _is_usual(row: ExperimentRow, trial: ValidatingTrial, report: MetricsReport) -> bool:
     if row.unmanaged or not row.state.live or trial.reported:
         return False
     return report.goes_on(trial.row.run_id, trial.total_batches)
@@ -78,7 +78,7 @@ class _Decisions:
     def __init__(
         self,
         experiment: LiveExperiment,
-        trials: Mapping[int, ReportingTrial],
+        trials: Mapping[int, ValidatingTrial],
         tickets: Sequence[Report],
     ) -> None:
         self._experiment = experiment

@@ -1,4 +1,4 @@
-"""Addresses of webhooks: what makes them secret is stored encrypted, and shown to those who may set them."""
+"""Addresses of webhooks: their secret parts are stored sealed, and shown to callers that may set them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def seal(ctx: Context, url: str) -> SealedAddress:
     return SealedAddress(shown, ctx.cipher.seal(url.encode()))
 
 
-def opened(ctx: Context, url: str, sealed: str | None) -> str:
+def unsealed(ctx: Context, url: str, sealed: str | None) -> str:
     """Return the whole address; raises CannotOpen.
 
     A version that does not seal stores it in `url`, beside what was sealed before or nothing: that is the newer one."""
@@ -51,7 +51,7 @@ def as_seen_by(
         failure = shown["lastFailure"] if shown["workspaceId"] else None
         return {**shown, "url": shown_address(shown["url"]), "lastFailure": failure}
     try:
-        return {**shown, "url": opened(ctx, webhook["url"], webhook["sealed"])}
+        return {**shown, "url": unsealed(ctx, webhook["url"], webhook["sealed"])}
     except CannotOpen:
         return shown
 

@@ -48,7 +48,7 @@ def send_now(ctx: Context, target: Target, payload: dict[str, Any]) -> None:
         now_s=int(ctx.now().timestamp()),
     )
     try:
-        url = addresses.opened(ctx, target.url, target.sealed)
+        url = addresses.unsealed(ctx, target.url, target.sealed)
     except CannotOpen as e:
         raise Unsent(f"its address cannot be read: {e}") from e
     ctx.courier.post(url, sent.body, sent.headers)

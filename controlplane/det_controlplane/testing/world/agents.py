@@ -17,7 +17,7 @@ _SOON_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """What a life of the agent's process polls with."""
+    """The incarnation and token that a process of the agent polls with."""
 
     incarnation: str
     token: str

@@ -43,7 +43,7 @@ _FAILED_RUNS = text("""
 
 
 class Editor(FakeUser):
-    """Works as others do, but has nothing to do with agents."""
+    """A user who works as others do, but never disables agents."""
 
     def _trouble_agents(self) -> Script:
         yield Sleep(0.0)
@@ -57,7 +57,7 @@ class Editor(FakeUser):
 
 
 class Intruder:
-    """Tries what it has no right to: whatever is granted breaks the rules."""
+    """A caller that tries requests it has no right to; any that is granted breaks the rules."""
 
     def __init__(self, world: World, token: str, *, sees: bool) -> None:
         self._world, self._token, self._sees = world, token, sees

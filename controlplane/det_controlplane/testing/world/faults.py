@@ -1,4 +1,4 @@
-"""What goes wrong, how often, and where: between any two statements a process may die."""
+"""Inject faults at given rates: between any two statements a process may die."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +18,11 @@ _INNERMOST = re.compile(r"\([^()]*\)")
 
 
 class Died(BaseException):
-    """The process ended here. No `except Exception` of the code under test may survive it."""
+    """The process died at this point. No `except Exception` of the code under test may survive it."""
 
 
 class Blocked(BaseException):
-    """It waits for a lock of the step around it: as if it had come later."""
+    """The step waits for a lock of the step around it, and is dropped as if it had come later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ PEACE = Rates(*[0.0] * 9)
 
 @dataclass(slots=True)
 class Interruption:
-    """What happens at the n-th point of a step: before a statement, or on either side of a transaction."""
+    """An event at the n-th point of a step: before a statement, or on either side of a transaction."""
 
     at: int
     happens: Callable[[], None]

@@ -1,4 +1,4 @@
-"""What must be true after every step, and at the end."""
+"""Check the invariants of the world after every step, and at the end."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What really happened, as those know it to whom it happened: the other side of every check."""
+"""Record what simulated programs experienced, to check the database against."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from det_controlplane.testing.world.task_ledger import TaskLedger
 
 @dataclass(slots=True)
 class Run:
-    """One allocation of a trial, as its program lived it."""
+    """An allocation of a trial, as its program experienced it."""
 
     allocation_id: str
     trial_id: int

@@ -44,7 +44,7 @@ class Network:
 
 
 class _Delivery:
-    """One arrival of a request at the control plane."""
+    """An arrival of a request at the control plane."""
 
     def __init__(self, network: Network, call: Call, answered: Answered, judge: Judge | None):
         self._network = network

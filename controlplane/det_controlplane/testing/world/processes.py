@@ -1,4 +1,4 @@
-"""Two processes of the control plane over one database: what one remembers, the other does not know."""
+"""Processes of the control plane over one database: no process knows what the other remembers."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class InternalError(AssertionError):
 
 
 class StrictApp(App):
-    """What would be a 500 ends the simulation."""
+    """End the simulation where the API would answer 500."""
 
     def failed(self, request: Request, e: Exception) -> Response:
         answer = super().failed(request, e)
@@ -38,14 +38,14 @@ class StrictApp(App):
 
 
 class Done(NamedTuple):
-    """A service succeeded: what it said, and what happens then."""
+    """The result of a service that succeeded, and the effect that follows."""
 
     said: str
     then: Callable[[], None]
 
 
 class Process:
-    """One host of the API and the tick, with a database pool and a memory of experiments of its own."""
+    """A host of the API and the tick, with a database pool and a memory of experiments of its own."""
 
     def __init__(
         self, name: str, url: str, timeline: Timeline, rng: Random, wake: Callable[[str], None]

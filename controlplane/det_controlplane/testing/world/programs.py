@@ -1,4 +1,4 @@
-"""What runs in containers: trials that learn, fail and misbehave, and the collection of checkpoints."""
+"""The programs in containers: trials that learn, fail and misbehave, and the collection of checkpoints."""
 
 import base64
 import json

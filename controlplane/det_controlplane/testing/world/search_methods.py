@@ -36,7 +36,7 @@ class Followed:
 
 @dataclass(slots=True)
 class Memory:
-    """What a crash must not take."""
+    """The state of a search method that survives a crash."""
 
     last_event: int = 0
     trials: dict[str, Followed] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the actors of a world see of it: interfaces, so that no actor imports the world."""
+"""The interfaces through which actors see their world, so that no actor imports it."""
 
 from collections.abc import Callable, Sequence
 from random import Random

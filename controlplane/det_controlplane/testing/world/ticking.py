@@ -1,4 +1,4 @@
-"""What hosts of the control plane do when woken, at its next due time, and as a safety net; the tick is one such."""
+"""Run recurring work, such as the tick, when woken, at its next due time, and as a safety net."""
 
 from collections.abc import Callable
 from random import Random

@@ -270,7 +270,7 @@ def _frequent_snapshots() -> Iterator[None]:
 
 
 class _errors_of_the_log(logging.Handler):
-    """The product swallows some errors after logging them; here they count."""
+    """Counts the errors that the product logs and swallows."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

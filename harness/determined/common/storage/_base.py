@@ -1,4 +1,4 @@
-"""What every checkpoint storage offers."""
+"""The interface of every checkpoint storage."""
 
 import abc
 import contextlib

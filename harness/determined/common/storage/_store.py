@@ -7,7 +7,7 @@ from determined.common.storage._parts import FilePart
 
 
 class ObjectStore(abc.ABC):
-    """One bucket. All methods may be called from many threads at once.
+    """A bucket. All methods may be called from many threads at once.
 
     A missing object raises FileNotFoundError, denied access PermissionError; after any other exception the call is
     made again.

@@ -134,7 +134,7 @@ class Transfer:
 
 
 class _PartedUpload:
-    """One large file. A part that fails is sent again by itself."""
+    """An upload of a large file. A part that fails is sent again by itself."""
 
     def __init__(
         self, transfer: Transfer, source: str, key: str, size: int, part_size: int
@@ -176,7 +176,7 @@ class _PartedUpload:
 
 
 class _PartedDownload:
-    """One large file, written in place by ranges; what an earlier try left and checks is kept."""
+    """A download of a large file, written in place by ranges; what an earlier try left and checks is kept."""
 
     def __init__(
         self, transfer: Transfer, key: str, target: str, size: int, known: "FileChecksum | None"

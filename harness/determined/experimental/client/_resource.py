@@ -1,4 +1,4 @@
-"""What the objects of the SDK share: a session, a path at the cluster, and attributes read from there."""
+"""The base of the SDK's objects: a session, a path at the cluster, and attributes read from there."""
 
 import abc
 from typing import Any, Dict, Optional

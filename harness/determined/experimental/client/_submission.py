@@ -1,4 +1,4 @@
-"""What the request for a new experiment says, and sending it so that it cannot happen twice."""
+"""Build the request for a new experiment, and send it so that it cannot happen twice."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""How a DeepSpeedTrial trains, validates and is saved: every rank its part."""
+"""Train, validate and save a DeepSpeedTrial: every rank its part."""
 
 import dataclasses
 import pathlib

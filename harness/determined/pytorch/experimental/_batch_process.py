@@ -55,7 +55,7 @@ def torch_batch_process(
 
 
 class _Run:
-    """One rank's part of a batch inference; ranks meet at each checkpoint."""
+    """A rank's part of a batch inference; ranks meet at each checkpoint."""
 
     def __init__(self, core_context: Any, interval: int, latest: Optional[str]) -> None:
         self._core = core_context

@@ -16,7 +16,7 @@ def get_default_device(core_context: Any) -> torch.device:
 
 
 class TorchBatchProcessorContext(ReducerContext):
-    """What a TorchBatchProcessor works with."""
+    """The context that a TorchBatchProcessor is given: reports, storage, and metric reducers."""
 
     def __init__(self, core_context: Any, storage_path: str) -> None:
         super().__init__()

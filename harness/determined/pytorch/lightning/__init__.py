@@ -1,4 +1,4 @@
-"""Where LightningAdapter was before 0.24."""
+"""The earlier name of `determined.lightning`, from before 0.24."""
 
 from determined.lightning._adapter import LightningAdapter
 
