@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-# Long ones first, and among those that keep a processor busy the ones that mostly wait: workers are more than processors.
+# Long ones first: what waits beside what keeps a processor busy, as workers are more than processors.
 # Files whose environment takes longest to make come later.
 FIRST = (
     "e2e/test_boxed_machines_fail.py",  # waits
