@@ -1,6 +1,7 @@
 """Machines have a price: every second of it is somebody's work or idle, and budgets bound it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from types import ModuleType
@@ -223,7 +224,7 @@ def test_a_budget_that_changes_while_it_is_looked_at_stops_nothing(
     (order,) = agent.poll()
     assert order["desired"] == "running"
     budgets.keep(cluster.api.ctx)
-    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["spentBudget"] == ""
 
 
 COMMAND = {"config": {"entrypoint": ["sleep", "1000"]}}
@@ -250,9 +251,61 @@ def test_a_pool_whose_budget_is_spent_rents_nothing_more(
     made = budget(admin, "pool", "default", "0.05")
     pass_hours(cluster, agent, 9)
     pool = admin.get("/api/v1/rented-pools/default")["pool"]
-    assert "is spent" in pool["hold"]["sentence"]
+    assert pool["spentBudget"] == SPENT
     admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
-    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["spentBudget"] == ""
+
+
+SPENT = "the budget of pool default ($0.05) is spent; raise it with `det budget set`"
+
+
+@pytest.mark.parametrize("held", ["before it is spent", "after", "never"])
+def test_resuming_a_pool_rents_nothing_while_its_budget_is_spent(
+    cluster: Rented, user: Caller, admin: Caller, held: str
+) -> None:
+    pool = "/api/v1/rented-pools/default"
+    experiment_id, agent = at_work(cluster, user)
+    if held == "before it is spent":
+        admin.post(f"{pool}/hold", {"reason": "repairs"})
+    made = budget(admin, "pool", "default", "0.05")
+    pass_hours(cluster, agent, 9)
+    leave(cluster, user, agent, experiment_id)
+    if held == "after":
+        admin.post(f"{pool}/hold", {"reason": "repairs"})
+    config = cluster.api.ctx.config
+    (default,) = config.resource_pools
+    kept = replace(default, limits=replace(default.limits, min_instances=1))
+    cluster.api.ctx.config = replace(config, resource_pools=(kept,))
+    admin.post(f"{pool}/resume", {})
+    cluster.settle()
+    assert not cluster.instances()
+    shown = admin.get(pool)["pool"]
+    assert (shown["hold"], shown["spentBudget"]) == (None, SPENT)
+    admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
+    cluster.settle()
+    assert len(cluster.instances()) == 1
+    assert admin.get(pool)["pool"]["spentBudget"] == ""
+
+
+def test_work_of_a_held_pool_whose_budget_is_spent_names_both_ways_out(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    budget(admin, "pool", "default", "0.05")
+    pass_hours(cluster, agent, 9)
+    leave(cluster, user, agent, experiment_id)
+    config = {**COMMAND["config"], "resources": {"slots": 0}}
+    id = user.post("/api/v1/commands", {"config": config})["command"]["id"]
+
+    def why() -> str:
+        cluster.settle()
+        (reason,) = user.get(f"/api/v1/why/task/{id}")["reasons"]
+        return str(reason["sentence"])
+
+    assert why().endswith(f"the pool rents no machines: {SPENT}")
+    admin.post("/api/v1/rented-pools/default/hold", {"reason": "repairs"})
+    operator = "held by admin: repairs; an administrator ends that by `det pool resume default`"
+    assert why().endswith(f"the pool rents no machines: {operator}; and {SPENT}")
 
 
 def leave(cluster: Rented, user: Caller, agent: MachineAgent, experiment_id: int) -> None:

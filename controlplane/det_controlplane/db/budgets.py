@@ -58,6 +58,9 @@ _COVERING = text(f"""
     ORDER BY b.id LIMIT 1
 """)
 _WARNING = text(_COVERING.text.replace("IN ('DRAINING', 'STOPPED')", "= 'WARNED'"))
+_SPENT_OF_POOLS = text(
+    f"SELECT b.id FROM budgets b WHERE b.scope = 'pool' AND b.state IN ('DRAINING', 'STOPPED') AND NOT {_OUTLIVED}"
+)
 _LOOKED_AT = text(
     f"SELECT min(b.checked_at), coalesce(bool_or(b.state <> 'WITHIN' AND {_OUTLIVED}), false) FROM budgets b"
 )
@@ -141,6 +144,13 @@ def spent_for_task(tx: Tx, task_id: str, now: datetime) -> Budget | None:
     """Return a spent budget that covers a task of its own, if there is one."""
     found = tx.execute(_COVERING_TASK, {"task": task_id, "now": now}).scalar()
     return None if found is None else one(tx, found)
+
+
+def spent_of_pools(tx: Tx, now: datetime) -> dict[str, Budget]:
+    """Return the spent budgets of pools, by the pools' names."""
+    ids = list(tx.execute(_SPENT_OF_POOLS, {"now": now}).scalars())
+    found = select(*_COLUMNS).where(_b.id.in_(ids))
+    return {b.scope_id: b for b in (Budget(*r) for r in tx.execute(found).all())} if ids else {}
 
 
 def _scope(budget: Budget) -> dict[str, str]:

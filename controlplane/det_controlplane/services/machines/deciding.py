@@ -138,7 +138,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     # After the machines: what ends the last of them in vain sets the hold in the same transaction.
     holds = pool_holds.every(tx, now)
     return ProvisionSnapshot(
-        pools=tuple(replace(pool, hold=holds.get(pool.name)) for pool in pools),
+        pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
         cooldowns=cooldowns.every(tx),
         interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(known, pools),
@@ -180,7 +180,7 @@ def _hold_after_no_shows(
     return {
         pool.name
         for pool in snapshot.pools
-        if pool.hold is None
+        if not pool.holds
         and not lost.isdisjoint(machine.id for machine in pool.machines)
         and no_shows.hold_if_in_vain(change, pool.name)
     }
