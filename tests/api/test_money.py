@@ -173,6 +173,25 @@ def test_work_that_does_not_leave_is_killed(
         create(user, activate=True)
 
 
+@pytest.mark.parametrize("scope", ["experiment", *SCOPES])
+def test_an_experiment_whose_budget_is_spent_is_not_continued(
+    cluster: Rented, user: Caller, admin: Caller, scope: str
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    of = {"experiment": experiment_id, **SCOPES}[scope]
+    budget(admin, scope, of, "0.10")
+    pass_hours(cluster, agent, 16)
+    user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    agent.finish()
+    cluster.settle()
+    body = {"id": experiment_id}
+    for asked in (body, {**body, "overrideConfig": "max_restarts: 1", "validateOnly": True}):
+        told = user.ask("POST", "/api/v1/experiments/continue", asked)
+        assert (told.status, "is spent" in told.error) == (400, True)
+    budget(admin, scope, of, "5")
+    user.post("/api/v1/experiments/continue", body)
+
+
 LOOKS = {
     "state_of": (budgets, "state_of"),  # after the sums, before anything follows
     "active_experiments": (budget_rows, "active_experiments"),  # before each is paused
