@@ -14,7 +14,7 @@ from det_controlplane.services.money import budgets
 from det_controlplane.services.webhooks import delivery
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, trial_of
+from tests.support.api import Api, Caller, create, report_checkpoint, trial_of
 from tests.support.inbox import Inbox, make_webhook
 from tests.support.rented import MachineAgent, Rented
 
@@ -261,6 +261,26 @@ def test_commands_are_held_to_budgets(cluster: Rented, user: Caller, admin: Call
     pass_hours(cluster, agent, 4)
     assert state(admin) == "STOPPED"
     assert sorted(order["desired"] for order in agent.poll()) == ["killed", "running"]
+
+
+@pytest.mark.parametrize(("scope", "of"), SCOPES.items())
+def test_an_exceeded_budget_lets_checkpoints_be_deleted(
+    cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
+) -> None:
+    """Of a pool also work without slots is killed, which keeps its machines; what deletes ends soon, and just once."""
+    experiment_id, agent = at_work(cluster, user)
+    checkpoint = report_checkpoint(user, experiment_id)
+    user.post("/api/v1/commands", {"config": {**COMMAND["config"], "resources": {"slots": 0}}})
+    user.post("/api/v1/checkpoints/rm", {"checkpointUuids": [checkpoint]})
+    cluster.settle()
+    agent.work()
+    pass_hours(cluster, agent, 20)
+    budget(admin, scope, of, "0.10")
+    budgets.keep(cluster.api.ctx)
+    kinds = {id: order["spec"]["task_type"] for id, order in agent.running.items()}
+    desired = {kinds[order["id"]]: order["desired"] for order in agent.poll()}
+    idle = "killed" if scope == "pool" else "running"
+    assert desired == {"TRIAL": "killed", "COMMAND": idle, "CHECKPOINT_GC": "running"}
 
 
 def test_a_pool_whose_budget_is_spent_rents_nothing_more(
