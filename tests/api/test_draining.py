@@ -1,10 +1,12 @@
 """Drain a cluster as `det deploy … down` does before its machines end."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from det_cli.deployment import draining
 from det_cli.errors import CommandError
+from det_controlplane.db import pool_holds
 
 from tests.support.api import PASSWORD, create
 from tests.support.rented import Rented
@@ -48,6 +50,17 @@ def test_work_pauses_and_leaves_and_nothing_new_is_rented(
     assert shown["state"] == "STATE_PAUSED"
     assert len(cluster.cloud.alive()) == 1, "what came meanwhile rents no machine"
     assert wishes == ["running"], "it is asked for a checkpoint, and not killed"
+
+
+def test_a_hold_that_would_end_becomes_one_that_does_not(cluster: Rented) -> None:
+    with cluster.api.ctx.db.begin() as tx:
+        soon = cluster.time + timedelta(minutes=15)
+        pool_holds.hold(tx, "default", "the last 3 machines did not join", cluster.time, until=soon)
+    with served(cluster.api) as url:
+        draining.drain(url, PASSWORD, 60, lambda _: None)
+    cluster.pass_time(minutes=16)
+    shown = cluster.api.signed_in("admin").get("/api/v1/rented-pools/default")["pool"]["hold"]
+    assert shown["sentence"] == "held by admin: the cluster is being removed"
 
 
 def test_work_that_does_not_leave_is_told_with_what_helps(

@@ -1,8 +1,11 @@
 """Machines that go away at a time that is known: what runs there has no longer, or goes with them."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from det_controlplane.services.agents import leaving
+from det_controlplane.services.context import Context
 
 from tests.support.api import Api, Caller, create
 from tests.support.rented import Rented
@@ -93,3 +96,36 @@ def test_a_deadline_that_is_no_time_is_passed_over(cluster: Rented, user: Caller
     agent.poll(leaving=True, notice="maintenance", deadline="2 Jan 2026 00:00:00 GMT")
     cluster.settle()
     assert len(cluster.cloud.alive()) == 2
+
+
+@pytest.mark.parametrize("lost", ["before the first", "after the first"])
+def test_work_above_the_maximum_leaves_also_if_the_process_dies_that_asks_it(
+    cluster: Rented, user: Caller, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    agents = []
+    for _ in range(3):
+        create(user, activate=True)
+        agents.append(cluster.employ()[1])
+        (order,) = agents[-1].running.values()
+        user.post(f"/api/v1/allocations/{order['allocation_id']}/ready")
+        cluster.pass_time(seconds=1)
+    (pool,) = cluster.api.ctx.config.resource_pools
+    small = replace(pool, limits=replace(pool.limits, max_instances=1))
+    cluster.api.ctx.config = replace(cluster.api.ctx.config, resource_pools=(small,))
+    ask = leaving.stop_all
+    asked: list[str] = []
+
+    def die(ctx: Context, agent_id: str) -> bool:
+        if lost == "before the first" or asked:
+            raise KeyboardInterrupt
+        asked.append(agent_id)
+        return ask(ctx, agent_id)
+
+    create(user, activate=True)
+    monkeypatch.setattr(leaving, "stop_all", die)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.decide()
+    monkeypatch.undo()
+    cluster.decide()
+    orders = [order for agent in agents for order in agent.poll()]
+    assert sum(order["preempt"] for order in orders) == 2

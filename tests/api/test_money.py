@@ -1,6 +1,7 @@
 """Machines have a price: every second of it is somebody's work or idle, and budgets bound it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from types import ModuleType
@@ -13,7 +14,7 @@ from det_controlplane.services.money import budgets
 from det_controlplane.services.webhooks import delivery
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, trial_of
+from tests.support.api import Api, Caller, create, report_checkpoint, trial_of
 from tests.support.inbox import Inbox, make_webhook
 from tests.support.rented import MachineAgent, Rented
 
@@ -172,6 +173,25 @@ def test_work_that_does_not_leave_is_killed(
         create(user, activate=True)
 
 
+@pytest.mark.parametrize("scope", ["experiment", *SCOPES])
+def test_an_experiment_whose_budget_is_spent_is_not_continued(
+    cluster: Rented, user: Caller, admin: Caller, scope: str
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    of = {"experiment": experiment_id, **SCOPES}[scope]
+    budget(admin, scope, of, "0.10")
+    pass_hours(cluster, agent, 16)
+    user.post(f"/api/v1/experiments/{experiment_id}/kill")
+    agent.finish()
+    cluster.settle()
+    body = {"id": experiment_id}
+    for asked in (body, {**body, "overrideConfig": "max_restarts: 1", "validateOnly": True}):
+        told = user.ask("POST", "/api/v1/experiments/continue", asked)
+        assert (told.status, "is spent" in told.error) == (400, True)
+    budget(admin, scope, of, "5")
+    user.post("/api/v1/experiments/continue", body)
+
+
 LOOKS = {
     "state_of": (budgets, "state_of"),  # after the sums, before anything follows
     "active_experiments": (budget_rows, "active_experiments"),  # before each is paused
@@ -223,7 +243,7 @@ def test_a_budget_that_changes_while_it_is_looked_at_stops_nothing(
     (order,) = agent.poll()
     assert order["desired"] == "running"
     budgets.keep(cluster.api.ctx)
-    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["spentBudget"] == ""
 
 
 COMMAND = {"config": {"entrypoint": ["sleep", "1000"]}}
@@ -243,6 +263,26 @@ def test_commands_are_held_to_budgets(cluster: Rented, user: Caller, admin: Call
     assert sorted(order["desired"] for order in agent.poll()) == ["killed", "running"]
 
 
+@pytest.mark.parametrize(("scope", "of"), SCOPES.items())
+def test_an_exceeded_budget_lets_checkpoints_be_deleted(
+    cluster: Rented, user: Caller, admin: Caller, scope: str, of: str
+) -> None:
+    """Of a pool also work without slots is killed, which keeps its machines; what deletes ends soon, and just once."""
+    experiment_id, agent = at_work(cluster, user)
+    checkpoint = report_checkpoint(user, experiment_id)
+    user.post("/api/v1/commands", {"config": {**COMMAND["config"], "resources": {"slots": 0}}})
+    user.post("/api/v1/checkpoints/rm", {"checkpointUuids": [checkpoint]})
+    cluster.settle()
+    agent.work()
+    pass_hours(cluster, agent, 20)
+    budget(admin, scope, of, "0.10")
+    budgets.keep(cluster.api.ctx)
+    kinds = {id: order["spec"]["task_type"] for id, order in agent.running.items()}
+    desired = {kinds[order["id"]]: order["desired"] for order in agent.poll()}
+    idle = "killed" if scope == "pool" else "running"
+    assert desired == {"TRIAL": "killed", "COMMAND": idle, "CHECKPOINT_GC": "running"}
+
+
 def test_a_pool_whose_budget_is_spent_rents_nothing_more(
     cluster: Rented, user: Caller, admin: Caller
 ) -> None:
@@ -250,9 +290,61 @@ def test_a_pool_whose_budget_is_spent_rents_nothing_more(
     made = budget(admin, "pool", "default", "0.05")
     pass_hours(cluster, agent, 9)
     pool = admin.get("/api/v1/rented-pools/default")["pool"]
-    assert "is spent" in pool["hold"]["sentence"]
+    assert pool["spentBudget"] == SPENT
     admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
-    assert admin.get("/api/v1/rented-pools/default")["pool"]["hold"] is None
+    assert admin.get("/api/v1/rented-pools/default")["pool"]["spentBudget"] == ""
+
+
+SPENT = "the budget of pool default ($0.05) is spent; raise it with `det budget set`"
+
+
+@pytest.mark.parametrize("held", ["before it is spent", "after", "never"])
+def test_resuming_a_pool_rents_nothing_while_its_budget_is_spent(
+    cluster: Rented, user: Caller, admin: Caller, held: str
+) -> None:
+    pool = "/api/v1/rented-pools/default"
+    experiment_id, agent = at_work(cluster, user)
+    if held == "before it is spent":
+        admin.post(f"{pool}/hold", {"reason": "repairs"})
+    made = budget(admin, "pool", "default", "0.05")
+    pass_hours(cluster, agent, 9)
+    leave(cluster, user, agent, experiment_id)
+    if held == "after":
+        admin.post(f"{pool}/hold", {"reason": "repairs"})
+    config = cluster.api.ctx.config
+    (default,) = config.resource_pools
+    kept = replace(default, limits=replace(default.limits, min_instances=1))
+    cluster.api.ctx.config = replace(config, resource_pools=(kept,))
+    admin.post(f"{pool}/resume", {})
+    cluster.settle()
+    assert not cluster.instances()
+    shown = admin.get(pool)["pool"]
+    assert (shown["hold"], shown["spentBudget"]) == (None, SPENT)
+    admin.done("DELETE", f"/api/v1/budgets/{made['id']}")
+    cluster.settle()
+    assert len(cluster.instances()) == 1
+    assert admin.get(pool)["pool"]["spentBudget"] == ""
+
+
+def test_work_of_a_held_pool_whose_budget_is_spent_names_both_ways_out(
+    cluster: Rented, user: Caller, admin: Caller
+) -> None:
+    experiment_id, agent = at_work(cluster, user)
+    budget(admin, "pool", "default", "0.05")
+    pass_hours(cluster, agent, 9)
+    leave(cluster, user, agent, experiment_id)
+    config = {**COMMAND["config"], "resources": {"slots": 0}}
+    id = user.post("/api/v1/commands", {"config": config})["command"]["id"]
+
+    def why() -> str:
+        cluster.settle()
+        (reason,) = user.get(f"/api/v1/why/task/{id}")["reasons"]
+        return str(reason["sentence"])
+
+    assert why().endswith(f"the pool rents no machines: {SPENT}")
+    admin.post("/api/v1/rented-pools/default/hold", {"reason": "repairs"})
+    operator = "held by admin: repairs; an administrator ends that by `det pool resume default`"
+    assert why().endswith(f"the pool rents no machines: {operator}; and {SPENT}")
 
 
 def leave(cluster: Rented, user: Caller, agent: MachineAgent, experiment_id: int) -> None:

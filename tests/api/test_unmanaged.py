@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from det_controlplane.db import unmanaged as rows
+from det_controlplane.db.engine import Tx
 from det_controlplane.services.trials import unmanaged
 
 from tests.support.api import Api, Caller, config_of, create, trial_of
@@ -88,3 +90,24 @@ def test_the_state_of_a_managed_trial_is_not_told_from_outside(user: Caller) -> 
 
 def test_a_trial_that_never_was_is_not_found(api: Api, user: Caller) -> None:
     assert user.ask("PATCH", "/api/v1/trials/99", {"state": "STATE_RUNNING"}).status == 404
+
+
+def test_two_requests_at_the_same_time_for_an_external_id_get_one_trial(
+    user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"config": config_of(), "unmanaged": True}
+    experiment_id = user.post("/api/v1/experiments", asked)["experiment"]["id"]
+    new = {"experimentId": experiment_id, "hparams": {}, "unmanaged": True}
+    put = {"createTrialRequest": new, "externalTrialId": "first"}
+    look = rows.by_external_id
+    made: list[int] = []
+
+    def overtaken(tx: Tx, experiment_id: int, external_id: str) -> int | None:
+        """Return what is there, before another request makes it in a transaction of its own."""
+        found = look(tx, experiment_id, external_id)
+        monkeypatch.setattr(rows, "by_external_id", look)
+        made.append(user.done("PUT", "/api/v1/trials", put)["trial"]["id"])
+        return found
+
+    monkeypatch.setattr(rows, "by_external_id", overtaken)
+    assert [user.done("PUT", "/api/v1/trials", put)["trial"]["id"]] == made

@@ -133,6 +133,12 @@ def test_hold_and_resume_steer_one_pool(rented: FakeCluster, det: Det) -> None:
     assert resumed.path.endswith("/resume")
 
 
+def test_resuming_a_pool_says_that_its_budget_is_spent(rented: FakeCluster, det: Det) -> None:
+    spent = "the budget of pool gpu ($5.00) is spent; raise it with `det budget set`"
+    rented.on("POST", "/api/v1/rented-pools/gpu/resume", {"pool": pool(spentBudget=spent)})
+    assert spent in det("pool", "resume", "gpu").err
+
+
 def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -> None:
     def refuse(_: Asked) -> None:
         raise Refusal(404, "pool 'cpu' rents no machines; the pools that do: gpu")
@@ -153,6 +159,10 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
             {"hold": {"sentence": "held by ada: the bill"}, "queued": 0},
             "Pool gpu launches nothing: held by ada: the bill\n`det pool resume gpu` lets it launch again.\n"
             "Nothing waits for machines.\n",
+        ),
+        (
+            {"spentBudget": "the budget of pool gpu ($5.00) is spent", "queued": 0},
+            "Pool gpu launches nothing: the budget of pool gpu ($5.00) is spent\nNothing waits for machines.\n",
         ),
         (
             {"instances": 8, "queued": 0},
@@ -201,7 +211,16 @@ def test_an_unknown_pool_is_told_by_the_cluster(rented: FakeCluster, det: Det) -
             "1 allocation (slots: 2): needs 2 slots\n3 allocations (slots: 3): waits for a machine\n",
         ),
     ],
-    ids=["nothing", "held", "max_instances", "max_hourly_cost", "prices", "refusals", "waiting"],
+    ids=[
+        "nothing",
+        "held",
+        "spent",
+        "max_instances",
+        "max_hourly_cost",
+        "prices",
+        "refusals",
+        "waiting",
+    ],
 )
 def test_why_tells_what_keeps_a_pool_from_launching(
     rented: FakeCluster, det: Det, changed: dict[str, Any], told: str

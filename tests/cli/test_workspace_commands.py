@@ -55,3 +55,13 @@ def test_a_change_of_nothing_is_refused(
     assert told.code == 2
     assert "nothing to change" in told.err
     assert not vision.sent("PATCH", ".*")
+
+
+def test_what_could_not_be_deleted_says_why(vision: FakeCluster, det: Det) -> None:
+    why = "experiment 3: its checkpoints could not be deleted: see 'det task logs abc'"
+    space, project = {**VISION, "errorMessage": why}, {**CATS, "errorMessage": why}
+    vision.on("GET", "/api/v1/workspaces", lambda a: page("workspaces", [space], a))
+    vision.on("GET", "/api/v1/workspaces/7/projects", lambda a: page("projects", [project], a))
+    vision.on("GET", "/api/v1/experiments", lambda a: page("experiments", [], a))
+    assert why in det("workspace", "describe", "vision").err
+    assert why in det("project", "describe", "vision", "cats").err

@@ -1,10 +1,11 @@
-"""What holds a pool: an operator, a spent budget, machines that do not join."""
+"""What holds a pool: an operator, machines that do not join; and a row of a budget by an earlier version."""
 
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from det_controlplane.db import machine_views, pool_holds
+from det_controlplane.db import machine_views, pool_holds, schema
 from det_controlplane.db.engine import Database
+from sqlalchemy import update
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SOON = NOW + timedelta(minutes=15)
@@ -18,18 +19,15 @@ def said(database: Database, at: datetime = NOW) -> str | None:
 
 def hold(database: Database, by: str, until: datetime | None, at: datetime = NOW) -> None:
     with database.begin() as tx:
-        pool_holds.hold(tx, "default", by, at, until=until, by_operator=by == "operator")
+        pool_holds.hold(tx, "default", by, at, until=until)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "stays"),
     [
-        ("operator", "budget", "operator"),
         ("operator", "no-shows", "operator"),
-        ("budget", "no-shows", "budget"),
-        ("no-shows", "budget", "budget"),
         ("no-shows", "operator", "operator"),
-        ("budget", "operator", "operator"),
+        ("operator", "again", "again"),
     ],
 )
 def test_what_holds_a_pool_for_longer_stays(
@@ -48,12 +46,11 @@ def test_a_hold_that_has_passed_gives_way(database: Database) -> None:
     assert said(database, later) == "again"
 
 
-def test_a_budget_releases_its_own_hold_and_an_operator_any(database: Database) -> None:
-    for by, until in (("no-shows", SOON), ("operator", None)):
-        hold(database, by, until)
-        with database.begin() as tx:
-            assert not pool_holds.release(tx, "default", by_operator=False)
-        assert said(database) == by
+def test_the_row_of_a_budget_by_an_earlier_version_holds_nothing(database: Database) -> None:
+    hold(database, "operator", None)
     with database.begin() as tx:
-        assert pool_holds.release(tx, "default")
+        tx.execute(update(schema.pool_holds).values(by_operator=False, sentence="spent"))
+        assert pool_holds.every(tx, NOW) == {}
     assert said(database) is None
+    hold(database, "no-shows", SOON)
+    assert said(database) == "no-shows"

@@ -6,7 +6,7 @@ import pytest
 from det_controlplane.db import logs
 from det_controlplane.db.engine import Database
 from det_controlplane.services.experiments import creation
-from det_controlplane.services.scheduling import schedule_pool
+from det_controlplane.services.scheduling import schedule_pool, worker_ports
 from sqlalchemy import text
 
 from tests.support.searching import ASHA, OWNER, Agent, context
@@ -49,8 +49,23 @@ def test_what_starts_together_holds_slots_and_ports_of_its_own(database: Databas
     assert all((p.epoch, p.of_allocation, p.state, p.rank) == (1, 1, "ASSIGNED", 0) for p in placed)
     assert all(p.held == p.slot_ids for p in placed)
     ports = [port for p in placed for port in p.ports.values()]
-    assert len(set(ports)) == len(ports) == 12 * len(schedule_pool.PORT_BASES)
+    assert len(set(ports)) == len(ports) == 12 * len(worker_ports.PORT_BASES)
     assert len({r.task_id for r in database.read(_LINES)}) == 12
+
+
+def test_more_trials_than_there_are_ports_have_none_twice_on_an_agent(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_ports, "HIGHEST", worker_ports.PORT_BASES["C10D_PORT"] + 3)
+    for n in range(3):
+        Agent.joined(context(database), f"agent-{n}", slots=4)
+    for _ in range(2):
+        statements_of_a_pass(database, 6)
+    placed = database.read(_PLACED)
+    for agent in {p.agent_id for p in placed}:
+        ports = [port for p in placed if p.agent_id == agent for port in p.ports.values()]
+        assert len(set(ports)) == len(ports) == 4 * len(worker_ports.PORT_BASES)
+        assert max(ports) <= worker_ports.HIGHEST
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ _POOL_COLUMNS: tuple[Column, ...] = (
     ("Queued Slots", lambda p: p["queuedSlots"]),
     ("Offers", lambda p: len(p["offers"])),
     ("Cheapest $/hour", lambda p: min((o["priceUsdHour"] for o in p["offers"]), default=None)),
-    ("Held", lambda p: (p["hold"] or {}).get("sentence")),
+    ("Held", lambda p: "; ".join(_causes(p)) or None),
 )
 
 
@@ -87,8 +87,12 @@ def hold(args: argparse.Namespace) -> None:
 
 
 def resume(args: argparse.Namespace) -> None:
-    connect(args).post(f"{V1}/rented-pools/{args.pool_name}/resume", {})
-    say(f"Pool {args.pool_name} launches machines again.")
+    pool = connect(args).post(f"{V1}/rented-pools/{args.pool_name}/resume", {})["pool"]
+    spent = pool.get("spentBudget")
+    if spent:
+        say(f"Pool {args.pool_name} is held no more, and launches nothing yet: {spent}")
+    else:
+        say(f"Pool {args.pool_name} launches machines again.")
 
 
 def why(args: argparse.Namespace) -> None:
@@ -110,6 +114,12 @@ def why(args: argparse.Namespace) -> None:
         print(f"{subject} (slots: {reason['slots']}): {reason['sentence']}")
 
 
+def _causes(pool: dict[str, Any]) -> list[str]:
+    """Return why a pool launches nothing: its hold, and its budget when that is spent."""
+    found = ((pool["hold"] or {}).get("sentence"), pool.get("spentBudget"))
+    return [cause for cause in found if cause]
+
+
 def _limits(pool: dict[str, Any]) -> Iterator[str]:
     name, cost, most = pool["name"], pool["priceUsdHour"], pool["maxHourlyCost"]
     if pool["hold"]:
@@ -117,6 +127,8 @@ def _limits(pool: dict[str, Any]) -> Iterator[str]:
         again = f" (next try {local(until)})" if until else ""
         yield f"Pool {name} launches nothing: {pool['hold']['sentence']}{again}"
         yield f"`det pool resume {name}` lets it launch {'at once' if until else 'again'}."
+    if pool.get("spentBudget"):
+        yield f"Pool {name} launches nothing: {pool['spentBudget']}"
     if pool["instances"] >= pool["maxInstances"]:
         yield f"Pool {name} has all {pool['maxInstances']} machines that max_instances allows."
     cheapest = min((offer["priceUsdHour"] for offer in pool["offers"]), default=0)

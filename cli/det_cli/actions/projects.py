@@ -6,7 +6,7 @@ from typing import Any
 from det_cli import prompts
 from det_cli.actions.experiment_settings import project_of, workspace_of
 from det_cli.actions.experiments import LIST
-from det_cli.actions.workspaces import report, sorting
+from det_cli.actions.workspaces import report, sorting, tell_failure
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import require_change
 from det_cli.render import Column, show
@@ -34,6 +34,7 @@ def describe(args: argparse.Namespace) -> None:
         show(args, _COLUMNS, [project], project)
         return
     show(args, _COLUMNS, [project])
+    tell_failure("Project", project)
     print("\nAssociated experiments:")
     show(args, LIST, _experiments(session, project, args))
 

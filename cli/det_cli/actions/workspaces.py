@@ -7,7 +7,7 @@ from det_cli import config_file, prompts
 from det_cli.actions.experiment_settings import workspace_of
 from det_cli.connection import V1, connect, paged, pages
 from det_cli.errors import require_change
-from det_cli.render import Column, print_json, show
+from det_cli.render import Column, print_json, say, show
 
 _COLUMNS: tuple[Column, ...] = (
     ("ID", lambda w: w["id"]),
@@ -36,6 +36,13 @@ def list_(args: argparse.Namespace) -> None:
 def describe(args: argparse.Namespace) -> None:
     space = workspace_of(connect(args), args.workspace_name)
     show(args, _COLUMNS, [space], space)
+    tell_failure("Workspace", space)
+
+
+def tell_failure(kind: str, found: dict[str, Any]) -> None:
+    """Say why a workspace or project whose deletion began is still there."""
+    if found.get("errorMessage"):
+        say(f"{kind} '{found['name']}' is not deleted: {found['errorMessage']}")
 
 
 def change(args: argparse.Namespace) -> None:

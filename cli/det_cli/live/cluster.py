@@ -104,7 +104,7 @@ def pool_of(told: Mapping[str, Any], rented: "Mapping[str, Any] | None") -> Pool
         used=int(told.get("slotsUsed") or 0),
         agents=int(told.get("numAgents") or 0),
         most=int(rented["maxInstances"]) if rented else None,
-        hold=str(hold.get("sentence") or ""),
+        hold=str(hold.get("sentence") or (rented or {}).get("spentBudget") or ""),
     )
 
 

@@ -65,6 +65,11 @@ def sentence_of(budget: Budget, state: BudgetState) -> str:
     return f"{budget.name} {_MEANS[state]}"
 
 
+def spent_sentence(budget: Budget) -> str:
+    """Return that a budget is spent, with the way out."""
+    return f"{budget.name} is spent; raise it with `det budget set`"
+
+
 def is_worse(state: BudgetState, than: BudgetState) -> bool:
     return _ORDER.index(state) > _ORDER.index(than)
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import ColumnElement, and_, delete, select, text, update
+from sqlalchemy import ColumnElement, TextClause, and_, delete, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from det_controlplane.core.budget import Budget, BudgetPeriod, BudgetScope, BudgetState
@@ -20,26 +20,25 @@ _SET = _PUT.on_conflict_do_update(
     index_elements=[_b.scope, _b.scope_id],
     set_={name: _PUT.excluded[name] for name in ("limit_usd", "period", "set_at")},
 ).returning(_b.id)
-# Experiments e of job j in project p that a budget is about.
-_IN_SCOPE = """CASE cast(:scope AS text) WHEN 'experiment' THEN e.id::text = :scope_id
-    WHEN 'user' THEN e.user_id::text = :scope_id WHEN 'workspace' THEN p.workspace_id::text = :scope_id
-    ELSE j.pool = :scope_id END"""
-_ACTIVE = text(f"""
+_ACTIVE = text("""
     SELECT e.id FROM experiments e JOIN jobs j ON j.id = e.job_id JOIN projects p ON p.id = e.project_id
-    WHERE e.state = 'ACTIVE' AND NOT e.unmanaged AND {_IN_SCOPE} ORDER BY e.id
+    WHERE e.state = 'ACTIVE' AND NOT e.unmanaged AND CASE cast(:scope AS text) WHEN 'experiment' THEN e.id::text = :scope_id
+        WHEN 'user' THEN e.user_id::text = :scope_id WHEN 'workspace' THEN p.workspace_id::text = :scope_id
+        ELSE j.pool = :scope_id END
+    ORDER BY e.id
 """)
-_OF_TASK_IN_SCOPE = """e.id IS NULL AND a.slots > 0 AND CASE cast(:scope AS text) WHEN 'experiment' THEN false
-    WHEN 'user' THEN j.user_id::text = :scope_id WHEN 'workspace' THEN j.workspace_id::text = :scope_id
-    ELSE j.pool = :scope_id END"""
-_RUNNING = text(f"""
-    SELECT a.id FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN experiments e ON e.job_id = j.id
-    LEFT JOIN projects p ON p.id = e.project_id
-    WHERE a.state NOT IN ('QUEUED', 'TERMINATED') AND NOT a.killed AND ({_IN_SCOPE} OR {_OF_TASK_IN_SCOPE})
-    ORDER BY a.id
-""")
-_RUNNING_TASKS = text(
-    _RUNNING.text.replace("SELECT a.id", "SELECT DISTINCT a.task_id").replace("a.id\n", "1\n")
-)
+# Without slots tasks cost users nothing, but keep the machines of their pool. What deletes checkpoints ends soon, and its
+# kill would leave them for ever.
+_WORK = """
+    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
+    LEFT JOIN experiments e ON e.job_id = j.id LEFT JOIN projects p ON p.id = e.project_id
+    WHERE a.state NOT IN ('QUEUED', 'TERMINATED') AND NOT a.killed AND k.kind <> 'CHECKPOINT_GC'
+        AND CASE cast(:scope AS text) WHEN 'experiment' THEN e.id::text = :scope_id WHEN 'pool' THEN j.pool = :scope_id
+        ELSE (e.id IS NOT NULL OR a.slots > 0) AND :scope_id = CASE cast(:scope AS text)
+            WHEN 'user' THEN coalesce(e.user_id, j.user_id) ELSE coalesce(p.workspace_id, j.workspace_id) END::text END
+"""
+_RUNNING = text(f"SELECT a.id {_WORK} ORDER BY a.id")
+_RUNNING_TASKS = text(f"SELECT DISTINCT a.task_id {_WORK} ORDER BY a.task_id")
 # What an earlier month spent, nobody looked at since: it counts no more.
 _OUTLIVED = (
     "(b.period = 'month' AND b.checked_at < date_trunc('month', cast(:now AS timestamptz), 'UTC'))"
@@ -50,14 +49,22 @@ _COVERING_TASK = text(f"""
         WHEN 'workspace' THEN j.workspace_id::text WHEN 'pool' THEN j.pool END
     ORDER BY b.id LIMIT 1
 """)
-_COVERING = text(f"""
-    SELECT b.id FROM budgets b JOIN experiments e ON e.id = :experiment JOIN jobs j ON j.id = e.job_id
-    JOIN projects p ON p.id = e.project_id
-    WHERE b.state IN ('DRAINING', 'STOPPED') AND NOT {_OUTLIVED} AND b.scope_id = CASE b.scope WHEN 'experiment' THEN e.id::text
-        WHEN 'user' THEN e.user_id::text WHEN 'workspace' THEN p.workspace_id::text ELSE j.pool END
-    ORDER BY b.id LIMIT 1
-""")
-_WARNING = text(_COVERING.text.replace("IN ('DRAINING', 'STOPPED')", "= 'WARNED'"))
+
+
+def _covering(state: str) -> TextClause:
+    return text(f"""
+        SELECT b.id FROM budgets b JOIN experiments e ON e.id = :experiment JOIN jobs j ON j.id = e.job_id
+        JOIN projects p ON p.id = e.project_id
+        WHERE b.state {state} AND NOT {_OUTLIVED} AND b.scope_id = CASE b.scope WHEN 'experiment' THEN e.id::text
+            WHEN 'user' THEN e.user_id::text WHEN 'workspace' THEN p.workspace_id::text ELSE j.pool END
+        ORDER BY b.id LIMIT 1
+    """)
+
+
+_COVERING, _WARNING = _covering("IN ('DRAINING', 'STOPPED')"), _covering("= 'WARNED'")
+_SPENT_OF_POOLS = text(
+    f"SELECT b.id FROM budgets b WHERE b.scope = 'pool' AND b.state IN ('DRAINING', 'STOPPED') AND NOT {_OUTLIVED}"
+)
 _LOOKED_AT = text(
     f"SELECT min(b.checked_at), coalesce(bool_or(b.state <> 'WITHIN' AND {_OUTLIVED}), false) FROM budgets b"
 )
@@ -128,12 +135,12 @@ def active_experiments(tx: Tx, budget: Budget) -> list[int]:
 
 
 def running(tx: Tx, budget: Budget) -> list[str]:
-    """Return allocations of a budget's scope that hold slots and were not killed."""
+    """Return the allocations that spend a budget and were not killed."""
     return list(tx.execute(_RUNNING, _scope(budget)).scalars())
 
 
 def running_tasks(tx: Tx, budget: Budget) -> list[str]:
-    """Return the tasks of what holds slots in a budget's scope."""
+    """Return the tasks of what spends a budget."""
     return list(tx.execute(_RUNNING_TASKS, _scope(budget)).scalars())
 
 
@@ -141,6 +148,13 @@ def spent_for_task(tx: Tx, task_id: str, now: datetime) -> Budget | None:
     """Return a spent budget that covers a task of its own, if there is one."""
     found = tx.execute(_COVERING_TASK, {"task": task_id, "now": now}).scalar()
     return None if found is None else one(tx, found)
+
+
+def spent_of_pools(tx: Tx, now: datetime) -> dict[str, Budget]:
+    """Return the spent budgets of pools, by the pools' names."""
+    ids = list(tx.execute(_SPENT_OF_POOLS, {"now": now}).scalars())
+    found = select(*_COLUMNS).where(_b.id.in_(ids))
+    return {b.scope_id: b for b in (Budget(*r) for r in tx.execute(found).all())} if ids else {}
 
 
 def _scope(budget: Budget) -> dict[str, str]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import and_, any_, bindparam, func, literal_column, or_, select, text, update
 
 from det_controlplane.core.lifecycle.allocation import ContainerExit, ContainerState, Failure
+from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.db import schema
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Database, Tx
@@ -92,6 +93,25 @@ _ASKABLE = _ON_AGENT.join(schema.allocations).where(
         _a.kill_at > _UNTIL,
     ),
 )
+_i = schema.instances.c
+_AGENTS_TO_ASK = (
+    select(_c.agent_id)
+    .distinct()
+    .select_from(
+        schema.containers.join(schema.allocations).join(
+            schema.instances, _i.agent_id == _c.agent_id
+        )
+    )
+    .where(
+        _LIVE,
+        _a.preemptible,
+        ~_a.killed,
+        _a.preempt_at.is_(None),
+        _i.state == MachineState.DRAINING,
+        _i.reason != bindparam("kept"),
+    )
+    .order_by(_c.agent_id)
+)
 _REPORT = text("""
     UPDATE containers SET state = cast(:state AS container_state), address = coalesce(:address, address),
         host_ports = coalesce(cast(:host_ports AS jsonb), host_ports), runtime_id = coalesce(:runtime_id, runtime_id),
@@ -132,6 +152,13 @@ def allocations_on(tx: Tx, agent_id: str, slot_id: int | None = None) -> list[st
 def allocations_to_ask(tx: Tx, agent_id: str, until: datetime | None) -> list[str]:
     """Return allocations on the agent that may save a checkpoint and were not asked to, or may take longer than `until`."""
     return list(tx.execute(_ASKABLE, {"agent_id": agent_id, "until": until}).scalars())
+
+
+def agents_to_ask(tx: Tx, kept: str) -> list[str]:
+    """Return agents of rented machines that drain, with work that was not asked to leave.
+
+    On machines that drain for the reason `kept` work comes to its end."""
+    return list(tx.execute(_AGENTS_TO_ASK, {"kept": kept}).scalars())
 
 
 def report(tx: Tx, values: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, delete, func, select, text, update
 
+from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.db import usage
 from det_controlplane.db.engine import Tx
@@ -168,10 +169,28 @@ def begin(tx: Tx, kind: Kind, id: int) -> None:
         tx.execute(update(workspaces).where(workspaces.c.id == id).values(deleting))
 
 
+def try_again(tx: Tx, kind: Kind, id: int) -> list[int]:
+    """Take up the experiments of a place that could not be deleted; return them."""
+    of_place = select(projects.c.id).where(_inside(kind, id))
+    failed = (experiments.c.state == ExperimentState.DELETE_FAILED) & (
+        experiments.c.project_id.in_(of_place)
+    )
+    taken_up = update(experiments).where(failed).values(state=ExperimentState.DELETING)
+    return list(tx.execute(taken_up.returning(experiments.c.id)).scalars())
+
+
 def is_under_way(tx: Tx, kind: Kind, id: int) -> bool:
-    table = _TABLES[kind]
-    state = tx.execute(select(table.c.state).where(table.c.id == id)).scalar()
+    """Return whether a place is being deleted; until the transaction ends nobody begins that anew."""
+    own = _TABLES[kind].c
+    state = tx.execute(select(own.state).where(own.id == id).with_for_update()).scalar()
     return state is DeletionState.DELETING
+
+
+def fail(tx: Tx, kind: Kind, id: int, error: str) -> None:
+    """End the deletion of a place that is under way, and show why."""
+    table = _TABLES[kind]
+    failed = {"state": DeletionState.DELETE_FAILED, "error_message": error}
+    tx.execute(update(table).where(table.c.id == id).values(failed))
 
 
 def projects_left(tx: Tx, workspace_id: int) -> list[int]:
@@ -180,8 +199,34 @@ def projects_left(tx: Tx, workspace_id: int) -> list[int]:
 
 
 def experiments_left(tx: Tx, project_id: int) -> list[int]:
-    left = select(experiments.c.id).where(experiments.c.project_id == project_id)
-    return list(tx.execute(left.order_by(experiments.c.id)).scalars())
+    """Return the experiments of a project that are still to be deleted, or being deleted."""
+    e = experiments.c
+    left = select(e.id).where(e.project_id == project_id, e.state != ExperimentState.DELETE_FAILED)
+    return list(tx.execute(left.order_by(e.id)).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A thing that could not be deleted, and why."""
+
+    name: str
+    error: str
+
+
+def failed_experiments(tx: Tx, project_id: int) -> list[Failure]:
+    e = experiments.c
+    failed = select(e.id, e.error).where(
+        e.project_id == project_id, e.state == ExperimentState.DELETE_FAILED
+    )
+    return [Failure(f"experiment {r.id}", r.error) for r in tx.execute(failed.order_by(e.id)).all()]
+
+
+def failed_projects(tx: Tx, workspace_id: int) -> list[Failure]:
+    p = projects.c
+    failed = select(p.name, p.error_message).where(
+        p.workspace_id == workspace_id, p.state == DeletionState.DELETE_FAILED
+    )
+    return [Failure(f"project '{r[0]}'", r[1]) for r in tx.execute(failed.order_by(p.id)).all()]
 
 
 def finish(tx: Tx, kind: Kind, id: int) -> None:

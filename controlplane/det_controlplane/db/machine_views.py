@@ -12,6 +12,7 @@ from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.db import pages
+from det_controlplane.db import pool_holds as pool_rows
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.pages import Collection
 from det_controlplane.db.schema import allocations, cooldowns, instances, pool_holds
@@ -76,12 +77,10 @@ def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
 
 
 def holds(tx: Tx, now: datetime) -> dict[str, dict[str, Any]]:
-    """Return why pools launch nothing now, by their names."""
+    """Return why pools launch nothing now, by their names; spent budgets aside."""
     row = shown(_h.sentence, _h.by_operator, until=moment(_h.until), heldAt=moment(_h.held_at))
-    live = _h.until.is_(None) | (_h.until > now)
-    return {
-        r.pool: r.hold for r in tx.execute(select(_h.pool, row.label("hold")).where(live)).all()
-    }
+    held = select(_h.pool, row.label("hold")).where(pool_rows.in_force(now))
+    return {r.pool: r.hold for r in tx.execute(held).all()}
 
 
 def waiting(tx: Tx, pool: str) -> list[dict[str, Any]]:

@@ -1,13 +1,15 @@
-"""Rows of pools that launch nothing, and when operators let them launch again."""
+"""Holds of pools that launch nothing, by rows or by spent budgets, and when operators let them launch again."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import and_, delete, func, literal, or_, select, text
+from sqlalchemy import ColumnElement, delete, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
+from det_controlplane.core.budget import spent_sentence
 from det_controlplane.core.provision.model import Hold
-from det_controlplane.db import schema
+from det_controlplane.db import budgets, schema
 from det_controlplane.db.engine import Tx
 
 _h = schema.pool_holds.c
@@ -18,25 +20,28 @@ _SET_HOLD = _HOLD.on_conflict_do_update(
     # An operator's word replaces any other; of the rest the one that lasts longer stays.
     where=or_(
         _HOLD.excluded.by_operator,
-        _h.until <= _HOLD.excluded.held_at,
-        _h.until < func.coalesce(_HOLD.excluded.until, text("'infinity'")),
+        ~_h.by_operator & or_(_h.until.is_(None), _h.until < _HOLD.excluded.until),
     ),
 )
-_OF_BUDGET = and_(~_h.by_operator, _h.until.is_(None))
 _RESUMED = insert(schema.pools)
 _SET_RESUMED = _RESUMED.on_conflict_do_update(
     index_elements=[schema.pools.c.name], set_={"resumed_at": _RESUMED.excluded.resumed_at}
 )
 
 
-def every(tx: Tx, now: datetime) -> dict[str, Hold]:
-    """Return the pools that launch nothing now, with the reason."""
-    live = or_(_h.until.is_(None), _h.until > now)
-    found = select(_h.pool, _h.sentence, _h.until, _OF_BUDGET.label("of_budget")).where(live)
-    return {
-        r.pool: Hold(r.sentence, None if r.until is None else r.until.timestamp(), r.of_budget)
-        for r in tx.execute(found).all()
-    }
+def in_force(now: datetime) -> ColumnElement[bool]:
+    """Return the condition of rows that hold a pool now. Versions before this wrote rows of budgets, which do not."""
+    return or_(_h.by_operator, _h.until > now)
+
+
+def every(tx: Tx, now: datetime) -> dict[str, tuple[Hold, ...]]:
+    """Return the pools that launch nothing now, with all reasons."""
+    found: dict[str, tuple[Hold, ...]] = defaultdict(tuple)
+    for r in tx.execute(select(_h.pool, _h.sentence, _h.until).where(in_force(now))).all():
+        found[r.pool] += (Hold(r.sentence, None if r.until is None else r.until.timestamp()),)
+    for pool, budget in budgets.spent_of_pools(tx, now).items():
+        found[pool] += (Hold(spent_sentence(budget), of_budget=True),)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +52,24 @@ class PastHold:
     until: datetime | None
     by_operator: bool
 
+    def lasts_at(self, time: datetime) -> bool:
+        return self.by_operator or (self.until is not None and self.until > time)
+
 
 def last(tx: Tx, pool: str) -> PastHold | None:
     row = tx.execute(select(_h.held_at, _h.until, _h.by_operator).where(_h.pool == pool)).first()
     return None if row is None else PastHold(*row)
 
 
-def hold(
-    tx: Tx,
-    pool: str,
-    sentence: str,
-    now: datetime,
-    *,
-    until: datetime | None = None,
-    by_operator: bool = True,
-) -> None:
-    """Stop a pool's launches until it is released, or until a time. A longer hold stays."""
+def hold(tx: Tx, pool: str, sentence: str, now: datetime, *, until: datetime | None = None) -> None:
+    """Stop a pool's launches until a time, or until an operator releases it. A longer hold stays."""
     row = {"pool": pool, "sentence": sentence, "until": until, "held_at": now}
-    tx.execute(_SET_HOLD, {**row, "by_operator": by_operator})
+    tx.execute(_SET_HOLD, {**row, "by_operator": until is None})
 
 
-def release(tx: Tx, pool: str, *, by_operator: bool = True) -> bool:
-    """Let a pool launch again. An operator releases every hold, a budget its own, which has no end."""
-    held = delete(schema.pool_holds).where(_h.pool == pool, or_(literal(by_operator), _OF_BUDGET))
-    return tx.execute(held).rowcount > 0
+def release(tx: Tx, pool: str) -> bool:
+    """Let a pool launch again, unless its budget is spent."""
+    return tx.execute(delete(schema.pool_holds).where(_h.pool == pool)).rowcount > 0
 
 
 def resumed(tx: Tx, pool: str, now: datetime) -> None:

@@ -1,6 +1,6 @@
 """The snapshot of a pool that a scheduling decision looks at, and the guarded writes that apply it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -76,6 +76,10 @@ _WAITING = text("""
 _PORTS = text(
     "SELECT ports FROM allocations WHERE state NOT IN ('QUEUED', 'TERMINATED') AND ports <> '{}'"
 )
+_PORTS_ON = text("""
+    SELECT c.agent_id, a.ports FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    WHERE c.agent_id = ANY(cast(:agents AS text[])) AND c.state <> 'TERMINATED' AND a.ports <> '{}'
+""")
 
 
 @dataclass(slots=True)
@@ -194,3 +198,11 @@ def record_waiting(
 
 def ports_in_use(tx: Tx) -> set[int]:
     return {int(p) for r in tx.execute(_PORTS).all() for p in r[0].values()}
+
+
+def ports_on(tx: Tx, agents: Collection[str]) -> dict[str, set[int]]:
+    """Return the ports that allocations on these agents were told to use."""
+    found: dict[str, set[int]] = {agent: set() for agent in agents}
+    for r in tx.execute(_PORTS_ON, {"agents": list(agents)}).all():
+        found[r.agent_id].update(map(int, r.ports.values()))
+    return found

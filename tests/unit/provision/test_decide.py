@@ -288,7 +288,7 @@ def test_a_refusal_that_is_over_holds_nothing() -> None:
 
 
 def test_a_held_pool_rents_nothing_and_says_why() -> None:
-    held = pool([ONE], wants(1), limits=Limits(min_instances=1), hold=Hold("held by admin"))
+    held = pool([ONE], wants(1), limits=Limits(min_instances=1), holds=(Hold("held by admin"),))
     decided = plan(held)
     assert not decided.launch
     assert decided.waiting["d1"].code is ProvisionCode.POOL_HELD
@@ -296,7 +296,7 @@ def test_a_held_pool_rents_nothing_and_says_why() -> None:
 
 
 def test_a_hold_ends_at_its_time() -> None:
-    assert plan(pool([ONE], wants(1), hold=Hold("spent", until=NOW - 1))).launch
+    assert plan(pool([ONE], wants(1), holds=(Hold("spent", until=NOW - 1),))).launch
 
 
 def test_a_pool_whose_every_offer_keeps_failing_for_quotas_is_held() -> None:
@@ -344,9 +344,9 @@ def test_idle_machines_leave_after_their_time_the_longest_idle_first() -> None:
 def test_a_pool_whose_budget_is_spent_keeps_no_idle_machine() -> None:
     limits = Limits(min_instances=2, warm_instances=1)
     machines = [machine("idle", ONE, idle_since=NOW - 1300), machine("busy", ONE, used_slots=1)]
-    kept = pool([ONE], machines=machines, limits=limits, hold=Hold("held by admin"))
+    kept = pool([ONE], machines=machines, limits=limits, holds=(Hold("held by admin"),))
     assert ended(plan(kept)) == {}
-    spent = replace(kept, hold=Hold("spent", of_budget=True))
+    spent = replace(kept, holds=(*kept.holds, Hold("spent", of_budget=True)))
     assert ended(plan(spent)) == {"idle": "IDLE"}
 
 

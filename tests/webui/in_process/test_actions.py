@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from det_controlplane.db import deletions
+
 from tests.support.api import PASSWORD, trial_of
 from tests.support.browser import Tab, opened
 from tests.support.house import House, id_of
@@ -113,6 +115,18 @@ def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
     press(tab, "Actions on red", "Pin")
     told(tab, "Pinned red")
     assert pinned()
+
+
+def test_what_could_not_be_deleted_says_why(tab: Tab, house: House) -> None:
+    made = house.workspace("doomed")
+    path = f"/api/v1/workspaces/{made}/projects"
+    project = house.admin.post(path, {"name": "cats"})["project"]["id"]
+    with house.api.ctx.db.begin() as tx:
+        deletions.fail(tx, "workspace", made, "workspace: its files stay")
+        deletions.fail(tx, "project", project, "project: its files stay")
+    tab.open("/workspaces")
+    tab.page.get_by_text("This workspace is not deleted: workspace: its files stay").wait_for()
+    tab.page.get_by_text("Not deleted: project: its files stay").wait_for()
 
 
 def test_an_agent_is_drained_disabled_and_enabled(tab: Tab, house: House) -> None:

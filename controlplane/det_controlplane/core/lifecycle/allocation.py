@@ -42,7 +42,6 @@ class ExitKind(Enum):
     CLEAN = "clean"
     FAILED = "failed"
     INFRASTRUCTURE = "infrastructure"
-    UNRECOVERABLE = "unrecoverable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +141,4 @@ def end_sentence(exit: Exit, told: str) -> str:
         ExitKind.PREEMPTED: f"allocation stopped early{because}",
         ExitKind.NEVER_RAN: f"allocation ended before it started: {exit.message or told}",
         ExitKind.INFRASTRUCTURE: f"allocation failed: {lost}",
-        ExitKind.UNRECOVERABLE: f"allocation failed: {exit.message}",
     }[exit.kind]

@@ -83,7 +83,7 @@ def after_exit(
         return AfterExit(S.CANCELED)
     if exit.kind is ExitKind.CLEAN:
         return AfterExit(S.COMPLETED)
-    if exit.kind in (ExitKind.FAILED, ExitKind.UNRECOVERABLE):
+    if exit.kind is ExitKind.FAILED:
         return AfterExit(S.ERROR)
     if state is S.STOPPING_PAUSED:
         return AfterExit(S.PAUSED)

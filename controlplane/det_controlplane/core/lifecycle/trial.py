@@ -108,8 +108,6 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
         return AfterExit(S.ERROR if failed else end_of(trial.state), False, exit.message)
     if trial.stopped_by_searcher:
         return AfterExit(S.ERROR if failed else S.COMPLETED, False, exit.message)
-    if exit.kind is ExitKind.UNRECOVERABLE:
-        return AfterExit(S.ERROR, False, exit.message)
     if exit.pull_failed and trial.pull_failures >= MAX_PULL_FAILURES:
         return AfterExit(S.ERROR, False, f"{exit.message} ({trial.pull_failures} times in a row)")
     # Before what would try again: the program has said that trying is useless, and nothing would start it.

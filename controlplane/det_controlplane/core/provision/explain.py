@@ -92,14 +92,19 @@ class Explainer:
         sentence += f"; replaced unless it joins by {clock(until)}"
         return ProvisionReason(ProvisionCode.MACHINE_STARTING, sentence, until)
 
-    def held(self, hold: Hold) -> ProvisionReason:
-        """Explain that the pool rents nothing."""
+    def held(self, holds: Sequence[Hold]) -> ProvisionReason:
+        """Explain that the pool rents nothing, by every cause of it."""
+        sentence = f"the pool rents no machines: {'; and '.join(map(self._held, holds))}"
+        ends = [hold.until for hold in holds if hold.until is not None]
+        until = max(ends) if len(ends) == len(holds) else None
+        return ProvisionReason(ProvisionCode.POOL_HELD, sentence, until)
+
+    def _held(self, hold: Hold) -> str:
+        if hold.of_budget:
+            return hold.sentence
         if hold.until is not None:
-            then = f"tried again at {clock(hold.until)}"
-        else:
-            then = f"an administrator ends that by `det pool resume {self._pool}`"
-        sentence = f"the pool rents no machines: {hold.sentence}; {then}"
-        return ProvisionReason(ProvisionCode.POOL_HELD, sentence, hold.until)
+            return f"{hold.sentence}; tried again at {clock(hold.until)}"
+        return f"{hold.sentence}; an administrator ends that by `det pool resume {self._pool}`"
 
     def unmet(self, demand: Demand, code: ProvisionCode | None) -> ProvisionReason:
         """Explain what keeps a demand from getting machines; no code means that others go first."""

@@ -95,11 +95,11 @@ class Cooldown:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A pool launches nothing: an operator's wish, a spent budget, or a cloud that keeps refusing."""
+    """A cause why a pool launches nothing: an operator's wish, a spent budget, or a cloud that keeps refusing."""
 
     sentence: str
     until: float | None = None
-    of_budget: bool = False  # then nothing idle is kept either
+    of_budget: bool = False  # then nothing idle is kept either, and the sentence has the way out
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class PoolSnapshot:
     offers: tuple[Offer, ...]  # in the operator's order of preference
     demand: tuple[Demand, ...]
     machines: tuple[Machine, ...]
-    hold: Hold | None = None
+    holds: tuple[Hold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,9 @@ class PoolPass:
     ) -> None:
         self._pool = pool
         self._now = now
-        self._hold = _active(pool.hold, now) or hold_for(pool.offers, cooldowns)
+        self._holds = _active(pool.holds, now) or _of_refusals(pool, cooldowns)
         self._limits = pool.limits
-        if self._hold is not None and self._hold.of_budget:
+        if any(hold.of_budget for hold in self._holds):
             self._limits = replace(pool.limits, min_instances=0, warm_instances=0)
         self._market = Market(
             pool.offers, cooldowns, cluster.interruptions, now, cluster.prices_due
@@ -100,7 +100,7 @@ class PoolPass:
         demand = self._demand
         while True:
             seating = seat(demand, self._room())
-            if self._hold is not None or not seating.unmet:
+            if self._holds or not seating.unmet:
                 return seating, _NOTHING
             basket = self._shopper(seating).buy(seating.unmet)
             startable = [
@@ -148,7 +148,7 @@ class PoolPass:
     def _reserve(self, seating: Seating) -> tuple[Purchase, ...]:
         """Return purchases for the minimum and the warm machines that are missing, as far as the limits allow."""
         best = self._market.any_machine
-        if self._hold is not None or best is None:
+        if self._holds or best is None:
             return ()
         unused = sum(index not in seating.room.busy for index in self._places())
         lacking = self._reserve_beyond(seating, len(self._rented) - unused) - unused
@@ -207,8 +207,8 @@ class PoolPass:
             hosts = seating.hosts_of.get(demand.allocation_id)
             if hosts is not None:
                 reason = self._placed(hosts, explainer)
-            elif demand.allocation_id in unmet and self._hold is not None:
-                reason = explainer.held(self._hold)
+            elif demand.allocation_id in unmet and self._holds:
+                reason = explainer.held(self._holds)
             elif demand.allocation_id in unmet:
                 reason = explainer.unmet(demand, basket.refused.get(shape_of(demand)))
             elif demand.slots and demand.priority > basket.blocked_above:
@@ -232,8 +232,13 @@ def _needed(seating: Seating) -> frozenset[str]:
     return frozenset(seating.room.hosts[index].id for index in seating.room.busy)
 
 
-def _active(hold: Hold | None, now: float) -> Hold | None:
-    return None if hold is None or (hold.until is not None and hold.until <= now) else hold
+def _active(holds: Iterable[Hold], now: float) -> tuple[Hold, ...]:
+    return tuple(hold for hold in holds if hold.until is None or hold.until > now)
+
+
+def _of_refusals(pool: PoolSnapshot, cooldowns: Cooldowns) -> tuple[Hold, ...]:
+    hold = hold_for(pool.offers, cooldowns)
+    return () if hold is None else (hold,)
 
 
 def _work_of_leaving(machines: Iterable[Machine]) -> Iterator[Demand]:

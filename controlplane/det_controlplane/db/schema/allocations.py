@@ -131,7 +131,7 @@ allocations = Table(
     Column("started_at", Time),
     Column("workspace_name", Text),  # as it was when this started: what reports of usage tell
     Column("ended_at", Time),
-    Column("exit_kind", enum(ExitKind)),
+    Column("exit_kind", enum(ExitKind, unused=["unrecoverable"])),
     Column("exit_reason", Text),  # a sentence
     # It ended because of its image.
     Column("pull_failed", Boolean, nullable=False, server_default=text("false")),

@@ -1,5 +1,6 @@
 """The parts that all tables share: their registry, the names of their constraints, and types."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -22,9 +23,13 @@ JSON = postgresql.JSONB(none_as_null=True)
 ORDERED_JSON = postgresql.JSON(none_as_null=True)
 
 
-def enum(kind: type[Enum], name: str = "") -> "sa.Enum":
-    """Return the PostgreSQL type of an enum: `session_kind` of `SessionKind`, with its values as labels."""
+def enum(kind: type[Enum], name: str = "", *, unused: Sequence[str] = ()) -> "sa.Enum":
+    """Return the PostgreSQL type of an enum: `session_kind` of `SessionKind`, with its values as labels.
+
+    Labels that no value has any more stay: PostgreSQL drops none. Such a column is read and written as text."""
     own = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+    if unused:
+        return sa.Enum(*_labels(kind), *unused, name=name or own, metadata=metadata)
     return sa.Enum(kind, name=name or own, metadata=metadata, values_callable=_labels)
 
 

@@ -54,7 +54,7 @@ class TickLoop:
         try:
             due_s = self._tick()
         except TryAgain as e:
-            # Nothing was written, and the next tick finds the same.
+            # What collided wrote nothing; the next tick finds it, and what came behind it.
             log.info("the tick collided with another transaction; again at once: %s", e)
             return _SPACING_S
         except Exception:

@@ -21,6 +21,7 @@ from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_submitter
+from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.search.journal import parse_space
@@ -77,6 +78,7 @@ def _checked(
         raise WrongState(
             f"experiment {experiment.row.id}: every trial has completed, nothing is left to continue"
         )
+    spent_budgets.require(experiment.ctx, experiment.tx, experiment.row.id)
     config = _overridden(experiment, user, row, changes) if changes else row.config
     _require_room(experiment.ctx, experiment.row.pool, config["resources"])
     return row, config, again

@@ -56,6 +56,7 @@ def experiment_effect(ctx: Context, payload: dict[str, Any]) -> None:
             logs = " and ".join(f"'det task logs {task.task_id}'" for task in queued)
             error = f"its checkpoints could not be deleted: see {logs}"
             experiments.deletion_failed(tx, experiment_id, error)
+            outbox.hasten_deletions(tx, changed.now)
             return
         unused = deletions.delete_experiment(tx, experiment_id)
         if unused is not None:

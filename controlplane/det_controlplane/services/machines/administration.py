@@ -5,6 +5,7 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
+from det_controlplane.core.budget import spent_sentence
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.provision import catalog
@@ -13,6 +14,7 @@ from det_controlplane.core.provision.prices import MarketKnowledge, current, is_
 from det_controlplane.core.roles import Right
 from det_controlplane.db import (
     agents,
+    budgets,
     cooldowns,
     machine_views,
     machines,
@@ -101,6 +103,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
     now, name = ctx.now(), pool.pool_name
     with ctx.db.autocommit() as tx:
         held = machine_views.holds(tx, now).get(name)
+        spent = budgets.spent_of_pools(tx, now).get(name)
         cooldowns = machine_views.cooldowns_now(tx, now)
         live = provision.machines_of(tx, name)
         demand = provision.demand(tx, name, pool.scheduler.default_priority)
@@ -110,6 +113,7 @@ def _shown(ctx: Context, pool: Pool) -> dict[str, Any]:
     return {
         "name": name,
         "hold": held,
+        "spentBudget": spent_sentence(spent) if spent else "",
         "minInstances": limits.min_instances,
         "maxInstances": limits.max_instances,
         "warmInstances": limits.warm_instances,
@@ -188,7 +192,7 @@ def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
 
 
 def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
-    """Let a pool launch again; forget what clouds refused for its offers, and machines that did not join."""
+    """Lift a pool's hold; forget what clouds refused for its offers, and machines that did not join."""
     require_right(caller, Right.UPDATE_AGENTS, "resume pools")
     rented = _rented(ctx, name)
     with change(ctx) as changed:

@@ -20,6 +20,7 @@ from det_controlplane.core.provision.model import (
 )
 from det_controlplane.db import (
     agents,
+    containers,
     cooldowns,
     interruptions,
     machines,
@@ -64,16 +65,31 @@ _ENDS = {
 
 
 def run_if_due(ctx: Context, changed: Collection[str]) -> None:
-    """Decide when the queue or the machines of a pool changed, or when time has come."""
+    """Decide when the queue or the machines of a pool changed, or when time has come; then empty what drains."""
+    if _is_due(ctx, changed):
+        run(ctx)
+    if ctx.config.rents:
+        _empty(ctx)
+
+
+def _is_due(ctx: Context, changed: Collection[str]) -> bool:
     own = {pool.pool_name for pool in rented_pools(ctx)}
-    if own.isdisjoint(changed):
-        with ctx.db.autocommit() as tx:
-            left = _left(tx, own)
-            due = provision.next_decision(tx, own | left.keys())
-        is_due = due is not None and due <= ctx.now()
-        if not (is_due or any(left.values()) or not left.keys().isdisjoint(changed)):
-            return
-    run(ctx)
+    if not own.isdisjoint(changed):
+        return True
+    with ctx.db.autocommit() as tx:
+        left = _left(tx, own)
+        due = provision.next_decision(tx, own | left.keys())
+    is_due = due is not None and due <= ctx.now()
+    return is_due or any(left.values()) or not left.keys().isdisjoint(changed)
+
+
+def _empty(ctx: Context) -> None:
+    """Ask what runs on draining machines to leave, also where a process died after it decided that."""
+    with ctx.db.autocommit() as tx:
+        # Where nothing is rented any more there is no place to move to.
+        found = containers.agents_to_ask(tx, kept=_LEFT_OVER)
+    for agent in found:
+        leaving.stop_all(ctx, agent)
 
 
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
@@ -84,7 +100,6 @@ def next_due(ctx: Context, tx: Tx) -> datetime | None:
 
 def run(ctx: Context) -> ProvisionPlan:
     """Decide for every pool that has offers, after the process that decides now."""
-    to_empty: list[str] = []
     with change(ctx) as changed:
         provision.lock(changed.tx)
         snapshot = _load(ctx, changed.tx, changed.now)
@@ -95,15 +110,11 @@ def run(ctx: Context) -> ProvisionPlan:
             agent = machines.drain(changed.tx, UUID(machine_id), _DRAINS[reason], changed.now)
             if agent is not None:
                 agents.put_in_service(changed.tx, agent, None, enabled=True, draining=True)
-                # Where nothing is rented any more there is no place to move to.
-                to_empty += [agent] if reason is not DrainReason.LEFT_OVER else []
         provision.tell(changed.tx, plan.waiting)
         next_at = _next_at(plan, snapshot, changed)
         names = {machine.pool for machine in snapshot.left_over}
         for name in sorted(names | {pool.name for pool in snapshot.pools}):
             provision.set_next_decision(changed.tx, name, next_at)
-    for agent in to_empty:
-        leaving.stop_all(ctx, agent)
     return plan
 
 
@@ -138,7 +149,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
     # After the machines: what ends the last of them in vain sets the hold in the same transaction.
     holds = pool_holds.every(tx, now)
     return ProvisionSnapshot(
-        pools=tuple(replace(pool, hold=holds.get(pool.name)) for pool in pools),
+        pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
         cooldowns=cooldowns.every(tx),
         interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
         prices_due=_due(known, pools),
@@ -180,7 +191,7 @@ def _hold_after_no_shows(
     return {
         pool.name
         for pool in snapshot.pools
-        if pool.hold is None
+        if not pool.holds
         and not lost.isdisjoint(machine.id for machine in pool.machines)
         and no_shows.hold_if_in_vain(change, pool.name)
     }

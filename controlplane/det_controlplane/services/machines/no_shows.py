@@ -65,7 +65,7 @@ def hold_if_in_vain(changed: Change, pool: str) -> bool:
     if in_a_row < NO_SHOWS_TO_HOLD:
         return False
     earlier = pool_holds.last(changed.tx, pool)
-    if earlier is not None and (earlier.until is None or earlier.until > changed.now):
+    if earlier is not None and earlier.lasts_at(changed.now):
         return True  # what was rented before it says nothing new
     sentence = (
         f"the last {NO_SHOWS_TO_HOLD} machines did not join; `det instance list --all` names them,"
@@ -73,7 +73,7 @@ def hold_if_in_vain(changed: Change, pool: str) -> bool:
     )
     again = earlier if in_a_row > NO_SHOWS_TO_HOLD else None
     until = changed.now + _length_after(again)
-    pool_holds.hold(changed.tx, pool, sentence, changed.now, until=until, by_operator=False)
+    pool_holds.hold(changed.tx, pool, sentence, changed.now, until=until)
     changed.queue_changed(pool)  # what waits learns of it
     return True
 

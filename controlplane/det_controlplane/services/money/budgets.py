@@ -29,7 +29,6 @@ from det_controlplane.db import (
     experiments,
     logs,
     machines,
-    pool_holds,
     users,
     workspaces,
 )
@@ -160,12 +159,12 @@ def remove(ctx: Context, caller: User, id: int) -> None:
         else:
             require_admin(caller, "delete budgets")
         budgets.remove(changed.tx, id)
-        _release(changed, budget)
+        _have_pool_decided(changed, budget)
 
 
-def _release(change: Change, budget: Budget) -> None:
+def _have_pool_decided(change: Change, budget: Budget) -> None:
+    """Have a pool look at its budget: while that is spent it rents nothing."""
     if budget.scope is BudgetScope.POOL:
-        pool_holds.release(change.tx, budget.scope_id, by_operator=False)
         change.queue_changed(budget.scope_id)
 
 
@@ -203,12 +202,7 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
     with change(ctx) as changed:
         if not budgets.set_state(changed.tx, budget, state):
             return
-        if budget.scope is BudgetScope.POOL and is_spent(state):
-            sentence = f"{budget.name} is spent; raise it with `det budget set`"
-            pool_holds.hold(changed.tx, budget.scope_id, sentence, changed.now, by_operator=False)
-            changed.queue_changed(budget.scope_id)
-        elif is_spent(budget.state) and not is_spent(state):
-            _release(changed, budget)
+        _have_pool_decided(changed, budget)
         if state is BudgetState.WARNED and budget.state is BudgetState.WITHIN:
             _warn(changed, budget, spent)
         if is_worse(state, budget.state) and events.tell_budget(

@@ -1,14 +1,15 @@
 """Deleting projects and workspaces: their experiments go first, in the background."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.task import NAMES
 from det_controlplane.db import deletions
-from det_controlplane.db.deletions import Contents
+from det_controlplane.db.deletions import Contents, Failure
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import EffectKind
-from det_controlplane.db.workspaces import OwnedRow
+from det_controlplane.db.workspaces import Kind, OwnedRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready, WrongState
 from det_controlplane.services.experiments import live
@@ -16,9 +17,10 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import projects, workspaces
 from det_controlplane.services.organization.workspaces import editable
-from det_controlplane.services.use_case import change
+from det_controlplane.services.use_case import Change, change
 
 _NAMED = 5  # as many tasks does a sentence name
+_TRIED = (ExperimentState.DELETING, ExperimentState.DELETE_FAILED)
 
 
 def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
@@ -27,7 +29,7 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
         project = projects.locked(changed.tx, project_id)
         row = editable(project, caller, "delete", archived_too=True)
         if _check(changed.tx, caller, row).experiments:
-            deletions.begin(changed.tx, row.kind, project_id)
+            _begin(ctx, changed, row)
             changed.later(EffectKind.DELETE_PROJECT, project_id=project_id)
             return False
         deletions.finish(changed.tx, row.kind, project_id)
@@ -45,7 +47,7 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
                 f"workspace '{row.name}' has {models} models: delete or move them first"
             )
         if _check(changed.tx, caller, row).projects:
-            deletions.begin(changed.tx, row.kind, workspace_id)
+            _begin(ctx, changed, row)
             changed.later(EffectKind.DELETE_WORKSPACE, workspace_id=workspace_id)
             return False
         deletions.finish(changed.tx, row.kind, workspace_id)
@@ -115,15 +117,48 @@ def refuse_needed(
         )
 
 
+def _begin(ctx: Context, changed: Change, row: OwnedRow) -> None:
+    """Begin a deletion, also of experiments whose own failed earlier: they get one more try."""
+    deletions.begin(changed.tx, row.kind, row.id)
+    for experiment_id in deletions.try_again(changed.tx, row.kind, row.id):
+        _promise(ctx, changed, experiment_id)
+
+
+def _promise(ctx: Context, changed: Change, experiment_id: int) -> None:
+    key = f"delete {ctx.new_uuid()}"  # of this try: the tasks of another have ended
+    changed.later(EffectKind.DELETE_EXPERIMENT, experiment_id=experiment_id, key=key)
+
+
 def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
-    """Delete a project; called again until its experiments are gone."""
+    """Delete a project; called again until each of its experiments is gone, or could not be deleted."""
     project_id = int(payload["project_id"])
     with ctx.db.begin() as tx:
         if not deletions.is_under_way(tx, "project", project_id):
             return
-    _empty(ctx, project_id)
+        left = deletions.experiments_left(tx, project_id)
+    for experiment_id in left:
+        with live.opened(ctx, experiment_id) as experiment:
+            if experiment.row.state not in _TRIED:
+                experiment.set_state(ExperimentState.DELETING)
+                _promise(ctx, experiment.change, experiment_id)
     with ctx.db.begin() as tx:
-        deletions.finish(tx, "project", project_id)
+        if not deletions.is_under_way(tx, "project", project_id):
+            return
+        left = deletions.experiments_left(tx, project_id)
+        if not left:
+            _end(tx, "project", project_id, deletions.failed_experiments(tx, project_id))
+    if left:
+        raise Unready(f"project {project_id}: {len(left)} experiments are being deleted")
+
+
+def _end(tx: Tx, kind: Kind, id: int, failed: Sequence[Failure]) -> None:
+    """Delete a place that is empty, or say what stays in it: files may be out of reach for as long as nobody mends it."""
+    if not failed:
+        deletions.finish(tx, kind, id)
+        return
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    again = "" if kind == "workspace" else f"; mend that, then delete the {kind} again"
+    deletions.fail(tx, kind, id, f"{failed[0].name}{more}: {failed[0].error}{again}")
 
 
 def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
@@ -137,21 +172,10 @@ def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
     with ctx.db.begin() as tx:
         # A task that was being launched when the deletion began holds the row: the lock waits for it.
         running = _live_tasks(tx, workspaces.locked(tx, workspace_id))
-        if running:
+        failed = deletions.failed_projects(tx, workspace_id)
+        if running and not failed:
             deletions.wait_for(tx, workspace_id, running)
         else:
-            deletions.finish(tx, "workspace", workspace_id)
-    if running:
+            _end(tx, "workspace", workspace_id, failed)
+    if running and not failed:
         raise Unready(running)
-
-
-def _empty(ctx: Context, project_id: int) -> None:
-    with ctx.db.begin() as tx:
-        left = deletions.experiments_left(tx, project_id)
-    for experiment_id in left:
-        with live.opened(ctx, experiment_id) as experiment:
-            if experiment.row.state is not ExperimentState.DELETING:
-                experiment.set_state(ExperimentState.DELETING)
-                experiment.change.later(EffectKind.DELETE_EXPERIMENT, experiment_id=experiment_id)
-    if left:
-        raise Unready(f"project {project_id}: {len(left)} experiments are being deleted")

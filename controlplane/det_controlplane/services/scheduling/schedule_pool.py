@@ -1,6 +1,6 @@
 """Run a scheduling pass over a pool: load a snapshot, decide (pure), apply with guards."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.trial import Signal
@@ -10,16 +10,8 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.schedule import Assigned, NewContainer
 from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import stopping
+from det_controlplane.services.scheduling import stopping, worker_ports
 from det_controlplane.services.use_case import Change, change
-
-# Names and lowest numbers of the ports that a multi-container trial may use.
-PORT_BASES = {
-    "DTRAIN_SSH_PORT": 12350,
-    "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,
-    "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
-    "C10D_PORT": 29400,
-}
 
 
 class LostRace(Exception):
@@ -89,8 +81,7 @@ def _start(
     if not starts:
         return
     tx, now = change.tx, change.now
-    taken = rows_of.ports_in_use(tx) | ctx.config.reserved_ports
-    assigned = rows_of.assign(tx, starts, _free_ports(taken, len(starts)), now)
+    assigned = rows_of.assign(tx, starts, worker_ports.choose(ctx, tx, starts), now)
     if len(assigned) < len(starts):
         raise LostRace(
             f"{len(starts) - len(assigned)} allocations no longer wait, or change at this moment"
@@ -130,17 +121,3 @@ def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
             f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
         )
         stopping.stop(change, allocation, Signal.TERMINATE, reason)
-
-
-def _free_ports(taken: set[int], count: int) -> list[dict[str, int]]:
-    """Return for each start the lowest free number of each name, and no number twice in the cluster."""
-    free = {name: _numbers(base, taken) for name, base in PORT_BASES.items()}
-    return [{name: next(numbers) for name, numbers in free.items()} for _ in range(count)]
-
-
-def _numbers(port: int, taken: set[int]) -> Iterator[int]:
-    while True:
-        if port not in taken:
-            taken.add(port)
-            yield port
-        port += 1

@@ -109,7 +109,7 @@ def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
 
 
 def _level(exit: Exit) -> str:
-    failed = exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE, ExitKind.UNRECOVERABLE)
+    failed = exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE)
     return "LOG_LEVEL_ERROR" if failed else "LOG_LEVEL_INFO"
 
 

@@ -4,6 +4,7 @@ import re
 from typing import Any
 from uuid import UUID
 
+from det_controlplane.core.budget import spent_sentence
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
@@ -82,7 +83,7 @@ def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
     if experiment_id is None or not ctx.config.rents:
         return ""
     budget = budgets.spent_for(tx, experiment_id, ctx.now())
-    return f"{budget.name} is spent; raise it with `det budget set`" if budget else ""
+    return spent_sentence(budget) if budget else ""
 
 
 def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:

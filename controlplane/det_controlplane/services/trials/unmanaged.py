@@ -8,13 +8,14 @@ from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import trials
 from det_controlplane.db import unmanaged as rows
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import TryAgain, Violated
 from det_controlplane.db.trials import NewTrial
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.use_case import Change, change
 
 SILENCE = timedelta(minutes=5)
-
+_ONCE = "trial_external_id"
 
 # How far a managed trial has come, as it is shown: of one that runs elsewhere each means that it lives.
 _STAGES = ("QUEUED", "PULLING", "STARTING", "RUNNING")
@@ -92,10 +93,19 @@ def create_trial(
             job_id=experiment.job_id, context_id=None,
         )  # fmt: skip
         trial_id = trials.insert(tx, new, now)
-        trials.update(tx, trial_id, external_id=external_id, heartbeat_at=now)
+        _name(tx, trial_id, external_id, now)
         # Its program lives: should it die before it reports, both show ERROR after the silence, never PAUSED.
         rows.reopen(tx, trial_id)
     return trial_id
+
+
+def _name(tx: Tx, trial_id: int, external_id: str | None, now: datetime) -> None:
+    try:
+        trials.update(tx, trial_id, external_id=external_id, heartbeat_at=now)
+    except Violated as e:
+        if e.constraint == _ONCE:
+            raise TryAgain(f"another request made this trial just now: {e}") from e
+        raise
 
 
 def start_trial(ctx: Context, trial_id: int, resume: bool) -> dict[str, Any]:

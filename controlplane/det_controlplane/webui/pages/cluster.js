@@ -70,7 +70,7 @@ function Pool({ pool, agents, rented, instances, work, month, reload }) {
   const [holding, setHolding] = useState(false);
   const [reason, setReason] = useState("");
   const path = `/api/v1/rented-pools/${encodeURIComponent(pool.name)}`;
-  const resume = () => attempt(() => post(`${path}/resume`), `${pool.name} rents again`).then(reload);
+  const resume = () => attempt(() => post(`${path}/resume`), rented.spentBudget ? `${pool.name} is held no more` : `${pool.name} rents again`).then(reload);
   const actions = html`
     <a class="button" href=${link(`/queue/${encodeURIComponent(pool.name)}`)}>Queue</a>
     ${rented && may("UPDATE_AGENTS") && (rented.hold ? html`<${Button} icon="play" onClick=${resume}>Resume<//>` : html`<${Button} icon="pause" onClick=${() => setHolding(true)}>Hold<//>`)}
@@ -80,6 +80,7 @@ function Pool({ pool, agents, rented, instances, work, month, reload }) {
       <div class="panel-body stack">
         <p class="soft">${pool.description || `${pool.slotsUsed} of ${counted(pool.slotsAvailable, "slot")} in use; ${counted(pool.stats.queuedCount, "job waits", "jobs wait")}.`}</p>
         ${rented?.hold && html`<div class="notice amber"><p>This pool rents nothing: ${rented.hold.sentence}</p></div>`}
+        ${rented?.spentBudget && html`<div class="notice amber"><p>This pool rents nothing: ${rented.spentBudget}</p></div>`}
         ${rented?.waiting.map((/** @type {any} */ w) => html`<div class="notice"><p>${counted(w.allocations, "run waits", "runs wait")}: ${w.sentence}</p></div>`)}
         ${rented && html`<${Costs} rented=${rented} month=${month} />`}
       </div>

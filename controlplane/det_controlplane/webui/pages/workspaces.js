@@ -30,6 +30,7 @@ export function Page() {
           [...workspaces].sort((a, b) => Number(b.pinned) - Number(a.pinned)).map(
             (w) => html`
               <${Panel} key=${w.id} title=${w.archived ? html`${w.name} <span class="label">archived</span>` : w.name} flush actions=${html`<${Actions} of=${w} make=${() => setMaking(w)} reload=${found.reload} />`}>
+                ${w.errorMessage && html`<div class="notice amber"><p>This workspace is not deleted: ${w.errorMessage}</p></div>`}
                 ${w.projects.length ? html`<${Projects} workspace=${w} reload=${found.reload} />` : html`<p class="panel-body soft">No projects yet.</p>`}
               <//>
             `,
@@ -52,7 +53,7 @@ const Actions = ({ of: w, make, reload }) => html`
 const Projects = ({ workspace, reload }) => html`
   <${Table} label=${`Projects of ${workspace.name}`} total=${workspace.projects.length} row=${(/** @type {number} */ i) => workspace.projects[i]} columns=${[
     { name: "Project", main: true, cell: (/** @type {any} */ p) => html`<a href=${link(`/experiments?project=${p.id}`)}>${p.name}</a>${p.archived && html` <span class="label">archived</span>`}` },
-    { name: "Description", wrap: true, cell: (/** @type {any} */ p) => html`<span class="soft">${p.description}</span>` },
+    { name: "Description", wrap: true, cell: (/** @type {any} */ p) => html`<span class="soft">${p.description}</span>${p.errorMessage && html`<p>Not deleted: ${p.errorMessage}</p>`}` },
     { name: "Experiments", right: true, cell: (/** @type {any} */ p) => html`${p.numExperiments}${p.numActiveExperiments ? html` <span class="soft">(${counted(p.numActiveExperiments, "runs", "run")})</span>` : ""}` },
     { name: "Last start", right: true, cell: (/** @type {any} */ p) => html`<${Ago} at=${p.lastExperimentStartedAt} />` },
     { name: "", right: true, cell: (/** @type {any} */ p) => html`<${Steering} of=${p} reload=${reload} />` },

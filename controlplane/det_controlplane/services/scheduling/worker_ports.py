@@ -1,0 +1,48 @@
+"""Numbers of ports that the workers of a trial meet on: those on one machine may share its network."""
+
+from collections.abc import Iterator, Sequence
+
+from det_controlplane.core import schedule
+from det_controlplane.db import schedule as rows_of
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.context import Context
+
+# Names and lowest numbers of the ports that a multi-container trial may use.
+PORT_BASES = {
+    "DTRAIN_SSH_PORT": 12350,
+    "INTER_TRAIN_PROCESS_COMM_PORT_1": 12360,
+    "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
+    "C10D_PORT": 29400,
+}
+# Above it Linux takes the ports of connections that machines open.
+HIGHEST = 32767
+
+
+def choose(ctx: Context, tx: Tx, starts: Sequence[schedule.Start]) -> list[dict[str, int]]:
+    """Return for each start the lowest number of each name that nothing else in the cluster has: agents may share a host.
+
+    Where the cluster runs more than there are numbers, none is twice on an agent."""
+    reserved = ctx.config.reserved_ports
+    taken = rows_of.ports_in_use(tx) | reserved
+    free = {name: _free(base, taken) for name, base in PORT_BASES.items()}
+    found = [{name: next(numbers, 0) for name, numbers in free.items()} for _ in starts]
+    if all(number for ports in found for number in ports.values()):
+        return found
+    agents = {placed.agent_id for start in starts for placed in start.placements}
+    of_agents = rows_of.ports_on(tx, agents)
+    for start, ports in zip(starts, found, strict=True):
+        own = [of_agents[placed.agent_id] for placed in start.placements]
+        used = {*reserved, *ports.values()}.union(*own)
+        for name, base in PORT_BASES.items():
+            ports[name] = ports[name] or next(_free(base, used), base)
+        for on_agent in own:
+            on_agent.update(ports.values())
+    return found
+
+
+def _free(base: int, taken: set[int]) -> Iterator[int]:
+    """Yield free numbers from the lowest on, and take them."""
+    for port in range(base, HIGHEST + 1):
+        if port not in taken:
+            taken.add(port)
+            yield port

@@ -1,0 +1,144 @@
+"""Files that cannot be deleted: the deletion ends with the reason, and is tried again when it is asked for again."""
+
+import pytest
+from det_controlplane.db import outbox, trials
+from sqlalchemy import text
+
+from tests.support.api import Api, Caller, create_ended, report_checkpoint
+
+_WAITING = text(
+    "SELECT id FROM tasks WHERE kind = 'CHECKPOINT_GC' AND ended_at IS NULL ORDER BY started_at, id"
+)
+_PROMISED = text("SELECT count(*) FROM outbox WHERE kind <> 'webhook'")
+
+
+def collections(api: Api) -> list[str]:
+    """Return the tasks that wait to delete files."""
+    with api.ctx.db.autocommit() as tx:
+        return list(tx.execute(_WAITING).scalars())
+
+
+def settle(api: Api) -> None:
+    for _ in range(3):
+        with api.ctx.db.begin() as tx:
+            outbox.hasten_deletions(tx, api.ctx.now())
+        api.tick()
+
+
+def end(api: Api) -> str:
+    """End the one task that deletes files."""
+    settle(api)
+    (task_id,) = collections(api)
+    with api.ctx.db.begin() as tx:
+        trials.end_task(tx, task_id, api.ctx.now())
+    settle(api)
+    return task_id
+
+
+def clear(user: Caller, checkpoint: str) -> None:
+    left = {"uuid": checkpoint, "resources": {"resources": {}}}
+    user.done("PATCH", "/api/v1/checkpoints", {"checkpoints": [left]})
+
+
+def promised(api: Api) -> int:
+    return int(api.ctx.db.read(_PROMISED)[0][0])
+
+
+@pytest.fixture
+def workspace(user: Caller) -> int:
+    return int(user.post("/api/v1/workspaces", {"name": "vision"})["workspace"]["id"])
+
+
+@pytest.fixture
+def project(user: Caller, workspace: int) -> int:
+    path = f"/api/v1/workspaces/{workspace}/projects"
+    return int(user.post(path, {"name": "cats"})["project"]["id"])
+
+
+@pytest.fixture
+def experiment_id(api: Api, user: Caller, project: int) -> int:
+    made = create_ended(user)
+    user.post(f"/api/v1/experiments/{made}/move", {"destinationProjectId": project})
+    api.tick()
+    return made
+
+
+@pytest.fixture
+def checkpoint(user: Caller, experiment_id: int) -> str:
+    return report_checkpoint(user, experiment_id)
+
+
+def test_an_experiment_is_deleted_by_the_next_try(
+    api: Api, user: Caller, experiment_id: int, checkpoint: str
+) -> None:
+    path = f"/api/v1/experiments/{experiment_id}"
+    user.done("DELETE", path)
+    end(api)
+    assert user.get(path)["experiment"]["state"] == "STATE_DELETE_FAILED"
+    assert (promised(api), collections(api)) == (0, [])
+    user.done("DELETE", path)
+    settle(api)
+    clear(user, checkpoint)
+    end(api)
+    assert user.ask("GET", path).status == 404
+
+
+@pytest.mark.parametrize("kind", ["project", "workspace"])
+def test_a_place_whose_experiment_stays_says_why_and_is_deleted_by_the_next_try(
+    api: Api,
+    user: Caller,
+    workspace: int,
+    project: int,
+    experiment_id: int,
+    checkpoint: str,
+    kind: str,
+) -> None:
+    path = f"/api/v1/{kind}s/{project if kind == 'project' else workspace}"
+    assert user.done("DELETE", path) == {"completed": False}
+    task_id = end(api)
+    shown = user.get(path)[kind]
+    assert shown["state"] == "WORKSPACE_STATE_DELETE_FAILED"
+    for said in (f"experiment {experiment_id}", f"'det task logs {task_id}'", "again"):
+        assert said in shown["errorMessage"]
+    assert (promised(api), collections(api)) == (0, []), "nothing goes on by itself"
+    assert user.done("DELETE", path) == {"completed": False}
+    shown = user.get(path)[kind]
+    assert (shown["state"], shown["errorMessage"]) == ("WORKSPACE_STATE_DELETING", "")
+    settle(api)
+    clear(user, checkpoint)
+    end(api)
+    assert user.ask("GET", path).status == 404
+    assert promised(api) == 0
+
+
+def test_what_failed_to_be_deleted_alone_is_tried_again_with_its_project(
+    api: Api, user: Caller, project: int, experiment_id: int, checkpoint: str
+) -> None:
+    user.done("DELETE", f"/api/v1/experiments/{experiment_id}")
+    end(api)
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    settle(api)
+    clear(user, checkpoint)
+    end(api)
+    assert user.ask("GET", f"/api/v1/projects/{project}").status == 404
+
+
+def test_the_rest_of_a_project_is_deleted_before_it_says_that_something_stays(
+    api: Api, user: Caller, project: int, experiment_id: int, checkpoint: str
+) -> None:
+    other = create_ended(user)
+    user.post(f"/api/v1/experiments/{other}/move", {"destinationProjectId": project})
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    settle(api)
+    first, second = collections(api)
+    with api.ctx.db.begin() as tx:
+        trials.end_task(tx, first, api.ctx.now())
+    settle(api)
+    shown = user.get(f"/api/v1/projects/{project}")["project"]
+    assert shown["state"] == "WORKSPACE_STATE_DELETING"
+    with api.ctx.db.begin() as tx:
+        trials.end_task(tx, second, api.ctx.now())
+    settle(api)
+    assert user.ask("GET", f"/api/v1/experiments/{other}").status == 404
+    shown = user.get(f"/api/v1/projects/{project}")["project"]
+    assert shown["state"] == "WORKSPACE_STATE_DELETE_FAILED"
