@@ -158,8 +158,8 @@ def test_a_new_key_encrypts_and_the_old_one_still_opens(api: Api, user: Caller) 
     api.ctx.cipher = AesCipher(["another key of the tests", "the key of the tests"])
     after = sealing.seal(api.ctx, config)
     assert before.secrets.split(".")[1] != after.secrets.split(".")[1]
-    assert sealing.opened(api.ctx, before.shown, before.secrets) == config
-    assert sealing.opened(api.ctx, after.shown, after.secrets) == config
+    assert sealing.unsealed(api.ctx, before.shown, before.secrets) == config
+    assert sealing.unsealed(api.ctx, after.shown, after.secrets) == config
 
 
 def test_without_a_key_secrets_are_refused_and_everything_else_works(
@@ -189,7 +189,9 @@ def test_secrets_of_earlier_rows_are_sealed(api: Api, user: Caller) -> None:
     assert MARK.encode() not in user.ask("GET", f"/api/v1/experiments/{id}").body
     stored = experiment_config(api.ctx.db, id)
     assert stored is not None
-    assert sealing.opened(api.ctx, stored.config, stored.sealed)["data"] == {"password": "planted"}
+    assert sealing.unsealed(api.ctx, stored.config, stored.sealed)["data"] == {
+        "password": "planted"
+    }
 
 
 def opened_by_address(user: Caller) -> list[tuple[str, dict[str, object]]]:

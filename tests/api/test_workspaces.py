@@ -84,7 +84,7 @@ def test_storage_keys_are_kept_but_not_shown(api: Api, user: Caller) -> None:
     assert made_there["config"]["checkpoint_storage"]["secret_key"] == "********"
     stored = experiment_config(api.ctx.db, made_there["experiment"]["id"])
     assert stored is not None
-    storage = sealing.opened(api.ctx, stored.config, stored.sealed)["checkpoint_storage"]
+    storage = sealing.unsealed(api.ctx, stored.config, stored.sealed)["checkpoint_storage"]
     assert storage["secret_key"] == "hush"
 
 

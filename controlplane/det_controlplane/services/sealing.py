@@ -43,7 +43,7 @@ def seal(ctx: Context, config: dict[str, Any]) -> Sealed:
     return Sealed(parts.shown, ctx.cipher.seal(as_json(content).encode()))
 
 
-def opened(ctx: Context, shown: Any, sealed: str | None) -> Any:
+def unsealed(ctx: Context, shown: Any, sealed: str | None) -> Any:
     """Return a configuration for a container or a storage, with its secrets."""
     if not sealed:
         return shown

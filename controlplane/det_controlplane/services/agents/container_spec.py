@@ -34,7 +34,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
             tx, row.user_id, row.allocation_id, token_hash(token), ctx.now(), row.token_expires_at,
             narrow=environment.get("det_token") == "task",
         )  # fmt: skip
-    config: dict[str, Any] = sealing.opened(ctx, stored.config or {}, stored.sealed)
+    config: dict[str, Any] = sealing.unsealed(ctx, stored.config or {}, stored.sealed)
     pool = ctx.config.pool(row.pool)
     defaults = (pool and pool.task_container_defaults) or ctx.config.task_container_defaults
     network = "host" if row.peers > 1 else defaults.network_mode

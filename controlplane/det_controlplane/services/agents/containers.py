@@ -54,7 +54,7 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
         raise Invalid(f"container {report.id} is not on agent {agent_id}")
     allocation_id = owner.allocation_id
     if owner.experiment_id is not None and owner.trial_id is not None:
-        with live.opened(ctx, owner.experiment_id) as experiment:
+        with live.locked_experiment(ctx, owner.experiment_id) as experiment:
             allocation = _apply(experiment.change, allocation_id, report)
             if allocation is None:
                 return False

@@ -132,7 +132,7 @@ def launch(
     tensorboards: bool = False,
 ) -> None:
     """Queue a task for each storage that deletes these checkpoints there; the key makes a repeated call harmless."""
-    own: dict[str, Any] = sealing.opened(ctx, experiment.config, experiment.sealed)
+    own: dict[str, Any] = sealing.unsealed(ctx, experiment.config, experiment.sealed)
     with change(ctx) as changed:
         if checkpoints.collections(changed.tx, experiment.id, key):
             return
@@ -186,7 +186,7 @@ def _places(
     configured = own.get("checkpoint_storage")
     places = {_name(configured): _StorageDeletion(configured, [])} if with_own else {}
     for row in checkpoints.chosen(tx, doomed):
-        storage = sealing.opened(ctx, row.storage, row.sealed) or configured
+        storage = sealing.unsealed(ctx, row.storage, row.sealed) or configured
         places.setdefault(_name(storage), _StorageDeletion(storage, [])).checkpoints.append(
             row.uuid
         )

@@ -40,7 +40,7 @@ def checkpoint(ctx: Context, uuid: str, media_type: str) -> Archive:
             f"checkpoint {uuid} is incomplete: its upload has not ended, or was cut off"
         )
     storage = (
-        sealing.opened(ctx, row.storage, row.sealed)
+        sealing.unsealed(ctx, row.storage, row.sealed)
         if row.storage
         else of_experiment(ctx, row.of_experiment, row.experiment_sealed)
     )

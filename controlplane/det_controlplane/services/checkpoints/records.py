@@ -120,7 +120,7 @@ def _require_storage(tx: Tx, report: CheckpointReport, users: set[int]) -> None:
 
 def of_experiment(ctx: Context, storage: Any, sealed: str | None) -> Any:
     """Return the storage of an experiment's configuration, with its secrets."""
-    return sealing.opened(ctx, {_STORAGE: storage}, sealed)[_STORAGE]
+    return sealing.unsealed(ctx, {_STORAGE: storage}, sealed)[_STORAGE]
 
 
 def _remember(ctx: Context, tx: Tx, storage: dict[str, Any], user_id: int) -> int:

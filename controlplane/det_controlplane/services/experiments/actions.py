@@ -22,7 +22,7 @@ from det_controlplane.services.search.journal import parse_space
 
 def command(ctx: Context, experiment_id: int, command: Command) -> None:
     """Activate, pause, cancel or kill."""
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         carry_out(experiment, command)
 
 
@@ -50,13 +50,13 @@ def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
 
 
 def kill_trial(ctx: Context, trial_id: int) -> None:
-    with opened_trial(ctx, trial_id) as (experiment, trial):
+    with locked_trial(ctx, trial_id) as (experiment, trial):
         experiment.patch_trial(trial, TrialState.STOPPING_KILLED)
 
 
 def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
     """Tell the searcher at once that user code gives up, and end the container if it does not end by itself."""
-    with opened_trial(ctx, trial_id) as (experiment, trial):
+    with locked_trial(ctx, trial_id) as (experiment, trial):
         if trial.early_exit is not None or trial.state.terminal:
             return
         trials.update(experiment.tx, trial.id, early_exit=reason.value)
@@ -67,13 +67,13 @@ def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
 
 
 @contextmanager
-def opened_trial(ctx: Context, trial_id: int) -> Iterator[tuple[LiveExperiment, TrialRow]]:
-    """Lock the experiment of a trial, as `live.opened` does, and read the trial."""
+def locked_trial(ctx: Context, trial_id: int) -> Iterator[tuple[LiveExperiment, TrialRow]]:
+    """Lock the experiment of a trial, as `live.locked_experiment` does, and read the trial."""
     with ctx.db.begin() as tx:
         found = trials.by_id(tx, trial_id)
     if found is None:
         raise Missing(f"trial {trial_id} not found")
-    with live.opened(ctx, found.experiment_id) as experiment:
+    with live.locked_experiment(ctx, found.experiment_id) as experiment:
         trial = trials.by_id(experiment.tx, trial_id)
         assert trial is not None
         yield experiment, trial

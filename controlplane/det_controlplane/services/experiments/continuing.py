@@ -32,7 +32,7 @@ _SEARCHERS = ("single", "random", "grid")
 def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
     """Run trials that did not complete again, each from its latest checkpoint, as a task of their own."""
     changes = _read(override)
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         row, config, again = _checked(experiment, user, changes)
         _reopen(experiment, row, config, override if changes else None, changes)
         for trial in again:
@@ -54,7 +54,7 @@ class _DryRun(Exception):
 def check(ctx: Context, user: User, experiment_id: int, override: str) -> None:
     """Raise what `resume` would, and change nothing."""
     changes = _read(override)
-    with suppress(_DryRun), live.opened(ctx, experiment_id) as experiment:
+    with suppress(_DryRun), live.locked_experiment(ctx, experiment_id) as experiment:
         _checked(experiment, user, changes)
         raise _DryRun
 
@@ -143,7 +143,7 @@ def _resolved(
     demanded: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Merge the changes with what the experiment has, below what config policies demand of whatever is submitted."""
-    stored = sealing.opened(experiment.ctx, row.config, row.sealed)
+    stored = sealing.unsealed(experiment.ctx, row.config, row.sealed)
     merged = sealing.completed(merge(shim(changes)[0], stored), stored)
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     resolved = configs.resolve(

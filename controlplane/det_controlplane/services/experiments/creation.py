@@ -80,7 +80,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     submitted = sealing.completed(submitted, _earlier(ctx, user, submission))
     project = _project(ctx, user, submission.project_id, submitted)
     template = templates.to_merge(ctx, user, submission.template)
-    demanded = [sealing.opened(ctx, *policy) for policy in project.policies or []]
+    demanded = [sealing.unsealed(ctx, *policy) for policy in project.policies or []]
     limits = config_policies.merged(demanded).constraints
     with templates.naming(submission.template, submitted, template):
         resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
@@ -123,7 +123,7 @@ def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
     parent = submissions.experiment_config(ctx.db, submission.parent_id)
     if parent is None or parent.user_id != user.id:
         return None
-    return sealing.opened(ctx, parent.config, parent.sealed)
+    return sealing.unsealed(ctx, parent.config, parent.sealed)
 
 
 def _existing(ctx: Context, experiment_id: int) -> Created:
@@ -166,7 +166,7 @@ def _resolve(
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
     sources = configs.sources_of(
         ctx.config, pool, template=template,
-        workspace_storage=sealing.opened(ctx, project.checkpoint_storage, project.storage_secrets),
+        workspace_storage=sealing.unsealed(ctx, project.checkpoint_storage, project.storage_secrets),
         invariant_policies=invariants,
     )  # fmt: skip
     try:

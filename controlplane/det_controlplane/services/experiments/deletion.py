@@ -20,7 +20,7 @@ from det_controlplane.services.use_case import change
 
 def delete(ctx: Context, user: User, experiment_id: int) -> None:
     """Mark an ended experiment for deletion, and promise it."""
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         row = experiment.row
         require_owner(user, row.user_id, f"delete experiment {experiment_id}")
         if row.state is ExperimentState.DELETING:

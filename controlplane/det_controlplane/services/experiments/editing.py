@@ -19,7 +19,7 @@ from det_controlplane.services.organization import config_policies
 
 
 def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         if not experiment.row.state.terminal:
             raise WrongState(
                 f"experiment {experiment_id} is {experiment.row.state.value}; only ended ones can be archived"
@@ -38,7 +38,7 @@ class Changes:
 
 
 def patch(ctx: Context, user: User, experiment_id: int, changes: Changes) -> None:
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         tx = experiment.tx
         if not changes.texts.get("name", "named").strip():
             raise Invalid("name must not be blank")

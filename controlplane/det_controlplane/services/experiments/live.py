@@ -345,7 +345,7 @@ def _refuse_too_large(planned: Sequence[PlannedTrial]) -> None:
 
 
 @contextmanager
-def opened(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
+def locked_experiment(ctx: Context, experiment_id: int) -> Iterator[LiveExperiment]:
     """Lock an experiment and let the caller change it; its journal is written with the change."""
     with ctx.memory.turn(experiment_id), change(ctx) as changed:
         row = experiments.lock(changed.tx, experiment_id)

@@ -10,7 +10,7 @@ from det_controlplane.services.organization.projects import open_project
 
 
 def move(ctx: Context, caller: User, experiment_id: int, project_id: int) -> None:
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         tx, row = experiment.tx, experiment.row
         if experiments.is_archived(tx, experiment_id):
             raise WrongState(

@@ -235,7 +235,7 @@ def _stop_work(ctx: Context, budget: Budget) -> None:
     for experiment_id in active:
         with (
             contextlib.suppress(WrongState, Missing),
-            live.opened(ctx, experiment_id) as experiment,
+            live.locked_experiment(ctx, experiment_id) as experiment,
         ):
             if budgets.is_current(experiment.tx, budget):
                 actions.carry_out(experiment, Command.PAUSE)

@@ -43,7 +43,7 @@ def put(ctx: Context, caller: User, scope: int, workload: str, source: str) -> d
         # What an owner of a workspace demands of others is trusted there like an administrator's word.
         host_access.require(ctx, caller, policy.get("invariant_config") or {})
         stored = config_policies.stored(tx, scope, kind)
-        earlier = None if stored is None else sealing.opened(ctx, *stored)
+        earlier = None if stored is None else sealing.unsealed(ctx, *stored)
         parts = sealing.seal(ctx, sealing.completed(policy, earlier))
         config_policies.put(tx, scope, kind, parts.shown, parts.secrets)
     return dict(parts.shown)
@@ -66,7 +66,7 @@ def in_force(
 def demanded(ctx: Context, tx: Tx, workspace_id: int) -> list[dict[str, Any]]:
     """Return the policies of experiments with their secrets, the workspace's first."""
     found = config_policies.in_force(tx, workspace_id, WorkloadType.EXPERIMENT)
-    return [sealing.opened(ctx, *policy) for policy in found]
+    return [sealing.unsealed(ctx, *policy) for policy in found]
 
 
 def merged(

@@ -137,7 +137,7 @@ def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
             return
         left = deletions.experiments_left(tx, project_id)
     for experiment_id in left:
-        with live.opened(ctx, experiment_id) as experiment:
+        with live.locked_experiment(ctx, experiment_id) as experiment:
             if experiment.row.state not in _TRIED:
                 experiment.set_state(ExperimentState.DELETING)
                 _promise(ctx, experiment.change, experiment_id)

@@ -38,7 +38,7 @@ def to_merge(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
     stored = submissions.template(ctx.db, name)
     if stored is None:
         raise Missing(f"template '{name}' not found")
-    config: dict[str, Any] = sealing.opened(ctx, stored.config, stored.sealed)
+    config: dict[str, Any] = sealing.unsealed(ctx, stored.config, stored.sealed)
     return config
 
 
@@ -111,7 +111,7 @@ def _shown(tx: Tx, name: str) -> dict[str, Any]:
 def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.Sealed:
     """Seal a configuration; what came back as it was shown keeps its secrets."""
     stored = templates.stored(tx, name)
-    earlier = None if stored is None else sealing.opened(ctx, *stored)
+    earlier = None if stored is None else sealing.unsealed(ctx, *stored)
     try:
         return sealing.seal(ctx, sealing.completed(config, earlier))
     except InvalidConfig as e:

@@ -66,7 +66,7 @@ def edit(
             row = editable(locked(tx, workspace_id), caller, "edit")
             _check_admin_only(caller, changes)
             _check_storage_access(ctx, caller, changes, row.checkpoint_storage)
-            stored = sealing.opened(ctx, row.checkpoint_storage or {}, row.sealed)
+            stored = sealing.unsealed(ctx, row.checkpoint_storage or {}, row.sealed)
             columns = _columns(ctx, changes, stored)
             workspaces.change(tx, workspace_id, **columns)
             return _shown(tx, caller, workspace_id)

@@ -69,7 +69,7 @@ def _apply(ctx: Context, wanted: QueueChange) -> None:
     if experiment_id is None:
         _apply_to_task(ctx, wanted)
         return
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         old_pool = experiment.row.pool
         jobs.change(experiment.tx, experiment.row.job_id, **_values(wanted))
         values = {

@@ -18,7 +18,7 @@ Operation = Mapping[str, Any]  # one, in the JSON of the API
 
 def events(ctx: Context, experiment_id: int) -> list[dict[str, Any]]:
     """Return the events that the search method has not answered yet, oldest first; the experiment's end is the last."""
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         remote = _remote(experiment)
         unread = [dict(event) for event in remote.remote_events()]
         state = experiment.row.state
@@ -39,7 +39,7 @@ def operate(
     created = [o["createTrial"] for o in operations if "createTrial" in o]
     uuids = [trial["checkpointUuid"] for trial in created if "checkpointUuid" in trial]
     require_things(ctx, user, Right.VIEW_EXPERIMENT_ARTIFACTS, "checkpoint", uuids)
-    with live.opened(ctx, experiment_id) as experiment:
+    with live.locked_experiment(ctx, experiment_id) as experiment:
         remote = _remote(experiment)
         if not experiment.row.state.live:
             return

@@ -130,7 +130,7 @@ def _config(
         return given
     # Its secrets go on to tasks of its owner only.
     own = original.user_id == user.id
-    earlier = sealing.opened(ctx, original.config, original.sealed) if own else original.config
+    earlier = sealing.unsealed(ctx, original.config, original.sealed) if own else original.config
     known = programs.shown(earlier)
     return dict(sealing.completed(given, known)) if given else known
 

@@ -130,7 +130,7 @@ def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:
         raise WrongState(f"shell '{task_id}' has ended: start another")
     proxied = proxies.of_task(ctx.db, task_id)
     port = None if proxied is None else programs.terminal_port(proxied.proxies)
-    stored = sealing.opened(ctx, task.config, task.sealed)
+    stored = sealing.unsealed(ctx, task.config, task.sealed)
     token = programs.terminal_token(stored)
     if port is None or token is None:
         raise WrongState(
@@ -149,7 +149,7 @@ def _with_what_opens(
     address = task.shown.get("serviceAddress")
     if address is None and kind is not TaskKind.SHELL:
         return task.shown
-    stored = sealing.opened(ctx, task.config, task.sealed)
+    stored = sealing.unsealed(ctx, task.config, task.sealed)
     if address is None:
         return {**task.shown, "privateKey": stored["_shell"]["private_key"]}
     token = access.told(ctx, task_id, stored, task.access_key)

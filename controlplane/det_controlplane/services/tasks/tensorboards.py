@@ -107,7 +107,7 @@ def environment_of(ctx: Context, user: User, drawing: TensorBoardSources) -> dic
         return {}
     taken = {"image": shown["image"]}
     if shown.get("registry_auth") and (user.admin or user.id == experiment.user_id):
-        config = sealing.opened(ctx, experiment.config, experiment.sealed)
+        config = sealing.unsealed(ctx, experiment.config, experiment.sealed)
         login = config["environment"]["registry_auth"]
         # Without the cluster's key there are only asterisks: the machine's own login may do.
         if not masked_paths(login):
@@ -152,7 +152,7 @@ def _storage(
     ctx: Context, user: User, experiment: DrawnExperiment
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the storage of an experiment with its secrets, and the mounts through which its tasks see it."""
-    config = sealing.opened(ctx, experiment.config, experiment.sealed)
+    config = sealing.unsealed(ctx, experiment.config, experiment.sealed)
     storage: dict[str, Any] = config.get("checkpoint_storage") or {}
     mounts: list[dict[str, Any]] = config.get("bind_mounts") or []
     if not user.admin:
@@ -170,7 +170,7 @@ def _require_secrets(
         return
     common = (
         ctx.config.checkpoint_storage,
-        sealing.opened(ctx, experiment.of_workspace, experiment.sealed_of_workspace),
+        sealing.unsealed(ctx, experiment.of_workspace, experiment.sealed_of_workspace),
     )
     if any(_same_secrets(storage, place) for place in common):
         if not _makes_experiments(user, experiment):

@@ -29,7 +29,7 @@ def take(ctx: Context, report: MetricsReport) -> None:
     if report.group == VALIDATION:
         experiment_id = _experiment_of(ctx, report.trial_id)
         if not validations.take(ctx, experiment_id, report):
-            with live.opened(ctx, experiment_id) as experiment:
+            with live.locked_experiment(ctx, experiment_id) as experiment:
                 _report_validation(experiment, report)
     elif not all(shared_commits.store(ctx, [report])):
         _report_alone(ctx, report)

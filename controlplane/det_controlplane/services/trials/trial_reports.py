@@ -10,7 +10,7 @@ from det_controlplane.db.trial_reports import TrialOrders
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
-from det_controlplane.services.experiments.actions import opened_trial
+from det_controlplane.services.experiments.actions import locked_trial
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
 
 
 def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:
-    with opened_trial(ctx, trial_id) as (experiment, trial):
+    with locked_trial(ctx, trial_id) as (experiment, trial):
         if not trial.state.terminal:
             experiment.feed(search.Progressed(str(trial.request_id), progress))
 
@@ -105,7 +105,7 @@ def _is_undecided(asked: TrialOrders) -> bool:
 
 
 def complete_operation(ctx: Context, trial_id: int, length: float, metric: Any) -> None:
-    with opened_trial(ctx, trial_id) as (experiment, trial):
+    with locked_trial(ctx, trial_id) as (experiment, trial):
         train_to = trial_reports.train_to(experiment.tx, trial.id)
         if trial.state.terminal or train_to not in (None, length):
             return  # A repetition: the trial has another operation by now.
