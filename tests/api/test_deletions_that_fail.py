@@ -1,7 +1,13 @@
 """Files that cannot be deleted: the deletion ends with the reason, and is tried again when it is asked for again."""
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 import pytest
 from det_controlplane.db import outbox, trials
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import live
+from det_controlplane.services.organization import deletion
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create_ended, report_checkpoint
@@ -142,3 +148,68 @@ def test_the_rest_of_a_project_is_deleted_before_it_says_that_something_stays(
     assert user.ask("GET", f"/api/v1/experiments/{other}").status == 404
     shown = user.get(f"/api/v1/projects/{project}")["project"]
     assert shown["state"] == "WORKSPACE_STATE_DELETE_FAILED"
+
+
+def test_what_is_moved_out_of_a_project_while_that_is_deleted_stays(
+    api: Api, user: Caller, project: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = create_ended(user), create_ended(user)
+    for id in (first, last):
+        user.post(f"/api/v1/experiments/{id}/move", {"destinationProjectId": project})
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    lock = live.locked_experiment
+
+    def lock_after_a_move(ctx: Context, id: int) -> AbstractContextManager[live.LiveExperiment]:
+        if id == first:
+            monkeypatch.undo()
+            user.post(f"/api/v1/experiments/{last}/move", {"destinationProjectId": 1})
+        return lock(ctx, id)
+
+    monkeypatch.setattr(live, "locked_experiment", lock_after_a_move)
+    settle(api)
+    assert len(collections(api)) == 1
+    assert user.get(f"/api/v1/experiments/{last}")["experiment"]["state"] == "STATE_CANCELED"
+
+
+def test_nothing_goes_on_in_a_project_that_is_deleted(api: Api, user: Caller, project: int) -> None:
+    ended = create_ended(user)
+    user.post(f"/api/v1/experiments/{ended}/move", {"destinationProjectId": project})
+    user.done("DELETE", f"/api/v1/projects/{project}")
+    refused = user.ask("POST", "/api/v1/experiments/continue", {"id": ended})
+    assert (refused.status, "being deleted" in refused.error) == (400, True), refused
+    settle(api)
+    refused = user.ask("POST", f"/api/v1/experiments/{ended}/move", {"destinationProjectId": 1})
+    assert (refused.status, "being deleted" in refused.error) == (400, True), refused
+
+
+def test_a_workspace_waits_for_a_project_that_somebody_deletes_again(
+    api: Api,
+    user: Caller,
+    workspace: int,
+    project: int,
+    experiment_id: int,
+    checkpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    user.done("DELETE", f"/api/v1/workspaces/{workspace}")
+    settle(api)
+    (task_id,) = collections(api)
+    with api.ctx.db.begin() as tx:
+        trials.end_task(tx, task_id, api.ctx.now())
+    delete = deletion.project_effect
+
+    def delete_and_begin_again(ctx: Context, payload: dict[str, Any]) -> None:
+        delete(ctx, payload)
+        if user.get(f"/api/v1/projects/{project}")["project"]["errorMessage"]:
+            monkeypatch.undo()
+            user.done("DELETE", f"/api/v1/projects/{project}")
+
+    monkeypatch.setattr(deletion, "project_effect", delete_and_begin_again)
+    settle(api)
+    shown = user.get(f"/api/v1/workspaces/{workspace}")["workspace"]
+    assert shown["state"] == "WORKSPACE_STATE_DELETING"
+    assert [record.message for record in caplog.records if record.exc_info] == []
+    clear(user, checkpoint)
+    end(api)
+    assert user.ask("GET", f"/api/v1/workspaces/{workspace}").status == 404

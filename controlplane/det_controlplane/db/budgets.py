@@ -1,5 +1,6 @@
 """Rows of budgets, and the experiments that they are about."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -102,17 +103,18 @@ def looked_at(tx: Tx, now: datetime) -> tuple[datetime | None, bool]:
     return since, outlived
 
 
-def set_checked(tx: Tx, now: datetime) -> None:
-    tx.execute(update(budgets).values(checked_at=now))
+def set_checked(tx: Tx, ids: Sequence[int], now: datetime) -> None:
+    tx.execute(update(budgets).where(_b.id.in_(ids)).values(checked_at=now))
 
 
 def remove(tx: Tx, id: int) -> bool:
     return tx.execute(delete(budgets).where(_b.id == id)).rowcount > 0
 
 
-def set_state(tx: Tx, budget: Budget, state: BudgetState) -> bool:
+def set_state(tx: Tx, budget: Budget, state: BudgetState, now: datetime) -> bool:
     """Change a budget's state, if it is still what was looked at."""
-    return tx.execute(update(budgets).where(_is(budget)).values(state=state)).rowcount > 0
+    looked = {"state": state, "checked_at": now}
+    return tx.execute(update(budgets).where(_is(budget)).values(looked)).rowcount > 0
 
 
 def is_current(tx: Tx, budget: Budget) -> bool:

@@ -32,6 +32,7 @@ class EndedExperiment:
     archived: bool
     unmanaged: bool
     parent_archived: bool
+    project_id: int
     workspace_id: int
     workspace_storage: dict[str, Any] | None
 
@@ -49,7 +50,7 @@ class EndedTrial:
 
 def experiment(tx: Tx, experiment_id: int) -> EndedExperiment | None:
     e, parents = experiments.c, projects.c.archived | workspaces.c.archived
-    of_workspace = (workspaces.c.id, workspaces.c.checkpoint_storage)
+    of_workspace = (projects.c.id, workspaces.c.id, workspaces.c.checkpoint_storage)
     found = select(e.config, e.sealed, e.user_id, e.archived, e.unmanaged, parents, *of_workspace)
     found = found.join_from(experiments, projects)
     found = found.join(workspaces, workspaces.c.id == projects.c.workspace_id)

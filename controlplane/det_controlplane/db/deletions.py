@@ -198,6 +198,13 @@ def projects_left(tx: Tx, workspace_id: int) -> list[int]:
     return list(tx.execute(left.order_by(projects.c.id)).scalars())
 
 
+def holds(tx: Tx, project_id: int, experiment_id: int) -> bool:
+    """Return whether a project has an experiment, which may have been moved."""
+    e = experiments.c
+    held = select(e.id).where(e.id == experiment_id, e.project_id == project_id)
+    return tx.execute(held).first() is not None
+
+
 def experiments_left(tx: Tx, project_id: int) -> list[int]:
     """Return the experiments of a project that are still to be deleted, or being deleted."""
     e = experiments.c
@@ -227,6 +234,14 @@ def failed_projects(tx: Tx, workspace_id: int) -> list[Failure]:
         p.workspace_id == workspace_id, p.state == DeletionState.DELETE_FAILED
     )
     return [Failure(f"project '{r[0]}'", r[1]) for r in tx.execute(failed.order_by(p.id)).all()]
+
+
+def has_projects_to_delete(tx: Tx, workspace_id: int) -> bool:
+    """Return whether a workspace has a project whose deletion has not failed."""
+    p = projects.c
+    failed = func.coalesce(p.state == DeletionState.DELETE_FAILED, False)
+    left = select(p.id).where(p.workspace_id == workspace_id, ~failed)
+    return tx.execute(left.limit(1)).first() is not None
 
 
 def finish(tx: Tx, kind: Kind, id: int) -> None:

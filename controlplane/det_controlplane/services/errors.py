@@ -60,4 +60,4 @@ def require_open(what: str, *, archived: bool, deleting: bool) -> None:
     if archived:
         raise WrongState(f"{what} is archived: unarchive it, or choose another")
     if deleting:
-        raise WrongState(f"{what} is being deleted: choose another")
+        raise WrongState(f"{what} is being deleted, or could not be deleted: choose another")

@@ -23,6 +23,7 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_submitter
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies
+from det_controlplane.services.organization.projects import keep_open
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.search.journal import parse_space
 
@@ -95,6 +96,7 @@ def _check(experiment: LiveExperiment, row: EndedExperiment) -> None:
         )
     if row.archived or row.parent_archived:
         raise WrongState(f"experiment {experiment_id} is archived: unarchive it first")
+    keep_open(experiment.tx, row.project_id)
     name = row.config["searcher"]["name"]
     if name not in _SEARCHERS:
         raise WrongState(

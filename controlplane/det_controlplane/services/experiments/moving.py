@@ -1,5 +1,6 @@
 """Moving experiments between projects."""
 
+from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db import experiments, jobs
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
@@ -16,6 +17,8 @@ def move(ctx: Context, caller: User, experiment_id: int, project_id: int) -> Non
             raise WrongState(
                 f"experiment {experiment_id} or its project is archived: unarchive it first"
             )
+        if row.state is ExperimentState.DELETING:
+            raise WrongState(f"experiment {experiment_id} is being deleted")
         project = open_project(tx, project_id)
         source = jobs.workspace_of(tx, row.job_id)
         what = f"experiment {experiment_id}"

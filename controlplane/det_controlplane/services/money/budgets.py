@@ -188,19 +188,21 @@ def keep_if_due(ctx: Context) -> None:
 def keep(ctx: Context) -> None:
     """Compare every budget with what was spent; warn, drain and stop."""
     with ctx.db.begin() as tx:
-        due = [(b, spent_of(ctx, tx, b)) for b in budgets.every(tx)]
-        budgets.set_checked(tx, ctx.now())
-    for budget, spent in due:
-        state = state_of(budget, spent)
+        spent = [(b, spent_of(ctx, tx, b)) for b in budgets.every(tx)]
+        looked = [(b, usd, state_of(b, usd)) for b, usd in spent]
+        # The others are due until their change is written.
+        same = [b.id for b, _, state in looked if state is b.state]
+        budgets.set_checked(tx, same, ctx.now())
+    for budget, usd, state in looked:
         if state is not budget.state:
-            _change_state(ctx, budget, state, spent)
+            _change_state(ctx, budget, state, usd)
         if is_spent(state):
             _stop_work(ctx, replace(budget, state=state))
 
 
 def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decimal) -> None:
     with change(ctx) as changed:
-        if not budgets.set_state(changed.tx, budget, state):
+        if not budgets.set_state(changed.tx, budget, state, changed.now):
             return
         _have_pool_decided(changed, budget)
         if state is BudgetState.WARNED and budget.state is BudgetState.WITHIN:

@@ -138,8 +138,12 @@ def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
         left = deletions.experiments_left(tx, project_id)
     for experiment_id in left:
         with live.locked_experiment(ctx, experiment_id) as experiment:
-            if experiment.row.state not in _TRIED:
-                experiment.set_state(ExperimentState.DELETING)
+            if experiment.row.state in _TRIED or not deletions.holds(
+                experiment.tx, project_id, experiment_id
+            ):
+                continue
+            experiment.set_state(ExperimentState.DELETING)
+            if experiment.row.state is ExperimentState.DELETING:
                 _promise(ctx, experiment.change, experiment_id)
     with ctx.db.begin() as tx:
         if not deletions.is_under_way(tx, "project", project_id):
@@ -157,8 +161,12 @@ def _end(tx: Tx, kind: Kind, id: int, failed: Sequence[Failure]) -> None:
         deletions.finish(tx, kind, id)
         return
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    again = "" if kind == "workspace" else f"; mend that, then delete the {kind} again"
-    deletions.fail(tx, kind, id, f"{failed[0].name}{more}: {failed[0].error}{again}")
+    error = failed[0].error.removesuffix(_again("project"))
+    deletions.fail(tx, kind, id, f"{failed[0].name}{more}: {error}{_again(kind)}")
+
+
+def _again(kind: Kind) -> str:
+    return f"; mend that, then delete the {kind} again"
 
 
 def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
@@ -173,9 +181,13 @@ def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
         # A task that was being launched when the deletion began holds the row: the lock waits for it.
         running = _live_tasks(tx, workspaces.locked(tx, workspace_id))
         failed = deletions.failed_projects(tx, workspace_id)
-        if running and not failed:
+        if deletions.has_projects_to_delete(tx, workspace_id):  # by somebody who tries again
+            waits_for = f"workspace {workspace_id}: a project is being deleted"
+        elif running and not failed:
+            waits_for = running
             deletions.wait_for(tx, workspace_id, running)
         else:
+            waits_for = ""
             _end(tx, "workspace", workspace_id, failed)
-    if running and not failed:
-        raise Unready(running)
+    if waits_for:
+        raise Unready(waits_for)
