@@ -1,7 +1,7 @@
 """Budgets in money: what is spent in a scope, and what follows from it."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 
@@ -90,6 +90,12 @@ def starts_at(period: BudgetPeriod, now: datetime) -> datetime | None:
     if period is BudgetPeriod.TOTAL:
         return None
     return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def ends_at(period: BudgetPeriod, now: datetime) -> datetime | None:
+    """Return when spending counts from zero again, None for never."""
+    begun = starts_at(period, now)
+    return None if begun is None else (begun + timedelta(days=31)).replace(day=1)
 
 
 def is_spent(state: BudgetState) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, delete, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
-from det_controlplane.core.budget import spent_sentence
+from det_controlplane.core.budget import ends_at, spent_sentence
 from det_controlplane.core.provision.model import Hold
 from det_controlplane.db import budgets, schema
 from det_controlplane.db.engine import Tx
@@ -40,7 +40,9 @@ def every(tx: Tx, now: datetime) -> dict[str, tuple[Hold, ...]]:
     for r in tx.execute(select(_h.pool, _h.sentence, _h.until).where(in_force(now))).all():
         found[r.pool] += (Hold(r.sentence, None if r.until is None else r.until.timestamp()),)
     for pool, budget in budgets.spent_of_pools(tx, now).items():
-        found[pool] += (Hold(spent_sentence(budget), of_budget=True),)
+        end = ends_at(budget.period, now)
+        until = None if end is None else end.timestamp()
+        found[pool] += (Hold(spent_sentence(budget), until, of_budget=True),)
     return found
 
 

@@ -91,6 +91,8 @@ class PoolPass:
         for reason in self.waiting.values():
             if reason.next_try is not None:
                 yield reason.next_try
+        if self._pool.limits.min_instances or self._pool.limits.warm_instances:
+            yield from (hold.until for hold in self._holds if hold.until is not None)
 
     def _evaluate(self) -> tuple[Seating, Basket]:
         """Seat the demand on the machines there are, and choose machines for what finds no room.

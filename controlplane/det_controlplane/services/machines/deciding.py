@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -120,7 +120,13 @@ def run(ctx: Context) -> ProvisionPlan:
 
 def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -> datetime | None:
     """Return when to decide again; while something waits, also when prices are to be read, and have that done."""
-    due = min(snapshot.prices_due.values(), default=math.inf) if plan.waiting else math.inf
+    # What waits for an operator or a budget waits for no price.
+    renting = [
+        pool for pool in snapshot.pools if all(h.until and not h.of_budget for h in pool.holds)
+    ]
+    due = math.inf
+    if plan.waiting:
+        due = min(_due(snapshot.prices_due, renting).values(), default=math.inf)
     now = change.now.timestamp()
     if due <= now:
         change.wake("provision")
@@ -152,7 +158,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
         pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
         cooldowns=cooldowns.every(tx),
         interruptions=interruptions.since(tx, now - MEMORY_OF_RECLAIMS),
-        prices_due=_due(known, pools),
+        prices_due=_due(known.due, pools),
         left_over=left_over,
     )
 
@@ -176,11 +182,11 @@ def _left_over(tx: Tx, own: Collection[str], now: datetime) -> tuple[Machine, ..
 
 
 def _due(
-    known: prices.MarketKnowledge, pools: Iterable[PoolSnapshot]
+    known: Mapping[tuple[str, str], float], pools: Iterable[PoolSnapshot]
 ) -> dict[tuple[str, str], float]:
     """Return when the regions in which these pools rent are read again."""
     places = {(offer.provider, offer.region) for pool in pools for offer in pool.offers}
-    return {place: time for place, time in known.due.items() if place in places}
+    return {place: time for place, time in known.items() if place in places}
 
 
 def _hold_after_no_shows(
