@@ -209,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
             except BadTaskLogs as e:
                 return self._refuse(e.status, str(e))
             except SpoolFull as e:
-                return self._refuse(503, f"{e}; they are sent when the control plane answers again")
+                return self._refuse(503, str(e))
         return self._answer(200, {})
 
     def _take_report(self) -> None:
