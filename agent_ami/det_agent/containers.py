@@ -22,7 +22,7 @@ from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
 from det_agent.log_cursor import LogCursor
 from det_agent.log_limits import LogLimits
-from det_agent.runtime import Exit, Runtime, Started, StartFailed, Stream
+from det_agent.runtime import Exit, NoRoom, Runtime, Started, StartFailed, Stream
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import TaskLine, agent_line, output_line
 from det_agent.trial_reports import TrialReports
@@ -186,6 +186,8 @@ class Containers:
             assert container.spec is not None
             self._begin(container, container.spec)
         except StartFailed as e:
+            if isinstance(e, NoRoom):
+                self._agent.health.leave_service(str(e))
             self._fail(container, e.failure, str(e))
         else:
             self._watch(container)

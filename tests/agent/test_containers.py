@@ -16,7 +16,16 @@ from det_agent.containers import ContainerDependencies, Containers
 from det_agent.environment import AgentEnvironment
 from det_agent.health import FAILURES_IN_A_ROW, Health
 from det_agent.log_limits import LogLimits
-from det_agent.runtime import Exit, GatewayAddress, OutputLine, Say, Started, StartFailed, Stream
+from det_agent.runtime import (
+    Exit,
+    GatewayAddress,
+    NoRoom,
+    OutputLine,
+    Say,
+    Started,
+    StartFailed,
+    Stream,
+)
 from det_agent.spool import Spool, SpoolFull
 from det_controlplane.core.agent_protocol import ContainerReport, ContainerSpec
 
@@ -137,6 +146,14 @@ def test_what_fails_at_the_start_is_reported_logged_and_counted(
         assert str(error) in (report.message or "")
     assert str(error) in bench.health.out_of_service
     assert str(error) in bench.texts()
+
+
+def test_a_machine_without_room_for_an_image_takes_no_work_until_its_check_passes(
+    bench: Bench,
+) -> None:
+    bench.runtime.errors["prepare"] = NoRoom("image_pull", "no space left on device")
+    assert bench.run().failure == "image_pull"
+    assert bench.health.out_of_service == "no space left on device"
 
 
 @pytest.mark.parametrize("error", [NO_ROOM, BUG])
