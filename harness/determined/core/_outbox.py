@@ -7,6 +7,7 @@ import time
 import uuid
 from typing import Deque, Optional, Tuple
 
+from determined.common.connections import RETRY_STATUSES
 from determined.common.http import APIError, MasterUnreachableError, Session
 
 logger = logging.getLogger("determined.core")
@@ -113,10 +114,10 @@ class Outbox:
             try:
                 self._session.post(path, body, headers=once)
                 return None
-            except APIError as e:
-                logger.error("the server refused a report to %s: %s", path, e)
-                return e
-            except MasterUnreachableError as e:
-                if time.monotonic() > deadline:
+            except (APIError, MasterUnreachableError) as e:
+                # What answers for a server that is away, as a load balancer does, refuses nothing.
+                refused = isinstance(e, APIError) and e.status not in RETRY_STATUSES
+                if refused or time.monotonic() > deadline:
+                    logger.error("a report to %s was not stored: %s", path, e)
                     return e
                 logger.warning("reports are waiting: %s", e)
