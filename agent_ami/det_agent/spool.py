@@ -60,8 +60,10 @@ class Spool:
         self._read_segment, self._read_at = (segments or [self._write_segment])[0], 0
         self._sizes = {s: self._path(s).stat().st_size for s in segments}
         self._stored_bytes = self._stored_ever = sum(self._sizes.values())
-        # A request that comes again follows soon: its lines are in the newest segment.
-        self._marks = deque(self._marks_of(segments[-1]) if segments else (), MAX_MARKS)
+        # A request that comes again follows soon, but this process may not be the first one to start since then, and
+        # each begins a segment.
+        newest = [s for s in segments if self._sizes[s]][-2:]
+        self._marks = deque((m for s in newest for m in self._marks_of(s)), MAX_MARKS)
         self._restore_pending()
         self._out = open(self._path(self._write_segment), "ab", buffering=0)  # noqa: SIM115
         self._sizes[self._write_segment] = 0

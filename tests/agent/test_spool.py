@@ -94,6 +94,18 @@ def test_lines_that_come_again_under_their_key_are_added_once(open_spool: OpenSp
     assert not after.wait_for_lines(0, threading.Event())
 
 
+def test_lines_are_known_by_their_key_however_often_an_agent_starts(open_spool: OpenSpool) -> None:
+    before = open_spool(segment_bytes=10)
+    before.append(lines(1, 2), "a")
+    before.append(lines(3, 4), "b")
+    for _ in range(3):
+        open_spool()
+    after = open_spool()
+    after.append(lines(1, 2), "a")
+    after.append(lines(3, 4), "b")
+    assert drain(after) == lines(1, 4)
+
+
 def test_lines_that_were_sent_are_known_by_their_key_after_a_restart(open_spool: OpenSpool) -> None:
     before = open_spool()
     before.append(lines(1, 3), "a")
