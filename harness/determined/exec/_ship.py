@@ -26,6 +26,7 @@ GATHER_S = 0.01
 POST_PERIOD_S = 1.0
 BURST = 8
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
+PATIENCE_S = 3600.0  # with a batch: lines that an agent fails of hold up the others for no longer
 LAST_PAUSE_S = 1.0  # while the process waits for its last lines only
 # The refusals that another try may change.
 TRY_AGAIN = frozenset({408, 425, 429})
@@ -126,7 +127,7 @@ class LogShipper:
         self._tokens = max(0.0, self._tokens - 1)
 
     def _drop_notice(self, after: Sequence[Entry]) -> Entry:
-        text = f"{self._dropped} log lines were dropped: they came faster than they could be sent\n"
+        text = f"{self._dropped} log lines were dropped: they could not be sent in time\n"
         self._dropped = 0
         return {
             **self._metadata,
@@ -137,8 +138,9 @@ class LogShipper:
         }
 
     def _send(self, batch: List[Entry]) -> None:
-        """Send lines until they are taken, refused for good, or `close` waits no longer."""
+        """Send lines until they are taken, refused for good, an hour has passed, or `close` waits no longer."""
         once = {"Idempotency-Key": str(uuid.uuid4())}
+        patient_until = time.monotonic() + PATIENCE_S
         for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
             try:
                 self.session.post("/api/v1/task/logs", {"logs": batch}, headers=once)
@@ -154,6 +156,10 @@ class LogShipper:
             self._rest(pause_s)
             if self._over.is_set():
                 return
+            if time.monotonic() > patient_until:
+                with self._changed:
+                    self._dropped += len(batch)
+                break
         with self._changed:
             self._in_hand = 0
 

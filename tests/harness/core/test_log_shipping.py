@@ -106,6 +106,24 @@ def test_what_is_refused_for_good_holds_up_no_other_lines(
 
 
 @pytest.mark.usefixtures("hasty")
+def test_lines_of_which_an_agent_fails_hold_up_the_others_for_a_time_only(
+    master: FakeMaster, logs: LogShipper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_ship, "PATIENCE_S", 0.05)
+
+    def fail_of_odd(request: Request) -> Answer:
+        return AWAY if "odd" in str(request.body) else (200, {})
+
+    master.on(*LOGS, fail_of_odd)
+    add(logs, "odd")
+    master.wait_for(*LOGS)
+    add(logs, "even")
+    logs.close(60)
+    texts = [line["log"] for line in master.received(*LOGS)[-1].body["logs"]]
+    assert texts == ["1 log lines were dropped: they could not be sent in time\n", "even\n"]
+
+
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(("limit", "most"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 3000)])
 def test_the_newest_lines_that_there_is_room_for_wait_and_the_others_are_counted(
     master: FakeMaster,
@@ -123,5 +141,5 @@ def test_the_newest_lines_that_there_is_room_for_wait_and_the_others_are_counted
     master.wait_for(*LOGS)
     add(logs, *texts[1:])
     logs.close(60)
-    dropped = "2 log lines were dropped: they came faster than they could be sent"
+    dropped = "2 log lines were dropped: they could not be sent in time"
     assert taken(master, refused=1) == [texts[0], dropped, *texts[3:]]
