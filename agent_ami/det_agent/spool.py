@@ -6,6 +6,7 @@ its way, written before it is sent, so a batch is sent again after a crash under
 and the control plane stores it once.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -81,7 +82,7 @@ class Spool:
                     "they are sent when the control plane answers again"
                 )
             try:
-                self._write(block)
+                self._store(block)
             except OSError as e:
                 raise SpoolFull(f"the agent's disk takes no more logs: {e}") from e
             self._stored_bytes += len(block)
@@ -153,6 +154,17 @@ class Spool:
 
     def _segments(self) -> list[int]:
         return sorted(int(p.stem) for p in self._folder.glob("*.ndjson"))
+
+    def _store(self, block: bytes) -> None:
+        try:
+            self._write(block)
+        except OSError:
+            if self._pending is not None or self._has_lines():
+                raise
+            # What was sent has room until its segment ends.
+            self._rotate()
+            self._skip_finished_segments()
+            self._write(block)
 
     def _write(self, block: bytes) -> None:
         """Append all of a block, or nothing."""
@@ -233,9 +245,16 @@ class Spool:
                 f.write(content.encode())
 
     def _restore_pending(self) -> None:
+        path = self._folder / "position.json"
         try:
-            place = json.loads((self._folder / "position.json").read_text())
-        except (FileNotFoundError, ValueError):
+            place = json.loads(path.read_text())
+        except FileNotFoundError:
+            with contextlib.suppress(
+                OSError
+            ):  # room for the first batch, should the disk be full by then
+                write_atomically(path, " " * PLACE_BYTES)
+            return
+        except ValueError:
             return
         if not self._path(place["segment"]).exists():
             return

@@ -101,6 +101,7 @@ def test_a_disk_that_fails_delays_lines_and_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("det_agent.shipper.DISK_PAUSE_S", 0.01)
+    (tmp_path / "position.json").unlink()
     (tmp_path / "position.json").mkdir()
     spool.append(numbered(3))
     for _ in range(2):

@@ -177,14 +177,14 @@ def test_a_disk_that_takes_no_new_file_refuses_lines_and_loses_none(
     assert drain(spool) == lines(1, 2)
 
 
+@pytest.mark.parametrize("before", [0, 2])
 def test_a_full_disk_is_emptied_by_sending(
-    open_spool: OpenSpool, monkeypatch: pytest.MonkeyPatch
+    open_spool: OpenSpool, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     spool = open_spool()
-    spool.append(lines(1, 5))
-    first = spool.next_batch(max_lines=2)
-    assert first is not None
-    spool.acknowledge(first)
+    spool.append(lines(1, before))
+    drain(spool)
+    spool.append(lines(3, 5))
 
     def no_room(path: Path, value: str | bytes) -> None:
         raise OSError(errno.ENOSPC, "no room")
@@ -197,12 +197,24 @@ def test_a_full_disk_is_emptied_by_sending(
     assert drain(after) == lines(3, 5)
 
 
+def test_lines_that_were_sent_give_their_room_on_a_full_disk_to_new_ones(
+    open_spool: OpenSpool, tmp_path: Path
+) -> None:
+    spool = open_spool()
+    for text in (b"a", b"b", b"c"):
+        with full_disk(1500):
+            spool.append([text * 1000])
+        assert drain(spool) == [text * 1000]
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.ndjson")) == 1001
+
+
 def test_a_batch_whose_place_is_not_on_disk_is_not_sent(
     open_spool: OpenSpool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a crash it would be sent again under another id."""
     spool = open_spool()
     spool.append(lines(1, 2))
+    (tmp_path / "position.json").unlink()
     (tmp_path / "position.json").mkdir()
     for _ in range(2):
         with pytest.raises(OSError, match="directory"):
