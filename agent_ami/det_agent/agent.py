@@ -105,10 +105,11 @@ class Agent:
         """Run until `stop`, on the main thread, so that signals are heard.
 
         Raises AgentReplaced when another process took over, ControlPlaneSilent after too long without an answer."""
-        self._gateway.start()
         self._shipper.start()
         self._reports.start()
+        # Before the first answer: a container that is not known yet would be refused as a stranger.
         self._adopt()
+        self._gateway.start()
         self._health.check()
         self._health.start()
         self._signals.start()

@@ -22,14 +22,15 @@ from det_agent.environment import AgentEnvironment, container_env
 from det_agent.health import Health
 from det_agent.log_cursor import LogCursor
 from det_agent.log_limits import LogLimits
-from det_agent.runtime import Exit, Runtime, Started, StartFailed, Stream
+from det_agent.runtime import Exit, NoRoom, Runtime, Started, StartFailed, Stream
 from det_agent.spool import Spool, SpoolFull
-from det_agent.task_logs import agent_line, output_line
+from det_agent.task_logs import TaskLine, agent_line, output_line
 from det_agent.trial_reports import TrialReports
 
 KILL_AGAIN_AFTER_S = 15.0
 KILLED_EXIT_CODE = 137
 LAST_OUTPUT_S = 5.0
+SPOOL_FULL_S = 1.0  # between tries to store a line for which the disk has no room
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class _Container:
     spec: ContainerSpec | None = None
     started: Started | None = None
     kill_asked: threading.Event = field(default_factory=threading.Event)
+    exited: threading.Event = field(default_factory=threading.Event)
     killed_at: float = -KILL_AGAIN_AFTER_S
 
 
@@ -81,7 +83,7 @@ class Containers:
         key = ContainerKey.of(spec)
         container = _Container(key, ContainerReport(key.id, key.epoch, "assigned"), spec)
         if self._enter(container):
-            self._in_thread(self._live, container)
+            self._in_thread(self._take_through, self._live, container)
 
     def adopt(self, started: Started) -> None:
         """Take over a container that an earlier process of this agent started."""
@@ -90,7 +92,7 @@ class Containers:
         container = _Container(key, report, started=started)
         if self._enter(container):
             _log.info("re-adopted container %s of allocation %s", key.id, key.allocation_id)
-            self._in_thread(self._watch, container)
+            self._in_thread(self._take_through, self._watch, container)
 
     def refuse(self, directive: Directive) -> None:
         report = ContainerReport(
@@ -153,24 +155,42 @@ class Containers:
         self._on_change()
         return True
 
+    def _take_through(self, life: Callable[[_Container], None], container: _Container) -> None:
+        """Take a container to its end: whatever goes wrong, that is reported and its slots are free."""
+        try:
+            life(container)
+        except Exception as e:
+            _log.exception("container %s is given up", container.key.id)
+            if container.report.state != "terminated":
+                self._give_up(container, f"agent error: {e}")
+
+    def _give_up(self, container: _Container, message: str) -> None:
+        try:
+            self._agent.runtime.kill(container.key)
+            if container.started is None:
+                self._agent.runtime.remove(container.key)
+        except Exception:
+            _log.exception("container %s may still run", container.key.id)
+        self._fail(container, "agent_error", message)
+
+    def _fail(self, container: _Container, failure: Failure, message: str) -> None:
+        if failure == "agent_error":
+            self._agent.health.container_failed_to_start(message)
+        try:
+            self._say(container, message, level="ERROR")
+        finally:
+            self._end(container, _failed(container.report, failure, message))
+
     def _live(self, container: _Container) -> None:
         try:
             assert container.spec is not None
             self._begin(container, container.spec)
         except StartFailed as e:
-            self._say(container, str(e), level="ERROR")
-            self._count_failure(e.failure, str(e))
-            self._end(container, _failed(container.report, e.failure, str(e)))
-        except Exception as e:
-            _log.exception("container %s could not be started", container.key.id)
-            self._count_failure("agent_error", str(e))
-            self._end(container, _failed(container.report, "agent_error", f"agent error: {e}"))
+            if isinstance(e, NoRoom):
+                self._agent.health.leave_service(str(e))
+            self._fail(container, e.failure, str(e))
         else:
             self._watch(container)
-
-    def _count_failure(self, failure: Failure, message: str) -> None:
-        if failure == "agent_error":
-            self._agent.health.container_failed_to_start(message)
 
     def _begin(self, container: _Container, spec: ContainerSpec) -> None:
         self._move(container, "pulling")
@@ -209,16 +229,27 @@ class Containers:
         with LogCursor.at(self._cursor(key, stream)) as cursor:
             for line in self._agent.runtime.output(started, stream, cursor.read()):
                 entry = output_line(key, self._agent_id, line.text, stream, line.timestamp)
-                with contextlib.suppress(SpoolFull):
-                    self._agent.limits.append(key, [entry])
+                while not self._is_stored(key, entry) and not container.exited.wait(SPOOL_FULL_S):
+                    pass
                 cursor.write(line.cursor)
 
+    def _is_stored(self, key: ContainerKey, line: TaskLine) -> bool:
+        try:
+            self._agent.limits.append(key, [line])
+        except SpoolFull:
+            return False
+        return True
+
     def _end(self, container: _Container, report: ContainerReport) -> None:
+        container.exited.set()
         # The end of a trial decides by what the trial reported, and a follower of its log shall see the last lines.
-        self._agent.reports.finish(container.key)
-        with contextlib.suppress(SpoolFull):
-            self._agent.limits.ended(container.key)
-        self._agent.flush_logs()
+        try:
+            self._agent.reports.finish(container.key)
+            with contextlib.suppress(SpoolFull):
+                self._agent.limits.ended(container.key)
+            self._agent.flush_logs()
+        except Exception:
+            _log.exception("the last words of container %s may be lost", container.key.id)
         self._agent.sessions.close(container.key.id)
         self._set(container, report)
 

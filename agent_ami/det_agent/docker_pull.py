@@ -7,9 +7,16 @@ from typing import Any
 from det_controlplane.core.agent_protocol import ContainerSpec
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from det_agent.runtime import Say, StartFailed
+from det_agent.runtime import NoRoom, Say, StartFailed
 
 PROGRESS_EVERY_S = 5.0
+# What engines quote of the kernel where the name of an image is not to blame.
+_OF_THE_DISK = (
+    "no space left on device",
+    "disk quota exceeded",
+    "input/output error",
+    "read-only file system",
+)
 
 
 class Progress:
@@ -53,7 +60,7 @@ def ensure_image(api: Any, spec: ContainerSpec, say: Say, cancelled: Callable[[]
         )
         _follow(events, spec.image, say, cancelled)
     except DockerException as e:
-        raise StartFailed("image_pull", _refusal(spec.image, _words_of(e))) from e
+        raise _pull_failure(spec.image, _words_of(e)) from e
     say(f"Pulled image {spec.image} in {time.monotonic() - begun:.1f} s")
 
 
@@ -65,7 +72,7 @@ def _follow(
         if cancelled():
             raise StartFailed("aborted", "the container was killed while its image was pulled")
         if event.get("error"):
-            raise StartFailed("image_pull", _refusal(image, event["error"]))
+            raise _pull_failure(image, str(event["error"]))
         progress.take(event)
         if time.monotonic() - said_at >= PROGRESS_EVERY_S:
             said_at = time.monotonic()
@@ -103,8 +110,10 @@ def _words_of(error: DockerException) -> str:
     return str(error)
 
 
-def _refusal(image: str, reason: str) -> str:
-    return (
-        f"cannot pull image {image}: {reason.strip()} "
-        "(check the name in environment.image, and environment.registry_auth if it is private)"
-    )
+def _pull_failure(image: str, reason: str) -> StartFailed:
+    told = f"cannot pull image {image}: {reason.strip()}"
+    if any(words in reason.lower() for words in _OF_THE_DISK):
+        # Not the agent's error, which is tried again for ever: the image may be too large for any machine.
+        return NoRoom("image_pull", f"{told} (the disk of this machine has no room for it)")
+    remedy = "check the name in environment.image, and environment.registry_auth if it is private"
+    return StartFailed("image_pull", f"{told} ({remedy})")

@@ -208,8 +208,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.agent.logs.append(key, lines, again)
             except BadTaskLogs as e:
                 return self._refuse(e.status, str(e))
-            except SpoolFull as e:
-                return self._refuse(503, f"{e}; they are sent when the control plane answers again")
+            except (SpoolFull, OSError) as e:
+                return self._refuse(503, str(e))
+            except Exception as e:
+                # Without an answer they would come again, before all others of the container.
+                _log.exception("lines of container %s cannot be taken", key.id)
+                return self._refuse(400, f"the agent cannot take these lines: {e!r}")
         return self._answer(200, {})
 
     def _take_report(self) -> None:

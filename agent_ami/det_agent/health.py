@@ -45,6 +45,10 @@ class Health:
             self._check()
         except StartFailed as e:
             self.leave_service(str(e))
+        except Exception as e:
+            # This thread is the only way back into service.
+            _log.exception("the check of this machine failed")
+            self.leave_service(f"the check of this machine failed: {e}")
         else:
             self._return_to_service()
 

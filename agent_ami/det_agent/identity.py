@@ -46,7 +46,8 @@ class StateDirectory:
             return ""
 
     def write(self, name: str, value: str) -> None:
-        write_atomically(self.root / name, value)
+        if self.read(name) != value:  # a full disk is no trouble where nothing changes
+            write_atomically(self.root / name, value)
 
     def agent_key(self) -> str:
         """Return the secret by which the control plane recognises this agent after a restart."""

@@ -5,12 +5,12 @@ What is left is searched for the patterns of the task's log policies, as long as
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from det_controlplane.core import patterns
 
 from det_agent.container_key import ContainerKey
-from det_agent.spool import Spool
+from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import TaskLine, agent_line
 
 # How much a task may write at once, after a silence: what it may in so many seconds.
@@ -56,9 +56,22 @@ class LogLimits:
         """Store the lines that the task may still write. Raises SpoolFull."""
         with self._lock:
             task = self._refilled(key)
+            before = replace(task)
             about, passing = self._passing(key, task, lines)
-        # Outside of the lock: a costly search holds up no other task.
-        self._spool.append([*about, *self._searched(key, task, passing)], request_key)
+            after = replace(task)
+        began = self._processor_clock()
+        try:
+            # Outside of the lock: a costly search holds up no other task.
+            self._spool.append([*about, *self._searched(key, task, passing)], request_key)
+        except SpoolFull:
+            # These lines come again, and are counted and searched again.
+            with self._lock:
+                task.lines += before.lines - after.lines
+                task.bytes += before.bytes - after.bytes
+                task.left_out += before.left_out - after.left_out
+                task.search_s += self._processor_clock() - began
+                task.is_unsearched_told = before.is_unsearched_told
+            raise
 
     def ended(self, key: ContainerKey) -> None:
         """Tell what was left out, and forget the task. Raises SpoolFull."""

@@ -130,12 +130,13 @@ class Loop:
                     proof=self._agent.proof(),
                 )
                 answer = self._agent.control_plane.join(request)
+                # Before any container: the next process finds those of a cluster that it knows.
+                self._agent.on_joined(answer)
             except (APIError, MasterUnreachableError, OSError) as e:
                 self._back_off(next_pause, e)
             else:
                 self._contact.silent_since = None
                 self._may_wait_s = answer.may_wait_s
-                self._agent.on_joined(answer)
                 _log.info("joined the cluster %s", answer.cluster_id)
                 return
 

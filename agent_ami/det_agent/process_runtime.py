@@ -29,6 +29,7 @@ from det_agent.task_logs import now_rfc3339
 from det_agent.task_python import MISLEADING, BasePython, NoPython, make_environment
 
 OUTPUT_LOOK_S = 0.25
+READ_BYTES = 1024 * 1024
 CHECK_TIMEOUT_S = 60
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -274,14 +275,20 @@ def _read(path: Path) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def _lines_from(path: Path, position: int, whole: bool) -> list[bytes]:
-    """Yield the lines after `position`; an unfinished last one only when no more can come."""
+def _lines_from(path: Path, position: int, whole: bool) -> Iterator[bytes]:
+    """Yield the lines after `position`; an unfinished last one only when no more can come, or it is very long."""
     try:
-        with open(path, "rb") as f:
-            f.seek(position)
-            lines = f.read(4 * 1024 * 1024).splitlines(keepends=True)
+        f = open(path, "rb")  # noqa: SIM115
     except FileNotFoundError:
-        return []
-    if whole and lines and not lines[-1].endswith(b"\n"):
-        lines.pop()
-    return lines
+        return
+    with f:
+        f.seek(position)
+        rest = b""
+        while piece := f.read(READ_BYTES):
+            *lines, rest = (rest + piece).splitlines(keepends=True)
+            yield from lines
+            if len(rest) >= READ_BYTES:
+                yield rest
+                rest = b""
+        if rest and (rest.endswith(b"\n") or not whole):
+            yield rest

@@ -1,7 +1,9 @@
 """Bodies of requests to the gateway: kept so that they can be sent again, and no longer than their callers may send."""
 
+import contextlib
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
 from io import BufferedIOBase
@@ -18,7 +20,7 @@ _LONGEST_CHUNK_LINE, _MOST_TRAILERS = 1024, 64
 
 
 class BadBody(Exception):
-    """A body that is too long, or has no length that can be read."""
+    """A body that is too long, has no length that can be read, or for which there is no room."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -54,10 +56,16 @@ class Body:
         if self.budget is not None:
             self.budget.take(len(block))
         self.length += len(block)
-        self.file.write(block)
+        with _room():
+            self.file.write(block)
+
+    def rewind(self) -> None:
+        with _room():
+            self.file.seek(0)
 
     def close(self) -> None:
-        self.file.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is tried again
+            self.file.close()
         if self.budget is not None:
             self.budget.give_back(self.length)
 
@@ -66,6 +74,14 @@ class Body:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise BadBody(503, f"the agent's disk has no room for the request: {e}") from e
 
 
 def read_body(source: BinarySource, headers: Message, limit: int, budget: Budget | None) -> Body:
@@ -77,10 +93,10 @@ def read_body(source: BinarySource, headers: Message, limit: int, budget: Budget
             _copy_chunks(source, body, limit)
         else:
             _copy(source, body, _length(headers.get("Content-Length"), limit))
+        body.rewind()
     except BaseException:
         body.close()
         raise
-    file.seek(0)
     return body
 
 

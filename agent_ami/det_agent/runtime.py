@@ -53,6 +53,10 @@ class StartFailed(Exception):
         self.failure: Failure = failure
 
 
+class NoRoom(StartFailed):
+    """A container that never ran as this machine's disk is full: another machine may have room."""
+
+
 class Runtime(Protocol):
     kind: Literal["docker", "process"]
 

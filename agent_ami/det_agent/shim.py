@@ -18,6 +18,7 @@ from typing import Any
 PR_SET_CHILD_SUBREAPER = 36
 COMMAND_NOT_FOUND = 127
 COMMAND_NOT_EXECUTABLE = 126
+ROOM = 256
 
 
 def main(folder: Path) -> int:
@@ -28,6 +29,8 @@ def main(folder: Path) -> int:
         return 1
     _adopt_orphans()
     command = json.loads((folder / "command.json").read_text())
+    # The disk may be full at the end, by what the container writes: then there would be no room for its exit code.
+    _partial(folder / "exit.json").write_text(" " * ROOM)
     exit_code = _run(folder, command)
     _kill_leftovers()
     _write(folder / "exit.json", json.dumps({"exit_code": exit_code}))
@@ -54,7 +57,12 @@ def _run(folder: Path, command: dict[str, Any]) -> int:
             return COMMAND_NOT_FOUND if missing else COMMAND_NOT_EXECUTABLE
     # SIGTERM is the agent's order to end the container; it may come before this line only as a kill of nothing.
     signal.signal(signal.SIGTERM, lambda *_: _kill_group(child.pid))
-    _announce(folder, child.pid)
+    try:
+        _announce(folder, child.pid)
+    except BaseException:
+        _kill_group(child.pid)
+        child.wait()
+        raise
     status = child.wait()
     _kill_group(child.pid)
     return 128 - status if status < 0 else status
@@ -122,9 +130,18 @@ def _children() -> list[int]:
 
 
 def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text)
+    partial = _partial(path)
+    # In its place: what was written there before is room that the file has.
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
     os.replace(partial, path)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
 
 
 if __name__ == "__main__":

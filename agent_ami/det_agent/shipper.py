@@ -17,6 +17,7 @@ FIRST_LINGER_S = 0.1
 STEADY_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
 LONGEST_BACKOFF_S = 15.0
+DISK_PAUSE_S = 5.0
 LAST_REQUEST_S = 5.0  # how long a stop waits for a request that is under way
 # The answers that another try may change; any other refusal would block all later lines for ever.
 TRY_AGAIN = frozenset({401, 408, 409, 425, 429})
@@ -62,6 +63,7 @@ class LogShipper:
 
     def _run(self) -> None:
         last_sent = -LONGEST_INTERVAL_S
+        disk_level = logging.WARNING
         while not self._stop.is_set():
             if not self._spool.wait_for_lines(10.0, self._stop):
                 continue
@@ -69,7 +71,14 @@ class LogShipper:
             hurried = self._hurry.wait(max(FIRST_LINGER_S, self._interval_s - quiet_s))
             # Before the sending: who asks meanwhile may have lines that this time does not send.
             self._hurry.clear()
-            self._send_batches(to_the_last=hurried)
+            try:
+                self._send_batches(to_the_last=hurried)
+            except OSError as e:
+                _log.log(disk_level, "log lines wait, the spool cannot be read or written: %s", e)
+                disk_level = logging.DEBUG
+                self._stop.wait(DISK_PAUSE_S)
+            else:
+                disk_level = logging.WARNING
             last_sent = time.monotonic()
 
     def _send_batches(self, *, to_the_last: bool) -> None:

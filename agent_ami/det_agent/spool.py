@@ -6,7 +6,10 @@ its way, written before it is sent, so a batch is sent again after a crash under
 and the control plane stores it once.
 """
 
+import contextlib
 import json
+import logging
+import os
 import threading
 import uuid
 from collections import deque
@@ -20,12 +23,15 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 MAX_BATCH_LINES = 1000
 MAX_MARKS = 1000
 MAX_BATCH_BYTES = 2 * 1024 * 1024
+PLACE_BYTES = 256
 # No line of JSON begins like this.
 _MARK = b"#"
 
+_log = logging.getLogger(__name__)
+
 
 class SpoolFull(Exception):
-    """The disk budget for unsent logs is used up: their senders must wait."""
+    """The disk budget for unsent logs is used up, or the disk takes no more: their senders must wait."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +59,32 @@ class Spool:
         segments = self._segments()
         self._write_segment = (segments[-1] if segments else 0) + 1
         self._read_segment, self._read_at = (segments or [self._write_segment])[0], 0
-        self._stored_bytes = sum(self._path(s).stat().st_size for s in segments)
-        self._stored_ever = self._stored_bytes
-        # A request that comes again follows soon: its lines are in the newest segment.
-        self._marks = deque(self._marks_of(segments[-1]) if segments else (), MAX_MARKS)
+        self._sizes = {s: self._path(s).stat().st_size for s in segments}
+        self._stored_bytes = self._stored_ever = sum(self._sizes.values())
+        # A request that comes again follows soon, but this process may not be the first one to start since then, and
+        # each begins a segment.
+        newest = [s for s in segments if self._sizes[s]][-2:]
+        self._marks = deque((m for s in newest for m in self._marks_of(s)), MAX_MARKS)
         self._restore_pending()
         self._out = open(self._path(self._write_segment), "ab", buffering=0)  # noqa: SIM115
-        self._written = 0
+        self._sizes[self._write_segment] = 0
 
     def append(self, lines: Sequence[bytes], key: str = "") -> None:
-        """Add JSON lines (without their newline), unless those of this key were added before."""
+        """Add JSON lines (without their newline), unless those of this key were added before. Raises SpoolFull."""
         mark = _MARK + key.encode()
         block = b"".join(line + b"\n" for line in ([*lines, mark] if key else lines))
         with self._changed:
             if mark in self._marks:
                 return
             if self._stored_bytes + len(block) > self._max_bytes:
-                raise SpoolFull(f"{self._folder} holds {self._stored_bytes} bytes of unsent logs")
-            if self._written >= self._segment_bytes:
-                self._rotate()
-            self._out.write(block)
-            self._written += len(block)
+                raise SpoolFull(
+                    f"{self._folder} holds {self._stored_bytes} bytes of unsent logs; "
+                    "they are sent when the control plane answers again"
+                )
+            try:
+                self._store(block)
+            except OSError as e:
+                raise SpoolFull(f"the agent's disk takes no more logs: {e}") from e
             self._stored_bytes += len(block)
             self._stored_ever += len(block)
             if key:
@@ -83,7 +94,7 @@ class Spool:
     def next_batch(
         self, max_lines: int = MAX_BATCH_LINES, max_bytes: int = MAX_BATCH_BYTES
     ) -> Batch | None:
-        """Return the oldest unacknowledged lines; the same batch again until it is acknowledged."""
+        """Return the oldest unacknowledged lines; the same batch again until it is acknowledged. Raises OSError."""
         with self._changed:
             if self._pending is None:
                 self._skip_finished_segments()
@@ -93,10 +104,9 @@ class Spool:
                     self._changed.notify_all()
                     return None
                 batch_id = str(uuid.uuid4())
-                self._pending = Batch(
-                    batch_id, self._read_segment, self._read_at, end, tuple(lines)
-                )
-                self._save_pending(self._pending)
+                batch = Batch(batch_id, self._read_segment, self._read_at, end, tuple(lines))
+                self._save_pending(batch)
+                self._pending = batch
             return self._pending
 
     def acknowledge(self, batch: Batch) -> None:
@@ -145,19 +155,44 @@ class Spool:
     def _segments(self) -> list[int]:
         return sorted(int(p.stem) for p in self._folder.glob("*.ndjson"))
 
+    def _store(self, block: bytes) -> None:
+        try:
+            self._write(block)
+        except OSError:
+            if self._pending is not None or self._has_lines():
+                raise
+            # What was sent has room until its segment ends.
+            self._rotate()
+            self._skip_finished_segments()
+            self._write(block)
+
+    def _write(self, block: bytes) -> None:
+        """Append all of a block, or nothing."""
+        if self._sizes[self._write_segment] >= self._segment_bytes:
+            self._rotate()
+        left = memoryview(block)
+        try:
+            while left:
+                left = left[self._out.write(left) :]
+        except OSError:
+            # The next line would be glued to half a one.
+            os.ftruncate(self._out.fileno(), self._sizes[self._write_segment])
+            raise
+        self._sizes[self._write_segment] += len(block)
+
     def _rotate(self) -> None:
-        self._out.close()
-        self._write_segment += 1
-        self._out = open(self._path(self._write_segment), "ab", buffering=0)  # noqa: SIM115
-        self._written = 0
+        segment = self._write_segment + 1
+        full, self._out = self._out, open(self._path(segment), "ab", buffering=0)  # noqa: SIM115
+        self._write_segment, self._sizes[segment] = segment, 0
+        full.close()
 
     def _skip_finished_segments(self) -> None:
         while self._read_segment < self._write_segment:
-            path = self._path(self._read_segment)
-            size = path.stat().st_size if path.exists() else 0
+            size = self._sizes.get(self._read_segment, 0)
             if self._read_at < size:
                 return
-            path.unlink(missing_ok=True)
+            self._path(self._read_segment).unlink(missing_ok=True)
+            self._sizes.pop(self._read_segment, None)
             self._stored_bytes -= size
             self._read_segment, self._read_at = self._read_segment + 1, 0
 
@@ -166,7 +201,11 @@ class Spool:
     ) -> tuple[list[bytes], int]:
         lines: list[bytes] = []
         end = start
-        with open(self._path(segment), "rb") as f:
+        try:
+            f = open(self._path(segment), "rb")  # noqa: SIM115
+        except FileNotFoundError:
+            return self._lost(segment)
+        with f:
             f.seek(start)
             while end - start < max_bytes:
                 line = f.readline()
@@ -179,6 +218,13 @@ class Spool:
                     lines.append(line[:-1])
         return lines, end
 
+    def _lost(self, segment: int) -> tuple[list[bytes], int]:
+        """Go on behind a segment that somebody deleted; its lines are lost."""
+        _log.warning("%s was deleted with lines that were not sent", self._path(segment))
+        if segment == self._write_segment:
+            self._rotate()
+        return [], self._sizes[segment]
+
     def _marks_of(self, segment: int) -> list[bytes]:
         lines = self._path(segment).read_bytes().splitlines(keepends=True)
         return [line[:-1] for line in lines if line.startswith(_MARK) and line.endswith(b"\n")]
@@ -190,12 +236,25 @@ class Spool:
             "start": batch.start,
             "end": batch.end,
         }
-        write_atomically(self._folder / "position.json", json.dumps(place))
+        path, content = self._folder / "position.json", json.dumps(place).ljust(PLACE_BYTES)
+        try:
+            write_atomically(path, content)
+        except OSError:
+            # A full disk has no room for another file, and gets it only by lines that are sent.
+            with open(path, "r+b", buffering=0) as f:
+                f.write(content.encode())
 
     def _restore_pending(self) -> None:
+        path = self._folder / "position.json"
         try:
-            place = json.loads((self._folder / "position.json").read_text())
-        except (FileNotFoundError, ValueError):
+            place = json.loads(path.read_text())
+        except FileNotFoundError:
+            with contextlib.suppress(
+                OSError
+            ):  # room for the first batch, should the disk be full by then
+                write_atomically(path, " " * PLACE_BYTES)
+            return
+        except ValueError:
             return
         if not self._path(place["segment"]).exists():
             return

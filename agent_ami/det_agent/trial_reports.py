@@ -6,7 +6,9 @@ During an outage it is told at once that its report is kept.
 """
 
 import json
+import logging
 import re
+import shutil
 import threading
 import uuid
 from collections import deque
@@ -31,6 +33,10 @@ _ROUTES = re.compile(
     r"(metrics|training_metrics|validation_metrics|progress|runner/metadata|early_exit))"
 )
 
+# What the file of a report may be after a machine lost its power, or somebody deleted files to make room.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+
+_log = logging.getLogger(__name__)
 OnRefusal = Callable[[ContainerKey, str], None]
 
 
@@ -55,18 +61,23 @@ class TrialReports:
     def start(self) -> None:
         """Go on with what an earlier process of this agent left undelivered."""
         for folder in sorted(self._folder.iterdir()):
-            kept = sorted(folder.glob("*.report"))
-            if kept:
-                self._queue(_read(kept[0])[0])
+            keys = map(_key_in, sorted(folder.glob("*.report")))
+            key = next((found for found in keys if found is not None), None)
+            if key is not None:
+                self._queue(key)
             else:
-                _remove(folder)
+                shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, key: ContainerKey, report: TrialReport) -> Answer | None:
         """Keep a report and return its answer; None when that takes longer than a container should wait.
 
         Raises QueueFull.
         """
-        return self._queue(key).put(report)
+        try:
+            queue = self._queue(key)
+        except OSError as e:
+            raise QueueFull from e
+        return queue.put(report)
 
     def last_of(self, key: ContainerKey) -> int:
         """Return the number of the newest report that a container has sent."""
@@ -123,7 +134,8 @@ class _Queue:
         folder.mkdir(exist_ok=True)
         kept = sorted(folder.glob("*.report"))
         self._waiting = deque(int(path.stem) for path in kept)
-        self._bytes = sum(path.stat().st_size for path in kept)
+        self._sizes = {int(path.stem): path.stat().st_size for path in kept}
+        self._bytes = sum(self._sizes.values())
         self.last = self._waiting[-1] if kept else 0
         self._answers: dict[int, Answer | None] = {}
         self._in_hand = 0  # the report that the thread delivers which brought it
@@ -181,7 +193,7 @@ class _Queue:
 
     def close(self) -> None:
         self.stop()
-        _remove(self._folder)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write(self, report: TrialReport) -> int:
         number = self.last + 1
@@ -195,6 +207,7 @@ class _Queue:
         except OSError as e:
             raise QueueFull from e
         self.last = number
+        self._sizes[number] = len(content)
         self._bytes += len(content)
         self._waiting.append(number)
         return number
@@ -210,7 +223,10 @@ class _Queue:
 
     def _deliver(self, number: int) -> None:
         """Send a report until it is answered, or until the agent stops."""
-        _, report = _read(self._path(number))
+        try:
+            _, report = _read(self._path(number))
+        except _UNREADABLE as e:
+            return self._lose(number, e)
         for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
             answer = self._delivery.deliver(self._key, report)
             if answer is not None or self._stopped.is_set():
@@ -219,9 +235,9 @@ class _Queue:
                 self._in_outage = True
                 self._changed.notify_all()
             if self._stopped.wait(pause_s):
-                return
+                return None
         if answer is None:
-            return
+            return None
         with self._changed:
             self._in_outage = False
             awaited = number in self._answers
@@ -232,12 +248,22 @@ class _Queue:
             self._refused(report, answer)
         with self._changed:
             self._remove(number)
+        return None
+
+    def _lose(self, number: int, error: Exception) -> None:
+        """Go on behind a report that somebody deleted, or that the machine lost."""
+        _log.error("a report of container %s is lost: %s", self._key.id, error)
+        self._on_refusal(self._key, f"A report that was kept during an outage is lost: {error}")
+        with self._changed:
+            self._remove(number)
 
     def _remove(self, number: int) -> None:
-        """Forget a report that was answered, the oldest one."""
-        path = self._path(number)
-        self._bytes -= path.stat().st_size
-        path.unlink()
+        """Forget the oldest report, which was answered or is lost."""
+        try:
+            self._path(number).unlink(missing_ok=True)
+        except OSError as e:  # the next process sends it again, under its key
+            _log.warning("a report that was delivered cannot be deleted: %s", e)
+        self._bytes -= self._sizes.pop(number)
         self._waiting.popleft()
         self._changed.notify_all()
 
@@ -260,7 +286,9 @@ def _read(path: Path) -> tuple[ContainerKey, TrialReport]:
     )
 
 
-def _remove(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
+def _key_in(path: Path) -> ContainerKey | None:
+    """Return the container of a report; None where it cannot be read."""
+    try:
+        return _read(path)[0]
+    except _UNREADABLE:
+        return None

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from det_agent.docker_pull import Progress, ensure_image
-from det_agent.runtime import StartFailed
+from det_agent.runtime import NoRoom, StartFailed
 from det_controlplane.core.agent_protocol import ContainerSpec
-from docker.errors import NotFound
+from docker.errors import ImageNotFound, NotFound
 
 from tests.support.agents import make_spec
 from tests.support.registry import Registry
@@ -100,6 +100,39 @@ def test_a_kill_ends_a_pull(docker_client: Any, registry: Registry) -> None:
             lambda: True,
         )
     assert ended.value.failure == "aborted"
+
+
+class Engine:
+    """An engine that lacks an image, and whose pull ends with an error."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def inspect_image(self, name: str) -> None:
+        raise ImageNotFound(name)
+
+    def pull(self, name: str, **_: Any) -> Iterator[dict[str, str]]:
+        yield {"status": "Extracting", "id": "a"}
+        yield {"error": self._words}
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "remedy"),
+    [
+        ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", NoRoom, "no room"),
+        ("failed to register layer: Error: mkdir /a: disk quota exceeded", NoRoom, "no room"),
+        ("failed to register layer: Read-only file system", NoRoom, "no room"),
+        ("read /var/lib/docker: input/output error", NoRoom, "no room"),
+        ("manifest for team/x:latest not found", StartFailed, r"environment\.image"),
+    ],
+)
+def test_a_full_disk_is_told_apart_from_an_image_that_is_not_there(
+    words: str, kind: type[StartFailed], remedy: str
+) -> None:
+    with pytest.raises(StartFailed, match=f"{words} .*{remedy}") as failed:
+        ensure_image(Engine(words), spec_of("team/x"), lambda text: None, lambda: False)
+    assert type(failed.value) is kind
+    assert failed.value.failure == "image_pull"
 
 
 def test_a_task_without_an_image_is_told_where_to_set_it() -> None:

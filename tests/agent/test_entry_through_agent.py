@@ -1,6 +1,7 @@
 """The harness's own container entry, started by a real agent on both runtimes, talking through the gateway."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,3 +51,22 @@ def test_user_output_comes_through_the_gateway_once_and_the_exit_code_is_the_use
     said = sorted((line["log"].strip(), line["stdtype"]) for line in lines)
     assert said == [("hello from user", "stdout"), ("oops", "stderr")]
     assert {line["container_id"] for line in lines} == {spec["container_id"]}
+
+
+def test_what_a_task_writes_while_its_agent_is_away_arrives_once(
+    plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    plane.answer_to = answer_as_a_cluster
+    agent = start_agent()
+    go, wrote = tmp_path / "go", tmp_path / "wrote"
+    writes = f"seq -f 'line %g' 2 5000; touch {wrote}"
+    spec = entry_spec(f"echo line 1; until test -e {go}; do :; done; {writes}; exit 3")
+    plane.run(spec)
+    plane.until(lambda: plane.texts("task"))
+    agent.kill()
+    go.touch()
+    plane.until(wrote.exists)
+    agent.restart()
+    assert plane.until_state(spec["container_id"], "terminated")["exit_code"] == 3
+    plane.until(lambda: len(plane.texts("task")) >= 5000)
+    assert [text.strip() for text in plane.texts("task")] == [f"line {n}" for n in range(1, 5001)]

@@ -53,6 +53,19 @@ def test_logs_whose_answer_was_lost_are_spooled_once(caller: Caller) -> None:
     assert [line["log"] for line in caller.spooled()] == ["hello", "hello"]
 
 
+def test_lines_of_which_the_agent_fails_are_refused_for_good(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("nobody thought of this")
+
+    monkeypatch.setattr(caller.spool, "append", fail)
+    body = json.dumps({"logs": [{"log": "hello"}]}).encode()
+    status, answer, _ = caller.ask("POST", "/api/v1/task/logs", body, TOKEN)
+    assert status == 400
+    assert "nobody thought of this" in answer["error"]["error"]
+
+
 def test_a_container_cannot_write_into_the_log_of_another_task(caller: Caller) -> None:
     body = json.dumps({"logs": [{"taskId": "task-2", "log": "forged"}]}).encode()
     status, answer, _ = caller.ask("POST", "/api/v1/task/logs", body, TOKEN)

@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from det_agent import health
 from det_agent.health import FAILURES_IN_A_ROW, Health
 from det_agent.runtime import StartFailed
@@ -17,6 +18,8 @@ class Machine:
         self.health = Health(self.check, self.changed, first_recheck_s)
 
     def check(self) -> None:
+        if self.trouble == "unforeseen":
+            raise ValueError(self.trouble)
         if self.trouble:
             raise StartFailed("agent_error", self.trouble)
 
@@ -53,10 +56,12 @@ def test_a_container_that_starts_begins_the_count_anew() -> None:
     assert machine.health.out_of_service == ""
 
 
-def test_the_agent_returns_when_its_check_passes() -> None:
+@pytest.mark.parametrize("trouble", ["down", "unforeseen"])
+def test_the_agent_returns_when_its_check_passes(trouble: str) -> None:
     machine = Machine(first_recheck_s=0.01)
-    machine.trouble = "down"
+    machine.trouble = trouble
     machine.health.check()
+    assert trouble in machine.health.out_of_service
     machine.told.clear()
     machine.health.start()
     machine.trouble = ""

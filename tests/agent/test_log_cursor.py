@@ -34,3 +34,16 @@ def test_an_engine_that_tells_something_else_than_a_time_ends_no_reading(
         cursor.write(strange)
         cursor.write("12")
         assert cursor.read() == "12"
+
+
+def test_a_disk_that_takes_nothing_holds_up_no_reading_and_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LogCursor.at(tmp_path / "missing" / "c.stdout") as cursor:
+        assert cursor.read() == ""
+        cursor.write("1")
+        (tmp_path / "missing").mkdir()
+        cursor.write("2")
+        assert cursor.read() == "2"
+    (told,) = (r.getMessage() for r in caplog.records if r.levelname == "WARNING")
+    assert "cannot be noted" in told

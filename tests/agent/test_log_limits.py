@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from det_agent.container_key import ContainerKey
 from det_agent.log_limits import BURST_S, SEARCH_RATE, SEARCH_S, LogLimits
-from det_agent.spool import Spool
+from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import TaskLine
 from det_controlplane.core import patterns
 
@@ -97,6 +97,33 @@ def test_without_a_limit_all_are_kept(spool: Spool) -> None:
     assert len(kept(spool)) == 2000
 
 
+def refuse(limits: LogLimits, key: ContainerKey, count: int, spool: Spool) -> None:
+    """Let a spool that is full refuse lines, as often as they are sent in some minutes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(spool, "_max_bytes", 0)
+        for _ in range(20):
+            with pytest.raises(SpoolFull):
+                limits.append(key, [LINE] * count)
+
+
+def test_lines_that_a_full_spool_refuses_are_counted_once(limits: LogLimits, spool: Spool) -> None:
+    refuse(limits, KEY, 400, spool)
+    limits.append(KEY, [LINE] * 400)
+    assert len(kept(spool)) == 400
+
+
+def test_what_was_left_out_is_said_once_a_full_spool_takes_lines_again(
+    limits: LogLimits, spool: Spool, clock: Clock
+) -> None:
+    limits.append(KEY, [LINE] * 700)
+    clock.now_s += 10
+    refuse(limits, KEY, 1, spool)
+    limits.append(KEY, [LINE])
+    told = kept(spool)
+    assert len(told) == 602
+    assert told[600].startswith("100 lines left out")
+
+
 class Searches:
     """Searches that match everything and take a second of a processor each."""
 
@@ -144,6 +171,14 @@ def test_what_is_left_out_is_not_searched(
 def test_what_passes_says_what_it_matches(searching: LogLimits, spool: Spool) -> None:
     searching.append(SEARCHED, [LINE] * 2)
     assert matched(spool) == [["x", "y"]] * 2
+
+
+def test_lines_that_a_full_spool_refuses_are_searched_when_they_come_again(
+    searching: LogLimits, spool: Spool
+) -> None:
+    refuse(searching, SEARCHED, 2, spool)
+    searching.append(SEARCHED, [LINE])
+    assert matched(spool) == [["x", "y"]]
 
 
 def test_patterns_take_no_more_time_than_a_task_has(

@@ -6,6 +6,8 @@ from email.message import Message
 import pytest
 from det_agent import request_bodies
 
+from tests.support.full_disk import full_disk
+
 
 def test_callers_with_unknown_tokens_share_what_the_disk_has_for_them() -> None:
     budget, headers = request_bodies.Budget(10), Message()
@@ -15,6 +17,16 @@ def test_callers_with_unknown_tokens_share_what_the_disk_has_for_them() -> None:
         request_bodies.read_body(io.BytesIO(bytes(8)), headers, 100, budget)
     first.close()
     request_bodies.read_body(io.BytesIO(bytes(8)), headers, 100, budget).close()
+
+
+@pytest.mark.parametrize("room", [0, 1_500_000, 1_999_990])
+def test_a_body_for_which_the_disk_has_no_room_is_refused_for_now_and_holds_none(room: int) -> None:
+    budget, headers = request_bodies.Budget(2_000_000), Message()
+    headers["Content-Length"] = "2000000"
+    with full_disk(room), pytest.raises(request_bodies.BadBody, match="no room") as refused:
+        request_bodies.read_body(io.BytesIO(bytes(2_000_000)), headers, 3_000_000, budget)
+    assert refused.value.status == 503
+    request_bodies.read_body(io.BytesIO(bytes(2_000_000)), headers, 3_000_000, budget).close()
 
 
 @pytest.mark.parametrize("size", [b"-5", b"0x5", b"f" * 16, b"", b"5" * 2000])

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,27 @@ def test_an_outage_delays_lines_loses_none_and_is_told_once(
     assert plane.texts() == ["0", "1", "2"]
     (told,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
     assert told.startswith("log lines wait in the spool: ")
+
+
+def test_a_disk_that_fails_delays_lines_and_is_told_once(
+    plane: FakeControlPlane,
+    spool: Spool,
+    shipper: LogShipper,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("det_agent.shipper.DISK_PAUSE_S", 0.01)
+    (tmp_path / "position.json").unlink()
+    (tmp_path / "position.json").mkdir()
+    spool.append(numbered(3))
+    for _ in range(2):
+        assert not shipper.flush(timeout_s=0.2)
+    (tmp_path / "position.json").rmdir()
+    assert shipper.flush(timeout_s=60)
+    assert plane.texts() == ["0", "1", "2"]
+    (told,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
+    assert told.startswith("log lines wait, the spool cannot be read or written: ")
 
 
 def test_lines_that_are_refused_for_good_do_not_block_the_others(

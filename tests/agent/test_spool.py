@@ -1,5 +1,6 @@
 """No line is lost or doubled between the containers and the control plane."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 from det_agent.spool import Batch, Spool, SpoolFull
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.support.full_disk import full_disk
 
 
 def lines(first: int, last: int) -> list[bytes]:
@@ -91,6 +94,18 @@ def test_lines_that_come_again_under_their_key_are_added_once(open_spool: OpenSp
     assert not after.wait_for_lines(0, threading.Event())
 
 
+def test_lines_are_known_by_their_key_however_often_an_agent_starts(open_spool: OpenSpool) -> None:
+    before = open_spool(segment_bytes=10)
+    before.append(lines(1, 2), "a")
+    before.append(lines(3, 4), "b")
+    for _ in range(3):
+        open_spool()
+    after = open_spool()
+    after.append(lines(1, 2), "a")
+    after.append(lines(3, 4), "b")
+    assert drain(after) == lines(1, 4)
+
+
 def test_lines_that_were_sent_are_known_by_their_key_after_a_restart(open_spool: OpenSpool) -> None:
     before = open_spool()
     before.append(lines(1, 3), "a")
@@ -132,6 +147,95 @@ def test_a_full_spool_refuses_and_takes_lines_again_once_some_were_sent(
     drain(spool)
     spool.append(lines(1, 1))
     assert drain(spool) == lines(1, 1)
+
+
+@pytest.mark.parametrize("room", [0, 5, 1600])
+def test_a_full_disk_refuses_lines_whole_and_takes_them_once_there_is_room(
+    open_spool: OpenSpool, room: int
+) -> None:
+    spool = open_spool()
+    spool.append([b"a" * 1000])
+    with full_disk(1001 + room), pytest.raises(SpoolFull, match="disk takes no more logs"):
+        spool.append([b"b" * 1000, b"c" * 1000], "key")
+    spool.append([b"b" * 1000, b"c" * 1000], "key")
+    spool.append([b"d"])
+    told = [b"a" * 1000, b"b" * 1000, b"c" * 1000, b"d"]
+    assert drain(spool) == told
+    assert not spool.wait_for_lines(0, threading.Event())
+
+
+def test_a_disk_that_takes_no_new_file_refuses_lines_and_loses_none(
+    open_spool: OpenSpool, tmp_path: Path
+) -> None:
+    spool = open_spool(segment_bytes=10)
+    spool.append(lines(1, 1))
+    (tmp_path / "00000002.ndjson").mkdir()
+    with pytest.raises(SpoolFull):
+        spool.append(lines(2, 2))
+    (tmp_path / "00000002.ndjson").rmdir()
+    spool.append(lines(2, 2))
+    assert drain(spool) == lines(1, 2)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_full_disk_is_emptied_by_sending(
+    open_spool: OpenSpool, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    spool = open_spool()
+    spool.append(lines(1, before))
+    drain(spool)
+    spool.append(lines(3, 5))
+
+    def no_room(path: Path, value: str | bytes) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr("det_agent.spool.write_atomically", no_room)
+    sent = spool.next_batch(max_lines=1)
+    after = open_spool()
+    assert sent is not None
+    assert after.next_batch(max_lines=1) == sent, "its place was written all the same"
+    assert drain(after) == lines(3, 5)
+
+
+def test_lines_that_were_sent_give_their_room_on_a_full_disk_to_new_ones(
+    open_spool: OpenSpool, tmp_path: Path
+) -> None:
+    spool = open_spool()
+    for text in (b"a", b"b", b"c"):
+        with full_disk(1500):
+            spool.append([text * 1000])
+        assert drain(spool) == [text * 1000]
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.ndjson")) == 1001
+
+
+def test_a_batch_whose_place_is_not_on_disk_is_not_sent(
+    open_spool: OpenSpool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash it would be sent again under another id."""
+    spool = open_spool()
+    spool.append(lines(1, 2))
+    (tmp_path / "position.json").unlink()
+    (tmp_path / "position.json").mkdir()
+    for _ in range(2):
+        with pytest.raises(OSError, match="directory"):
+            spool.next_batch()
+    (tmp_path / "position.json").rmdir()
+    assert drain(spool) == lines(1, 2)
+
+
+@pytest.mark.parametrize("deleted", [1, 2])
+def test_a_segment_that_somebody_deletes_holds_up_no_other_lines(
+    open_spool: OpenSpool, tmp_path: Path, deleted: int
+) -> None:
+    spool = open_spool(segment_bytes=10)
+    spool.append(lines(1, 1))
+    spool.append(lines(2, 2))
+    (tmp_path / f"{deleted:08d}.ndjson").unlink()
+    left = drain(spool) + drain(spool)
+    assert left == lines(3 - deleted, 3 - deleted)
+    spool.append(lines(3, 3))
+    assert drain(spool) == lines(3, 3)
+    assert spool.wait_until_sent(spool.written(), timeout_s=0)
 
 
 def test_batches_are_bounded_by_bytes(spool: Spool) -> None:

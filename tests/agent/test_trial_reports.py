@@ -247,6 +247,59 @@ def test_a_full_queue_takes_no_more(
     agent.post(METRICS, b"x" * 600)
 
 
+def test_a_disk_that_takes_no_report_is_a_full_queue(agent: Agent, plane: FakeControlPlane) -> None:
+    (agent.folder / KEY.place).touch()
+    with pytest.raises(QueueFull):
+        agent.post(METRICS, b"1")
+    (agent.folder / KEY.place).unlink()
+    assert agent.post(METRICS, b"2") is not None
+    assert sent(plane) == [(METRICS, b"2")]
+
+
+def damage(path: Path, how: str) -> None:
+    path.unlink()
+    if how == "empty":
+        path.write_bytes(bytes(100))
+    elif how == "replaced":
+        path.mkdir()
+
+
+@pytest.mark.parametrize("how", ["deleted", "empty", "replaced"])
+def test_a_report_that_is_lost_on_disk_is_told_and_holds_up_no_other_and_no_end(
+    agent: Agent, plane: FakeControlPlane, how: str
+) -> None:
+    plane.outage = True
+    for body in (b"1", b"2", b"3"):
+        agent.post(METRICS, body)
+    first, second, _ = sorted((agent.folder / KEY.place).iterdir())
+    damage(second, how)
+    plane.outage = False
+    agent.reports.finish(KEY)
+    assert [body for _, body in sent(plane)] == [b"1", b"3"]
+    ((container, text),) = agent.refusals
+    assert container == KEY.id
+    assert text.startswith("A report that was kept during an outage is lost: ")
+    assert list(agent.folder.iterdir()) == []
+    assert not first.exists()
+
+
+@pytest.mark.parametrize("how", ["empty", "replaced"])
+def test_an_agent_starts_beside_a_report_that_is_lost_on_disk(
+    agent: Agent, plane: FakeControlPlane, how: str
+) -> None:
+    plane.outage = True
+    agent.post(METRICS, b"1")
+    agent.post(METRICS, b"2")
+    agent.post(METRICS, b"3", OTHER)
+    agent.reports.stop()
+    for key in (KEY, OTHER):
+        damage(min((agent.folder / key.place).iterdir()), how)
+    plane.outage = False
+    agent.restart()
+    agent.drain()
+    assert [body for _, body in sent(plane)] == [b"2"]
+
+
 REPORTS_AND_ENDS = """
 import json, os, urllib.request
 def call(method, path, body=None):

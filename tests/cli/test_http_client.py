@@ -44,6 +44,15 @@ def test_compressed_answers_are_read(api: FakeApi) -> None:
     assert Session(api.url).get("/a") == {"x": 1}
 
 
+def test_a_page_in_the_place_of_an_answer_is_an_error_of_what_stands_before_the_server(
+    api: FakeApi,
+) -> None:
+    api.on("GET", "/a", Raw(b"<html>maintenance</html>"))
+    with pytest.raises(APIError, match="answers what is not JSON: '<html>maintenance") as failed:
+        Session(api.url).get("/a")
+    assert failed.value.status == 502
+
+
 def test_queries_repeat_lists_and_leave_out_what_is_none(api: FakeApi) -> None:
     api.on("GET", "/a", {})
     Session(api.url).get("/a", {"many": [1, 2], "flag": True, "none": None, "text": "a b&c"})

@@ -152,8 +152,16 @@ def test_a_busy_gateway_is_tried_again(
     assert det("agent", "list").code == 0
 
 
-def test_a_body_that_is_no_json_is_no_traceback(cluster: FakeCluster, det: Det) -> None:
+def test_a_page_in_the_place_of_an_answer_is_told(cluster: FakeCluster, det: Det) -> None:
     cluster.on("GET", "/api/v1/agents", Raw(b"<html>"))
+    ran = det("agent", "list")
+    assert ran.code == 1
+    assert "answers what is not JSON: '<html>'" in ran.err
+    assert "unexpected failure" not in ran.err
+
+
+def test_an_answer_of_another_shape_is_no_traceback(cluster: FakeCluster, det: Det) -> None:
+    cluster.on("GET", "/api/v1/agents", {"agents": [5]})
     ran = det("agent", "list")
     assert ran.code == 1
     assert "unexpected failure" in ran.err
@@ -164,8 +172,8 @@ def test_debug_shows_where_it_happened(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DET_DEBUG", "1")
-    cluster.on("GET", "/api/v1/agents", Raw(b"<html>"))
-    with pytest.raises(ValueError):
+    cluster.on("GET", "/api/v1/agents", {"agents": [5]})
+    with pytest.raises((TypeError, AttributeError)):
         det("agent", "list")
 
 

@@ -169,7 +169,12 @@ class Session:
             error = error_from(status, payload)
             error.retry_after_s = pause_asked(answered.get("retry-after"))
             raise error
-        return json.loads(payload) if payload else None
+        try:
+            return json.loads(payload) if payload else None
+        except ValueError as e:
+            # A page of what stands before the server, as during maintenance or of a network's sign-in.
+            begin = payload[:_LONGEST_TOLD].decode("utf-8", "replace")
+            raise APIError(502, f"{self.base_url} answers what is not JSON: {begin!r}") from e
 
     def request_bytes(
         self,

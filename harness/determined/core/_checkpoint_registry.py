@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional
 from determined.common.http import Session
 from determined.common.storage import StorageManager
 from determined.core._json import encode
-from determined.core._outbox import Outbox
+from determined.core._outbox import Outbox, deliver
 from determined.core._train import utc_now
 
 logger = logging.getLogger("determined.core")
@@ -111,7 +111,7 @@ class ClusterCheckpointRegistry(CheckpointRegistry):
         }
         if self._storage_backend_id is not None:
             report["storageId"] = self._storage_backend_id
-        self._session.post("/api/v1/checkpoints", encode(report))
+        deliver(self._session, "/api/v1/checkpoints", encode(report))
 
     def withdrawn(self, storage_id: str) -> None:
         if self._allocation_id:

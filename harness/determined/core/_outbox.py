@@ -7,12 +7,14 @@ import time
 import uuid
 from typing import Deque, Optional, Tuple
 
+from determined.common.connections import RETRY_STATUSES
 from determined.common.http import APIError, MasterUnreachableError, Session
 
 logger = logging.getLogger("determined.core")
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 GIVE_UP_AFTER_S = 3600.0
+PAUSE_S = 5.0
 
 Report = Tuple[str, bytes]
 
@@ -106,17 +108,29 @@ class Outbox:
             return report
 
     def _deliver(self, path: str, body: bytes) -> Optional[BaseException]:
-        deadline = time.monotonic() + GIVE_UP_AFTER_S
-        # The session gives each call a key of its own; this report may need many.
-        once = {"Idempotency-Key": str(uuid.uuid4())}
-        while True:
-            try:
-                self._session.post(path, body, headers=once)
-                return None
-            except APIError as e:
-                logger.error("the server refused a report to %s: %s", path, e)
-                return e
-            except MasterUnreachableError as e:
-                if time.monotonic() > deadline:
-                    return e
-                logger.warning("reports are waiting: %s", e)
+        try:
+            deliver(self._session, path, body)
+        except (APIError, MasterUnreachableError) as e:
+            logger.error("a report to %s was not stored: %s", path, e)
+            return e
+        return None
+
+
+def deliver(session: Session, path: str, body: bytes) -> None:
+    """Send a report until it is stored. Raises APIError, and MasterUnreachableError after an hour."""
+    deadline = time.monotonic() + GIVE_UP_AFTER_S
+    # The session gives each call a key of its own; this report may need many.
+    once = {"Idempotency-Key": str(uuid.uuid4())}
+    while True:
+        try:
+            session.post(path, body, headers=once)
+            return
+        except (APIError, MasterUnreachableError) as e:
+            # What answers for a server that is away, as a load balancer does, refuses nothing.
+            refused = isinstance(e, APIError) and e.status not in RETRY_STATUSES
+            if refused or time.monotonic() > deadline:
+                raise
+            logger.warning("reports are waiting: %s", e)
+            time.sleep(
+                PAUSE_S
+            )  # a session tries again by itself, but not where it does not trust the server

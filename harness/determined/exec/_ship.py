@@ -1,24 +1,35 @@
-"""Ship log lines to the agent's gateway from a background thread."""
+"""Ship log lines to the agent's gateway from a background thread.
+
+An agent may be away for a while, as for an upgrade, or take no lines as its disk is full: lines wait here meanwhile, as
+many as there is room for, and the oldest of more are dropped and counted.
+"""
 
 import collections
+import contextlib
 import json
 import os
 import sys
 import threading
 import time
 import uuid
-from typing import Any, Deque, Dict, List, Mapping, Optional
+from typing import Any, Deque, Dict, List, Mapping, Sequence
 
 from determined._task_session import task_session
+from determined.common.connections import pauses
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.exec._lines import Line
 
 MAX_BATCH = 1000
 MAX_WAITING = 200_000
+MAX_WAITING_BYTES = 64 * 1024 * 1024
 GATHER_S = 0.01
 POST_PERIOD_S = 1.0
 BURST = 8
-RETRY_DELAYS_S = (0, 1, 5, 10, *(15,) * 7, *(60,) * 9)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
+PATIENCE_S = 3600.0  # with a batch: lines that an agent fails of hold up the others for no longer
+LAST_PAUSE_S = 1.0  # while the process waits for its last lines only
+# The refusals that another try may change.
+TRY_AGAIN = frozenset({408, 425, 429})
 
 Entry = Dict[str, Any]
 
@@ -34,8 +45,12 @@ class LogShipper:
         self._metadata = dict(metadata)
         self._changed = threading.Condition()
         self._waiting: Deque[Entry] = collections.deque()
+        self._waiting_bytes = 0
+        self._in_hand = 0
         self._dropped = 0
+        self._failure = "there was no time"
         self._closed = False
+        self._over = threading.Event()
         self._tokens = float(BURST)
         self._refilled = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="log-shipper", daemon=True)
@@ -49,10 +64,11 @@ class LogShipper:
         if line.level is not None:
             entry["level"] = line.level
         with self._changed:
-            if len(self._waiting) >= MAX_WAITING:
-                self._waiting.popleft()
-                self._dropped += 1
             self._waiting.append(entry)
+            self._waiting_bytes += _size(entry)
+            while len(self._waiting) > MAX_WAITING or self._waiting_bytes > MAX_WAITING_BYTES:
+                self._take_oldest()
+                self._dropped += 1
             self._changed.notify()
 
     def say(self, text: str, level: str = "LOG_LEVEL_INFO") -> None:
@@ -62,14 +78,19 @@ class LogShipper:
         self.add(Line(text, None, level), "stdout")
 
     def close(self, timeout_s: float) -> None:
-        """Ship what is left, for at most `timeout_s`."""
+        """Ship what is left, for at most `timeout_s`, and tell how many lines could not be."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join(timeout_s)
+        self._over.set()
+        with self._changed:
+            unsent = self._in_hand + len(self._waiting)
+        if unsent:
+            _tell_unsent(unsent, self._failure)
 
     def _run(self) -> None:
-        while True:
+        while not self._over.is_set():
             batch = self._next_batch()
             if not batch:
                 return
@@ -81,10 +102,16 @@ class LogShipper:
             self._changed.wait_for(self._is_due, self._pause())
             self._spend_token()
             count = min(len(self._waiting), MAX_BATCH)
-            batch = [self._waiting.popleft() for _ in range(count)]
+            batch = [self._take_oldest() for _ in range(count)]
+            self._in_hand = count
             if self._dropped:
-                batch.append(self._drop_notice())
+                batch.insert(0, self._drop_notice(batch))
             return batch
+
+    def _take_oldest(self) -> Entry:
+        entry = self._waiting.popleft()
+        self._waiting_bytes -= _size(entry)
+        return entry
 
     def _is_due(self) -> bool:
         return self._closed or len(self._waiting) >= MAX_BATCH
@@ -99,37 +126,50 @@ class LogShipper:
         self._pause()
         self._tokens = max(0.0, self._tokens - 1)
 
-    def _drop_notice(self) -> Entry:
-        text = f"{self._dropped} log lines were dropped: they came faster than they could be sent\n"
+    def _drop_notice(self, after: Sequence[Entry]) -> Entry:
+        text = f"{self._dropped} log lines were dropped: they could not be sent in time\n"
         self._dropped = 0
         return {
             **self._metadata,
-            "timestamp": _now(),
+            "timestamp": after[0]["timestamp"] if after else _now(),
             "log": text,
             "source": "task",
             "level": "LOG_LEVEL_WARNING",
         }
 
     def _send(self, batch: List[Entry]) -> None:
-        error: Optional[Exception] = None
+        """Send lines until they are taken, refused for good, an hour has passed, or `close` waits no longer."""
         once = {"Idempotency-Key": str(uuid.uuid4())}
-        for delay_s in RETRY_DELAYS_S:
-            if delay_s and self._wait_unless_closed(delay_s):
-                break
+        patient_until = time.monotonic() + PATIENCE_S
+        for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
             try:
                 self.session.post("/api/v1/task/logs", {"logs": batch}, headers=once)
-                return
+                break
             except MasterUnreachableError as e:
-                error = e
+                self._failure = str(e)
             except APIError as e:
-                error = e
-                if e.status < 500:
+                if e.status < 500 and e.status not in TRY_AGAIN:
+                    _tell_unsent(len(batch), str(e))
                     break
-        print(f"{len(batch)} log lines could not be shipped: {error}", file=sys.stderr, flush=True)
-
-    def _wait_unless_closed(self, delay_s: float) -> bool:
+                self._failure = str(e)
+                pause_s = max(pause_s, e.retry_after_s)
+            self._rest(pause_s)
+            if self._over.is_set():
+                return
+            if time.monotonic() > patient_until:
+                with self._changed:
+                    self._dropped += len(batch)
+                break
         with self._changed:
-            return self._closed and not self._changed.wait(min(delay_s, 1))
+            self._in_hand = 0
+
+    def _rest(self, pause_s: float) -> None:
+        """Wait for the next try; the end of the process is no reason to give up, but to try at once."""
+        with self._changed:
+            if not self._closed:
+                self._changed.wait_for(lambda: self._closed, pause_s)
+                return
+        self._over.wait(min(pause_s, LAST_PAUSE_S))
 
 
 def metadata_from(env: Mapping[str, str]) -> Dict[str, Any]:
@@ -146,6 +186,16 @@ def metadata_from(env: Mapping[str, str]) -> Dict[str, Any]:
 
 def start_shipping(env: Mapping[str, str]) -> LogShipper:
     return LogShipper(task_session(env, retries=0), metadata_from(env))
+
+
+def _size(entry: Entry) -> int:
+    return sys.getsizeof(entry["log"])
+
+
+def _tell_unsent(count: int, reason: str) -> None:
+    # Not by sys.stderr: it may be shipped itself, and what it keeps for a full disk changes the exit status.
+    with contextlib.suppress(OSError):
+        os.write(2, f"{count} log lines could not be shipped: {reason}\n".encode())
 
 
 def _now() -> str:

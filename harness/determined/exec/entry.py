@@ -42,7 +42,7 @@ def main(args: Sequence[str]) -> int:
     except Failed as e:
         logs.say(str(e), ERROR)
         return e.code
-    except (APIError, MasterUnreachableError, NoEntrypoint, _prepare.UnsafeArchive) as e:
+    except (APIError, MasterUnreachableError, NoEntrypoint, _prepare.UnsafeArchive, OSError) as e:
         logs.say(f"the task could not be prepared: {e}", ERROR)
         return 1
     except NoBash as e:

@@ -186,5 +186,9 @@ def _send_all(running: Mapping[int, _Running], number: int) -> None:
 
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        # Lines that a full disk does not take are lost; a worker whose pipe nobody empties would wait for ever.
+        pass

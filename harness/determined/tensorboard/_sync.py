@@ -73,21 +73,27 @@ class TensorboardSync:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-            self.upload(mangler=name_with_rank)
+            self._try_to_upload()
 
     def _run(self) -> None:
         while not self._stop.wait(UPLOAD_PERIOD_S):
-            try:
-                self.upload(mangler=name_with_rank)
-            except Exception as e:  # the storage's own errors; the next round tries again
-                logger.warning("cannot upload TensorBoard files: %s", e)
+            self._try_to_upload()
+
+    def _try_to_upload(self) -> None:
+        try:
+            self.upload(mangler=name_with_rank)
+        except Exception as e:  # the storage's own errors: the next round tries again, and no training fails of them
+            logger.warning("cannot upload TensorBoard files: %s", e)
 
     def _changed(self, selector: PathSelector) -> Dict[str, Tuple[int, int]]:
         found = {}
         for folder, _, names in os.walk(self._base):
             for name in names:
                 path = os.path.join(folder, name)
-                stat = os.stat(path)
+                try:
+                    stat = os.stat(path)
+                except FileNotFoundError:  # removed in this moment
+                    continue
                 state = (stat.st_mtime_ns, stat.st_size)
                 if self._uploaded.get(path) != state and selector(pathlib.Path(path)):
                     found[path] = state

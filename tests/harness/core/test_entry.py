@@ -91,6 +91,19 @@ def test_a_signal_that_ends_the_entrypoint_shows_as_128_plus_its_number(
     assert run_entry(trial_env({"entrypoint": "kill -9 $$"})).returncode == 137
 
 
+def test_a_disk_that_does_not_take_the_code_is_told_in_a_line(
+    master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
+) -> None:
+    serve(master, {"train.py": "print(1)"})
+    env = trial_env({"entrypoint": "python3 train.py"})
+    (tmp_path / "run" / "workdir").mkdir()
+    (tmp_path / "run" / "workdir" / "train.py").mkdir()
+    assert run_entry(env).returncode == 1
+    (told,) = master.log_lines()
+    assert told.startswith("the task could not be prepared: ")
+    assert "train.py" in told
+
+
 def test_an_unknown_command_exits_127(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {})
     done = run_entry(trial_env({"entrypoint": ["no-such-command"]}))

@@ -213,7 +213,7 @@ class _PartedDownload:
         crc = 0
         at = start
         for chunk in self._store.get_range(self._key, start, length):
-            os.pwrite(fd, chunk, at)
+            _write_at(fd, chunk, at)
             crc = crc32(chunk, crc)
             at += len(chunk)
         if at - start != length or (self._known and crc != self._known.crcs[number]):
@@ -228,6 +228,14 @@ class _PartedDownload:
         for at in range(start, start + length, CHECKED_AT_ONCE):
             crc = crc32(os.pread(fd, min(CHECKED_AT_ONCE, start + length - at), at), crc)
         return crc == self._known.crcs[number]
+
+
+def _write_at(fd: int, data: bytes, at: int) -> None:
+    """Write all: a disk that becomes full takes a part first, and complains at the next write only."""
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(fd, left, at)
+        left, at = left[written:], at + written
 
 
 def part_size_for(largest_file: int, total: int, largest_part: int) -> int:

@@ -1,0 +1,220 @@
+"""A container ends and frees its slots, whatever goes wrong in the agent."""
+
+import errno
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from det_agent import containers as life
+from det_agent.container_key import ContainerKey
+from det_agent.container_sessions import ContainerSessions
+from det_agent.containers import ContainerDependencies, Containers
+from det_agent.environment import AgentEnvironment
+from det_agent.health import FAILURES_IN_A_ROW, Health
+from det_agent.log_limits import LogLimits
+from det_agent.runtime import (
+    Exit,
+    GatewayAddress,
+    NoRoom,
+    OutputLine,
+    Say,
+    Started,
+    StartFailed,
+    Stream,
+)
+from det_agent.spool import Spool, SpoolFull
+from det_controlplane.core.agent_protocol import ContainerReport, ContainerSpec
+
+from tests.support.agents import make_spec
+
+NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
+BUG = RuntimeError("nobody thought of this")
+
+
+@dataclass
+class PlayedRuntime:
+    """A runtime whose containers run until they are told to end; `errors` are raised by the methods they name."""
+
+    kind: Literal["docker", "process"] = "process"
+    errors: dict[str, Exception] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+    killed: list[str] = field(default_factory=list)
+
+    def _do(self, name: str) -> None:
+        if name in self.errors:
+            raise self.errors[name]
+
+    def is_kept_apart(self, network: str) -> bool:
+        return False
+
+    def host_address(self, network: str, gateway: GatewayAddress) -> str:
+        return "127.0.0.1"
+
+    def check(self, gateway: GatewayAddress) -> None:
+        pass
+
+    def prepare(self, spec: ContainerSpec, say: Say, cancelled: Any) -> None:
+        self._do("prepare")
+
+    def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
+        self._do("start")
+        return Started(ContainerKey.of(spec), "1")
+
+    def kill(self, key: ContainerKey) -> None:
+        self.killed.append(key.id)
+        self._do("kill")
+
+    def wait(self, started: Started) -> Exit:
+        self._do("wait")
+        self.over.wait(60)
+        return Exit(0)
+
+    def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
+        self._do("output")
+        for number, text in enumerate(self.lines if stream == "stdout" else ()):
+            yield OutputLine(text, "2026-11-27T10:00:00Z", str(number))
+
+    def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
+        return ()
+
+    def adoptable(self, cluster_id: str) -> Sequence[Started]:
+        return ()
+
+    def remove(self, key: ContainerKey) -> None:
+        pass
+
+
+class Bench:
+    """The containers of an agent; its other parts fail where a test says so."""
+
+    def __init__(self, folder: Path, spool: Spool) -> None:
+        self.runtime, self.spool = PlayedRuntime(), spool
+        self.sessions = ContainerSessions()
+        self.health = Health(lambda: None, lambda: None)
+        self.finish: Any = lambda key: None
+        (folder / "cursors").mkdir()
+        self.cursors = folder / "cursors"
+        self.containers = Containers(
+            ContainerDependencies(
+                runtime=self.runtime,
+                sessions=self.sessions,
+                logs=spool,
+                limits=LogLimits(spool, "agent-1", 0, 0),
+                reports=SimpleNamespace(finish=lambda key: self.finish(key)),  # type: ignore[arg-type]
+                cursors=self.cursors,
+                address="10.0.0.7",
+                environment=lambda spec: AgentEnvironment("agent-1", "process", "127.0.0.1", 1),
+                health=self.health,
+                flush_logs=lambda: None,
+            ),
+            "agent-1",
+            lambda: None,
+        )
+
+    def run(self) -> ContainerReport:
+        """Run a container to its end, and return how that is reported."""
+        spec = ContainerSpec.from_json(make_spec("true"))
+        self.containers.start(spec)
+        assert self.containers.wait_until_ended(60)
+        assert self.sessions.owner_of([spec.session_token]) is None
+        return self.containers.reports()[spec.container_id]
+
+    def texts(self) -> str:
+        batch = self.spool.next_batch()
+        return b"\n".join(batch.lines).decode() if batch else ""
+
+
+@pytest.fixture
+def bench(tmp_path: Path, spool: Spool) -> Bench:
+    return Bench(tmp_path, spool)
+
+
+@pytest.mark.parametrize("error", [NO_ROOM, BUG, StartFailed("agent_error", "no engine")])
+@pytest.mark.parametrize("step", ["prepare", "start"])
+def test_what_fails_at_the_start_is_reported_logged_and_counted(
+    bench: Bench, step: str, error: Exception
+) -> None:
+    bench.runtime.errors[step] = error
+    for _ in range(FAILURES_IN_A_ROW):
+        report = bench.run()
+        assert report.failure == "agent_error"
+        assert str(error) in (report.message or "")
+    assert str(error) in bench.health.out_of_service
+    assert str(error) in bench.texts()
+
+
+def test_a_machine_without_room_for_an_image_takes_no_work_until_its_check_passes(
+    bench: Bench,
+) -> None:
+    bench.runtime.errors["prepare"] = NoRoom("image_pull", "no space left on device")
+    assert bench.run().failure == "image_pull"
+    assert bench.health.out_of_service == "no space left on device"
+
+
+@pytest.mark.parametrize("error", [NO_ROOM, BUG])
+def test_a_container_that_can_be_watched_no_longer_is_killed_and_reported(
+    bench: Bench, error: Exception
+) -> None:
+    bench.runtime.errors.update(wait=error, kill=BUG)
+    report = bench.run()
+    assert report.failure == "agent_error"
+    assert str(error) in (report.message or "")
+    assert bench.runtime.killed == [report.id]
+
+
+@pytest.mark.parametrize("error", [SpoolFull("no room"), NO_ROOM, BUG])
+@pytest.mark.parametrize("cause", [StartFailed("container_failed", "no such command"), BUG])
+def test_a_log_that_takes_nothing_keeps_no_container_from_ending(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(bench.spool, "append", refuse)
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    bench.runtime.errors["start"] = cause
+    report = bench.run()
+    assert str(cause) in (report.message or "")
+
+
+def test_reports_that_cannot_be_delivered_keep_no_container_from_ending(bench: Bench) -> None:
+    def fail(key: ContainerKey) -> None:
+        raise NO_ROOM
+
+    bench.finish = fail
+    bench.runtime.over.set()
+    assert bench.run().exit_code == 0
+
+
+def test_the_output_of_a_container_waits_for_room_in_the_log(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "SPOOL_FULL_S", 0.001)
+    append, tries = bench.spool.append, []
+
+    def full_at_first(lines: Sequence[bytes], key: str = "") -> None:
+        tries.append(lines)
+        if len(tries) < 5:
+            raise SpoolFull("no room")
+        append(lines, key)
+        if b"a second line" in lines[0]:
+            bench.runtime.over.set()
+
+    monkeypatch.setattr(bench.spool, "append", full_at_first)
+    bench.runtime.lines = ["a line", "a second line"]
+    assert bench.run().exit_code == 0
+    texts = bench.texts()
+    assert texts.count("a line") == texts.count("a second line") == 1
+
+
+def test_output_is_read_where_the_place_of_reading_cannot_be_noted(bench: Bench) -> None:
+    bench.cursors.rmdir()
+    bench.runtime.lines = ["a line", "a second line"]
+    bench.runtime.over.set()
+    assert bench.run().exit_code == 0
+    assert "a second line" in bench.texts()

@@ -1,0 +1,48 @@
+"""What a container without an engine wrote is read to its last line."""
+
+from pathlib import Path
+
+import pytest
+from det_agent import process_runtime
+from det_agent.container_key import ContainerKey
+from det_agent.process_runtime import ProcessRuntime
+from det_agent.runtime import Started
+
+STARTED = Started(ContainerKey("c", 1, "a", "t"), "1")
+
+
+def read(root: Path, written: bytes, cursor: str = "") -> list[tuple[str, str]]:
+    """Return text and cursor of each line that an ended container left."""
+    folder = root / STARTED.key.place
+    folder.mkdir(exist_ok=True)
+    (folder / "stdout").write_bytes(written)
+    runtime = ProcessRuntime(root, lambda: "cluster-1", (), root, root)
+    return [(line.text, line.cursor) for line in runtime.output(STARTED, "stdout", cursor)]
+
+
+def test_all_that_an_ended_container_wrote_is_read(tmp_path: Path) -> None:
+    texts = [f"{n:0100}" for n in range(100_000)]
+    assert [text for text, _ in read(tmp_path, "\n".join(texts).encode())] == texts
+
+
+@pytest.mark.parametrize("size", [4, 5, 6, 7, 100])
+def test_lines_are_whole_wherever_a_piece_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(process_runtime, "READ_BYTES", size)
+    written = b"\na\r\nb\n\nc\n"
+    lines = read(tmp_path, written)
+    assert [text for text, _ in lines] == ["", "a", "b", "", "c"]
+    assert lines[-1] == ("c", str(len(written)))
+
+
+def test_a_line_without_an_end_takes_no_more_memory_than_a_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_runtime, "READ_BYTES", 10)
+    assert read(tmp_path, b"x" * 25) == [("x" * 10, "10"), ("x" * 10, "20"), ("x" * 5, "25")]
+
+
+def test_reading_goes_on_behind_the_line_that_was_read_last(tmp_path: Path) -> None:
+    ((_, first), *_) = read(tmp_path, b"one\ntwo\n")
+    assert [text for text, _ in read(tmp_path, b"one\ntwo\n", first)] == ["two"]

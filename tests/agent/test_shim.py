@@ -1,0 +1,52 @@
+"""The process that watches over a container without an engine, on a disk that is full."""
+
+import json
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+from det_agent import shim
+
+
+def start(folder: Path, argv: list[str]) -> "subprocess.Popen[bytes]":
+    command = {"argv": argv, "env": {}, "cwd": str(folder), "credentials": {}}
+    (folder / "command.json").write_text(json.dumps(command))
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", shim.__file__, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_the_exit_code_needs_no_more_room_than_was_taken_at_the_start(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with start(tmp_path, ["/bin/sh", "-c", f"until test -e {go}; do :; done; exit 3"]) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"started\n"
+        taken = [path.stat() for path in tmp_path.glob(".exit.json*")]
+        go.touch()
+    ended = tmp_path / "exit.json"
+    assert json.loads(ended.read_text()) == {"exit_code": 3}
+    assert [(ended.stat().st_ino, ended.stat().st_size)] == [(t.st_ino, t.st_size) for t in taken]
+
+
+def test_a_container_that_cannot_be_told_of_is_ended(tmp_path: Path) -> None:
+    (tmp_path / ".pids.json.partial").mkdir()
+    mark = uuid.uuid4().hex
+    with start(tmp_path, ["/bin/sh", "-c", "sleep 600; exit", mark]) as running:
+        told, said = running.communicate(timeout=60)
+    assert told == b""
+    assert b"IsADirectoryError" in said
+    assert _processes_with(mark) == []
+
+
+def _processes_with(mark: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark in path.read_text():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,90 @@
+"""A full disk costs what it has no room for, and nothing else."""
+
+import os
+import pathlib
+import threading
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from determined.common.pipes import PipeReader
+from determined.common.storage import _transfer
+from determined.launch._workers import prefix_lines
+from determined.tensorboard._sync import TensorboardSync
+
+from tests.support.full_disk import full_disk
+
+
+class Inline:
+    """A pool that works when it is told to, in the thread that tells it."""
+
+    def __init__(self) -> None:
+        self.work: list[Any] = []
+
+    def submit(self, *work: Any) -> "Future[None]":
+        self.work.append(work)
+        return Future()
+
+    def run(self) -> None:
+        for function, *arguments in self.work:
+            function(*arguments)
+
+
+def test_a_download_that_a_full_disk_cuts_short_is_no_checkpoint(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    content = os.urandom(1000)
+    transfer: Any = SimpleNamespace()
+    transfer._store = SimpleNamespace(
+        get_range=lambda key, start, length: [content[start : start + length]]
+    )
+    pool: Any = Inline()
+    target = tmp_path / "weights"
+    part = _transfer._PartedDownload(transfer, "key", str(target), len(content), None)
+    part.start(pool)
+    with full_disk(990), pytest.raises(OSError, match="large"):
+        pool.run()
+    pool.run()
+    part.finish()
+    assert target.read_bytes() == content
+
+
+def test_a_worker_whose_lines_nobody_takes_is_not_held_up() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe, open("/dev/full", "wb", buffering=0) as full:
+        for _ in range(3):
+            os.write(writing, b"a line\n")
+        os.close(writing)
+        prefix_lines(PipeReader(pipe), full.fileno(), b"[rank=0] ", threading.Lock())
+        assert not PipeReader(pipe).is_behind()
+
+
+class FullStorage:
+    """A storage that takes nothing."""
+
+    def upload(self, src: str, dst: str) -> None:
+        raise OSError("no room")
+
+
+def test_a_training_ends_well_although_its_tensorboard_files_cannot_be_stored(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage: Any = FullStorage()
+    sync = TensorboardSync(storage, tmp_path, "here", 0, automatic=True)
+    (sync.path() / "events").write_text("points")
+    sync.close()
+    assert "cannot upload TensorBoard files: no room" in caplog.text
+
+
+def test_a_file_that_is_removed_while_it_is_looked_at_ends_no_upload(
+    tmp_path: pathlib.Path,
+) -> None:
+    stored: list[list[str]] = []
+    storage: Any = SimpleNamespace(upload=lambda src, dst: stored.append(os.listdir(src)))
+    sync = TensorboardSync(storage, tmp_path, "here", 0, automatic=False)
+    (sync.path() / "events").write_text("points")
+    (sync.path() / "removed").symlink_to(tmp_path / "nothing")
+    sync.upload()
+    assert stored == [["events"]]
