@@ -131,6 +131,5 @@ def deliver(session: Session, path: str, body: bytes) -> None:
             if refused or time.monotonic() > deadline:
                 raise
             logger.warning("reports are waiting: %s", e)
-            time.sleep(
-                PAUSE_S
-            )  # a session tries again by itself, but not where it does not trust the server
+            # A session tries again by itself, but not where it does not trust the server.
+            time.sleep(PAUSE_S)
