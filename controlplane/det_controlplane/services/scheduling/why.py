@@ -48,7 +48,9 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         found = waiting.subject(tx, kind, id)
         if found is None:
             raise Missing(f"{kind} '{id}' not found")
-        reasons = [_of_metrics(tx, reason) for reason in waiting.reasons(tx, kind, id)]
+        reasons = [
+            _of_pool(ctx, _of_metrics(tx, reason)) for reason in waiting.reasons(tx, kind, id)
+        ]
         spent = _spent_budget(ctx, tx, found.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, found.experiment_id)
     told = [_told(reason, spent, nearly) for reason in reasons] or [_itself(found, spent)]
@@ -67,6 +69,24 @@ def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
     whose = f" of {', '.join(shown[:_NAMED])}{more}" if shown else ""
     told = f"{reason['sentence']} and has no metrics to show yet{whose}: it waits for the first"
     return reason | {"sentence": told}
+
+
+def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
+    """Replace what a scheduler said of a pool that is no longer configured: its agents are elsewhere now."""
+    pool, job_id = reason.pop("pool"), reason.pop("jobId")
+    if reason["state"] != "QUEUED" or ctx.config.pool(pool) is not None:
+        return reason
+    told = without_pool(ctx, pool, job_id, is_experiment=reason["trialId"] is not None)
+    return reason | {"code": "NO_POOL", "sentence": told, "machineReason": None, "noShow": None}
+
+
+def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> str:
+    """Return why a job waits whose pool is no longer configured, and what brings it to one that is."""
+    known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+    default = ctx.config.default_compute_resource_pool
+    moved = f"`det job update {job_id} --resource-pool {default}` moves it"
+    way = moved if is_experiment else "start it again in another, and kill this one"
+    return f"its resource pool {pool!r} no longer exists: {way} (there are: {known})"
 
 
 def _decided(ctx: Context, kind: str, id: str, found: Subject) -> str:
