@@ -235,6 +235,7 @@ def test_sigterm_leaves_containers_running(
     assert agent.stop() == 0
     assert _runs(int(running["runtime_id"]))
     assert plane.signals == []
+    assert not plane.gone
 
 
 def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
@@ -247,6 +248,8 @@ def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
     assert not _runs(int(running["runtime_id"]))
     assert plane.reported[spec["container_id"]]["failure"] == "aborted"
     assert [s["kind"] for s in plane.signals] == ["shutdown"]
+    assert plane.gone
+    assert len(plane.joins) == 1, "it came back"
 
 
 def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(
