@@ -57,8 +57,9 @@ def _uses(place: Path, folder: Path) -> bool:
         return True
     if os.readlink(place / "ns/mnt") == os.readlink("/proc/self/ns/mnt"):
         return False
-    # The source of a mount is told relative to its filesystem.
-    return f"/{folder.parent.name}/{folder.name}/" in (place / "mountinfo").read_text()
+    # The source of a mount is told relative to its filesystem. Runs beside this one have folders of the same names.
+    filesystem = next(parent for parent in folder.parents if parent.is_mount())
+    return f"/{folder.relative_to(filesystem)}/" in (place / "mountinfo").read_text()
 
 
 def without_mark() -> dict[str, str]:
