@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, create_ended, trial_of
+from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of
 from tests.support.played_agent import PlayedAgent
 
 E = "/api/v1/experiments"
@@ -41,6 +41,24 @@ def test_the_job_of_what_has_ended_has_ended_as_it_did(user: Caller) -> None:
     ((state, sentence),) = told(user, "job", job_of(user, experiment_id))
     assert (state, sentence) == told(user, "experiment", experiment_id)[0]
     assert state == "CANCELED"
+
+
+def test_an_experiment_whose_checkpoints_are_being_deleted_has_ended(
+    api: Api, user: Caller
+) -> None:
+    experiment_id = create(user)
+    report_checkpoint(user, experiment_id)
+    user.post(f"{E}/{experiment_id}/kill")
+    collecting = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
+    user.done(
+        "PATCH", f"{E}/{experiment_id}", {"id": experiment_id, "checkpointStorage": collecting}
+    )
+    PlayedAgent(api, "a1").join()
+    api.tick()
+    names = {t["name"] for t in user.get("/api/v1/tasks")["allocationIdToSummary"].values()}
+    assert names == {f"Checkpoint GC (Experiment {experiment_id})"}
+    for kind, id in (("experiment", experiment_id), ("job", job_of(user, experiment_id))):
+        assert told(user, kind, id) == [("CANCELED", "was canceled")]
 
 
 def test_a_run_that_was_killed_tells_what_that_mostly_means(api: Api, user: Caller) -> None:

@@ -33,8 +33,9 @@ _REASONS = (
     .replace("{next_try}", time("a.machine_next_try"))
     .replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))
 )
+# What deletes an experiment's checkpoints is not the experiment: it begins when that has ended.
 _BY = {
-    "experiment": "k.experiment_id = cast(:id AS integer)",
+    "experiment": "k.experiment_id = cast(:id AS integer) AND k.kind <> 'CHECKPOINT_GC'",
     "trial": "k.trial_id = cast(:id AS integer)",
     "job": "a.job_id = cast(:id AS uuid)",
     "task": "k.id = :id",
