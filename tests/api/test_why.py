@@ -97,6 +97,35 @@ def test_a_run_that_raised_tells_its_exception(api: Api, user: Caller) -> None:
         assert sentence.endswith("non-zero exit code: 1; it ended with ValueError: bad")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"level": "LOG_LEVEL_ERROR", "stdtype": "stdout", "log": "cannot save\n"}, "cannot save"),
+        ({"stdtype": "stderr", "log": "sh: 1: nope: not found\n"}, "sh: 1: nope: not found"),
+    ],
+    ids=["logged", "a shell"],
+)
+def test_a_run_without_an_exception_tells_its_last_error_and_the_restarts(
+    api: Api, user: Caller, line: dict[str, str], words: str
+) -> None:
+    experiment_id = create(user, activate=True, max_restarts=1)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    for _ in range(2):
+        api.tick()
+        (order,) = agent.poll()
+        run = {
+            "task_id": trial_of(user, experiment_id)["taskId"], "container_id": order["id"],
+            "allocation_id": order["spec"]["allocation_id"], "source": "task",
+        }  # fmt: skip
+        of_agent = {"source": "agent", "level": "LOG_LEVEL_ERROR", "log": "it failed"}
+        user.post("/api/v1/task/logs", {"logs": [run | line, run | of_agent]})
+        agent.poll("terminated", exit_code=2, failure="container_failed")
+    ((_, sentence),) = told(user, "experiment", experiment_id)
+    assert "its last run, after 1 of 1 restarts: container failed with" in sentence
+    assert sentence.endswith(f"exit code: 2; its last error: {words}")
+
+
 def test_a_kill_while_an_experiment_pauses_is_what_is_told(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")

@@ -8,7 +8,7 @@ from det_controlplane.core.budget import spent_sentence
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
-from det_controlplane.core.tracebacks import last_exception
+from det_controlplane.core.tracebacks import last_error, last_exception
 from det_controlplane.db import budgets, waiting
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.waiting import Subject
@@ -161,10 +161,7 @@ def _itself(row: Subject, spent: str) -> dict[str, Any]:
 def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
         return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
-    last = f"its last run: {_with_meaning(row.exit_reason)}" if row.exit_reason else ""
-    exception = last_exception(row.errors.splitlines())
-    if last and exception:
-        last += f"; it ended with {exception}"
+    last = _last_run(row)
     if row.state == "ERROR":
         return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
     if row.state in ("COMPLETED", "ENDED") and last:
@@ -175,6 +172,19 @@ def _sentence_of(row: Subject, spent: str) -> str:
         return "is paused: `det task unpause` continues it"
     told = _SENTENCES.get(row.state, "has nothing queued and nothing running")
     return told.format(experiment_id=row.experiment_id)
+
+
+def _last_run(row: Subject) -> str:
+    """Return how the last run ended, with its last words; empty where there is nothing to say."""
+    if not row.exit_reason:
+        return ""
+    used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
+    ended = f"its last run{used if row.state == 'ERROR' else ''}: {_with_meaning(row.exit_reason)}"
+    lines = row.errors.splitlines()
+    if exception := last_exception(lines):
+        return f"{ended}; it ended with {exception}"
+    error = last_error(lines)
+    return f"{ended}; its last error: {error}" if error else ended
 
 
 def _with_meaning(exit_reason: str) -> str:
