@@ -152,8 +152,8 @@ class Agent:
             self._containers.wait_until_ended(KILL_S)
         if self._signals.current():
             gone = kill and self._is_done()
-            # A poll after that would be refused, and the agent join again.
-            self._loop.stop()
+            if gone:  # a poll after that would be refused, and the agent join again
+                self._loop.stop()
             self._loop.last_report(gone=gone)
         self._signals.stop()
         self._shipper.stop(FLUSH_S)
