@@ -226,6 +226,22 @@ def test_a_replaced_agent_stops_and_leaves_its_containers_running(
     assert _runs(int(running["runtime_id"]))
 
 
+def test_a_mount_of_what_is_not_there_fails_the_task(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    mounts = [
+        {"host_path": "/not/made/yet", "container_path": "/determined_shared_fs"},
+        {"host_path": "/no/such/data", "container_path": "/data"},
+    ]
+    for kept, told in ((mounts[:1], None), (mounts, "this machine has no /no/such/data, which")):
+        spec = make_spec("true", mounts=kept)
+        plane.want(spec)
+        ended = plane.until_state(spec["container_id"], "terminated")
+        assert ended.get("failure") == (told and "container_failed")
+        assert (told or "") in ended.get("message", "")
+
+
 def test_sigterm_leaves_containers_running(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
