@@ -392,7 +392,8 @@ def test_a_database_without_a_price_is_told(
 ) -> None:
     given = ("--var", "database=rds", "--var", "database_instance_class=db.m7g.large")
     ran = det("deploy", "aws", "up", "--dry-run", *given, *account.where)
-    assert "That is without db.m7g.large, which runs always: its price is not known" in ran.out
+    told = "at least $2.72, plus db.m7g.large, which runs always and whose price is not known here: 1 secret $0.40"
+    assert f"A month idle costs {told}" in ran.out
 
 
 @pytest.fixture

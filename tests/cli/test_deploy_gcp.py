@@ -161,7 +161,7 @@ def test_a_dry_run_plans_prices_and_makes_nothing(
     [
         ("database_tier=db-custom-2-7680", "Cloud SQL db-custom-2-7680, always on $98.62"),
         ("database_highly_available=true", "Cloud SQL db-f1-micro, always on $15.33"),
-        ("database_tier=db-perf-optimized-N-2", "without db-perf-optimized-N-2, which runs always"),
+        ("database_tier=db-perf-optimized-N-2", "plus db-perf-optimized-N-2, which runs always"),
     ],
 )
 def test_a_dry_run_prices_the_database_that_is_asked_for(

@@ -172,8 +172,9 @@ class AwsDeployment(Deployment):
             "alarm_topic_arn",
         )
         stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
-        idle, choices = prices.aws_idle(stack), prices.choice_of_database(stack)
-        return prices.month(idle, self._config(), choices)
+        config = self._config()
+        idle = prices.aws_idle(stack, prices.always_rented(config))
+        return prices.month(idle, config, prices.choice_of_database(stack))
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         made = self._zip(folder) if build else _empty_zip(folder)
