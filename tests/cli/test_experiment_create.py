@@ -441,6 +441,30 @@ def test_a_bound_on_the_cost_is_set_before_anything_runs(
     assert paths.index("/api/v1/budgets") < paths.index("/api/v1/experiments/1/activate")
 
 
+@pytest.mark.parametrize("amount", ["0", "-1", "0.001", "nan", "ten"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["create", "dry-run"])
+def test_a_bound_that_is_no_amount_is_refused_before_anything_is_made(
+    cluster: FakeCluster, det: Det, config: Path, amount: str, more: list[str]
+) -> None:
+    ran = det("e", "create", config, f"--max-cost={amount}", *more)
+    assert (ran.code, f"not '{amount}'" in ran.err) == (2, True)
+    assert cluster.sent("POST", "/api/v1/experiments") == []
+
+
+def test_an_experiment_whose_bound_fails_is_named(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    def refuse(asked: Asked) -> Any:
+        raise Refusal(403, "no right to budgets")
+
+    cluster.on("PUT", "/api/v1/budgets", refuse)
+    ran = det("e", "create", config, "--max-cost", "5")
+    told = "experiment 1 was created and stays paused, as its budget could not be set: no right"
+    assert (ran.code, told in ran.err) == (1, True)
+    assert "det budget set 5 --experiment 1" in ran.err
+    assert cluster.sent("POST", "/api/v1/experiments/1/activate") == []
+
+
 def test_waiting_for_the_end_prints_what_became_of_it(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
