@@ -19,6 +19,7 @@ from det_cli.errors import UsageError
 from det_cli.find import find
 from det_cli.parse import parse
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.provider_defaults import with_defaults
 from det_controlplane.entry.aws import packaging
 
 from tests.cli.conftest import Det
@@ -301,7 +302,8 @@ def test_options_for_google_become_disks_labels_and_processors(
 def test_the_configuration_to_begin_with_is_one_that_clusters_take(det: Det, cloud: str) -> None:
     ran = det("deploy", cloud, "dump-master-config-template")
     assert ran.code == 0, ran.err
-    pools = load_cluster(yaml.safe_load(ran.out)).resource_pools
+    known = {cloud: {"region": {"aws": "eu-west-1", "gcp": "europe-west4"}[cloud]}}
+    pools = load_cluster(with_defaults(yaml.safe_load(ran.out), known)).resource_pools
     assert [pool.pool_name for pool in pools] == ["compute-pool", "aux-pool"]
 
 

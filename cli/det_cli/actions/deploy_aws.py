@@ -61,7 +61,7 @@ def status(args: argparse.Namespace) -> None:
 
 def dump_config(args: argparse.Namespace) -> None:
     _refuse_type(args)
-    deploy_cloud.dump_config(deploy_options.config(args, _pools(args, "us-west-2")))
+    deploy_cloud.dump_config(args, _pools(args, region=""))
 
 
 def dump_template(args: argparse.Namespace) -> None:

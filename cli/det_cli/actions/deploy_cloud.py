@@ -87,10 +87,14 @@ def looks_first(args: argparse.Namespace) -> bool:
     return not (given or "--no-preflight-checks" in args.group_options)
 
 
-def dump_config(config: dict[str, Any]) -> None:
-    """Print a cluster's configuration, to be changed and given to `up`."""
-    say("The defaults of `up`; changed, `up --config FILE` takes it.")
-    print_yaml(config)
+def dump_config(args: argparse.Namespace, pools: Sequence[dict[str, Any]]) -> None:
+    """Print a cluster's configuration with these pools, to be changed and given to `up`, which knows its region."""
+    for pool in pools:
+        pool["provider"].pop("region", None)
+    say(
+        "The defaults of `up`, whose pools rent in its region; changed, `up --config FILE` takes it."
+    )
+    print_yaml(deploy_options.config(args, list(pools)))
 
 
 def dump_template(args: argparse.Namespace, stack: str) -> None:

@@ -51,8 +51,7 @@ def status(args: argparse.Namespace) -> None:
 
 
 def dump_config(args: argparse.Namespace) -> None:
-    pools = deploy_options.pools(args, *_machines(args, REGION))
-    deploy_cloud.dump_config(deploy_options.config(args, pools))
+    deploy_cloud.dump_config(args, deploy_options.pools(args, *_machines(args, region="")))
 
 
 def dump_template(args: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.sign_in import login
 
-from det_cli.deployment import draining, fleet, restoring
+from det_cli.deployment import draining, fleet, pool_warnings, restoring
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
@@ -265,7 +265,7 @@ class Deployment(ABC):
             raise UsageError(
                 str(e),
                 "resource_pools come from the options, or from --config FILE;"
-                f" `det deploy {self.stack} dump-master-config-template` prints what the options make",
+                f" `det deploy {self.stack} dump-master-config-template` prints one to begin with",
             ) from e
         return config
 
@@ -278,7 +278,11 @@ class Deployment(ABC):
         from det_controlplane.core.config.cluster import load_cluster
         from det_controlplane.core.config.reach_of_storage import warnings
 
-        for warning in warnings(load_cluster(self._config())):
+        config = load_cluster(self._config())
+        for warning in (
+            *warnings(config),
+            *pool_warnings.warnings(config, self.stack, self._spec.region),
+        ):
             self._say(f"warning: {warning}")
 
     def _missing(self, e: ModuleNotFoundError) -> CommandError:
