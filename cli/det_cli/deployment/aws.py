@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import aws_endpoints, aws_preflight, aws_snapshots, prices
+from det_cli.deployment import aws_endpoints, aws_preflight, aws_snapshots, extras, prices
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
@@ -206,7 +206,7 @@ class AwsDeployment(Deployment):
         try:
             from det_controlplane.entry.aws import packaging
         except ModuleNotFoundError as e:
-            raise self._missing(e) from e
+            raise extras.missing(e.name, self.stack) from e
         files = {"cluster.yaml": yaml.safe_dump(self._config(), sort_keys=False).encode()}
         if not self._spec.endpoint_url:
             files["rds-ca.pem"] = _fetch(RDS_CERTIFICATES)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.sign_in import login
 
-from det_cli.deployment import draining, fleet, pool_warnings, restoring
+from det_cli.deployment import draining, extras, fleet, pool_warnings, restoring
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
@@ -255,7 +255,7 @@ class Deployment(ABC):
             from det_controlplane.core.config.provider_defaults import with_defaults
             from det_controlplane.core.problems import InvalidConfig
         except ModuleNotFoundError as e:
-            raise self._missing(e) from e
+            raise extras.missing(e.name, self.stack) from e
         storage = {"type": self.storage_type, "bucket": self._bucket()}
         given = {"checkpoint_storage": storage, **self._spec.config}
         config = with_defaults(given, self._provider_defaults())
@@ -284,11 +284,6 @@ class Deployment(ABC):
             *pool_warnings.warnings(config, self.stack, self._spec.region),
         ):
             self._say(f"warning: {warning}")
-
-    def _missing(self, e: ModuleNotFoundError) -> CommandError:
-        return CommandError(
-            f"{e.name} is missing", f"pip install 'determined-serverless[{self.stack}]'"
-        )
 
     def _must_be_known(self) -> None:
         known = self.account.clusters()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from det_cli.deployment import restoring
+from det_cli.deployment import extras, restoring
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
 
@@ -293,8 +293,9 @@ class Google:
         content: Mapping[str, Any],
         query: Mapping[str, str],
     ) -> Any:
-        import requests
-        from google.auth.exceptions import GoogleAuthError
+        with extras.needed("gcp"):
+            import requests
+            from google.auth.exceptions import GoogleAuthError
 
         base = (
             f"{self.endpoint_url}/{service}"
@@ -354,13 +355,10 @@ class Google:
     @cached_property
     def credentials(self) -> Any:
         """Return the operator's credentials. Raises CommandError when there are none."""
-        try:
+        with extras.needed("gcp"):
             import google.auth
             from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
-        except ModuleNotFoundError as e:
-            raise CommandError(
-                f"{e.name} is missing", "pip install 'determined-serverless[gcp]'"
-            ) from e
+
         if self.keypath:
             return _of_key(self.keypath)
         try:
@@ -392,12 +390,13 @@ def _of_key(path: str) -> Any:
 
 def project_of_sign_in() -> str:
     """Return the project that the operator's sign-in or gcloud's settings name, if they name one."""
-    try:
+    with extras.needed("gcp"):
         import google.auth
         from google.auth.exceptions import GoogleAuthError
 
+    try:
         return str(google.auth.default()[1] or "")
-    except (ModuleNotFoundError, GoogleAuthError, OSError):
+    except (GoogleAuthError, OSError):
         return ""
 
 
