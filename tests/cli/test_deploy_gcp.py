@@ -221,6 +221,13 @@ def test_a_key_that_is_not_there_is_named(project: Project) -> None:
     assert cause(project.up()) == "/nowhere/key.json does not exist"
 
 
+def test_a_sign_in_that_nothing_answers_is_no_refusal(project: Project) -> None:
+    key = json.loads(project.key.read_text())
+    key["token_uri"] = "http://127.0.0.1:9/token"
+    project.key.write_text(json.dumps(key))
+    assert "Google cannot be asked to sign in: " in cause(project.up())
+
+
 def test_expired_credentials_are_told_from_missing_ones(project: Project) -> None:
     project.google.token_is_revoked = True
     ran = project.up()

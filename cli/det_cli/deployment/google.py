@@ -295,7 +295,7 @@ class Google:
     ) -> Any:
         with extras.needed("gcp"):
             import requests
-            from google.auth.exceptions import GoogleAuthError
+            from google.auth.exceptions import GoogleAuthError, TransportError
 
         base = (
             f"{self.endpoint_url}/{service}"
@@ -310,6 +310,8 @@ class Google:
             while _is_disabled(answer) and time.monotonic() < self._patient_until:
                 time.sleep(_LOOK_S)
                 answer = ask()
+        except TransportError as e:
+            raise CommandError(f"Google cannot be asked to sign in: {_first(e)}", _REACH) from e
         except GoogleAuthError as e:
             raise CommandError(
                 f"Google does not accept the credentials: {_first(e)}", SIGN_IN
@@ -371,6 +373,7 @@ class Google:
             ) from e
 
 
+_REACH = "does this machine reach the internet, or need a proxy (HTTPS_PROXY)? Then run the same command again"
 _AGAIN = "run the same command again: it goes on"
 
 
