@@ -159,7 +159,7 @@ def test_a_key_pair_that_is_not_there_is_told_before_anything_is_made(
             ("--scheduler-type", "fair_share", "--preemption-enabled", "true"),
             "--preemption-enabled has no meaning for --scheduler-type fair_share",
         ),
-        (("--spot-max-price", "cheap"), "spot_max_price"),
+        (("--spot-max-price", "cheap"), "--spot-max-price"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(

@@ -26,10 +26,11 @@ _TYPES = {
 
 @refusals_told()
 def up(args: argparse.Namespace) -> None:
-    looked_at = AwsDeployment(_spec(args), say)
-    looked_at.check_name()
+    alone = deploy_options.alone(args)
+    looked_at = AwsDeployment(_spec(alone), say)
+    deploy_cloud.check_here(alone, looked_at)
     args.db_snapshot = args.db_snapshot or None
-    given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
+    given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
     deployment = AwsDeployment(
         _spec(given),
         say,
@@ -98,6 +99,7 @@ def _spec(args: argparse.Namespace) -> ClusterSpec:
         region=region,
         config=deploy_options.config(args, _pools(args, region)),
         variables={**_stack_variables(args), **deploy_options.variables(args)},
+        path_named=deploy_options.path_named(args),
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
         profile=args.profile or "",

@@ -8,13 +8,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from det_cli import prompts
+from det_cli import new_password, prompts
 from det_cli.actions import deploy_options
 from det_cli.deployment import fleet, stack_variables
 from det_cli.deployment.cluster import Deployment, describe
 from det_cli.deployment.terraform import stacks
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import print_object, print_yaml, say
+
+
+def check_here(args: argparse.Namespace, deployment: Deployment) -> None:
+    """Refuse what can be told to be wrong before the account is asked. Raises UsageError."""
+    deployment.check_name()
+    if args.initial_user_password:
+        new_password.check(
+            args.initial_user_password, "without --initial-user-password one is made"
+        )
+    stack_variables.check(stacks() / deployment.stack, deploy_options.variables(args))
+    deployment.check_config()
 
 
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:

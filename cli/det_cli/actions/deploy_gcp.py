@@ -27,10 +27,11 @@ _LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_
 
 
 def up(args: argparse.Namespace) -> None:
-    looked_at = _deployment(args)
-    looked_at.check_name()
+    alone = deploy_options.alone(args)
+    looked_at = _deployment(alone)
+    deploy_cloud.check_here(alone, looked_at)
     args.db_backup = args.db_backup or None
-    given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
+    given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
     deployment = _deployment(given)
     place = f"{deployment.account.region} of project {deployment.account.project}"
     deploy_cloud.up(given, deployment, place)
@@ -98,6 +99,7 @@ def _spec(args: argparse.Namespace) -> ClusterSpec:
         region=region,
         config=deploy_options.config(args, pools),
         variables=variables,
+        path_named=deploy_options.path_named(args),
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
     )

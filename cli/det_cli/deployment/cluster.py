@@ -33,6 +33,7 @@ class ClusterSpec:
     region: str
     config: dict[str, Any] = field(default_factory=dict)  # of the cluster, as in master.yaml
     variables: dict[str, Any] = field(default_factory=dict)  # of the Terraform stack
+    path_named: Callable[[str], str] = str  # names a path of the configuration as it was given
     password: str = ""
     endpoint_url: str = ""  # of the cloud itself, for trials without it
     profile: str = ""  # of the operator's credentials
@@ -245,25 +246,33 @@ class Deployment(ABC):
         """Return variables for Terraform's own environment."""
         return {}
 
+    def check_config(self) -> None:
+        """Raise UsageError for a configuration that the control plane would refuse; asks nothing of the account."""
+        self._checked("any-bucket")
+
     def _config(self) -> dict[str, Any]:
         """Return the cluster's configuration, with what the deployment knows of where its machines are.
 
         Raises UsageError where the control plane would refuse it.
         """
+        return self._checked(self._bucket())
+
+    def _checked(self, bucket: str) -> dict[str, Any]:
         try:
             from det_controlplane.core.config.cluster_check import load_checked
             from det_controlplane.core.config.provider_defaults import with_defaults
-            from det_controlplane.core.problems import InvalidConfig
+            from det_controlplane.core.problems import InvalidConfig, Problem
         except ModuleNotFoundError as e:
             raise extras.missing(e.name, self.stack) from e
-        storage = {"type": self.storage_type, "bucket": self._bucket()}
+        storage = {"type": self.storage_type, "bucket": bucket}
         given = {"checkpoint_storage": storage, **self._spec.config}
         config = with_defaults(given, self._provider_defaults())
         try:
             load_checked(config)
         except InvalidConfig as e:
+            named = (Problem(self._spec.path_named(p.path), p.message) for p in e.problems)
             raise UsageError(
-                str(e),
+                str(InvalidConfig(list(dict.fromkeys(named)), what="cluster configuration")),
                 "resource_pools come from the options, or from --config FILE;"
                 f" `det deploy {self.stack} dump-master-config-template` prints one to begin with",
             ) from e
