@@ -32,7 +32,7 @@ def test_an_idle_month_counts_the_machines_that_options_keep(
         ({"min_instances": 2}, "$1,513.08: 2 g5.xlarge that gpus always keeps $1,468.76"),
         ({"warm_instances": 1}, "1 g5.xlarge that gpus always keeps $734.38"),
         ({"warm_instances": 3, "max_instances": 1}, "1 g5.xlarge that gpus always keeps $734.38"),
-        ({"min_instances": 2, "max_hourly_cost": 1}, "2 g5.xlarge that gpus always keeps $730.00"),
+        ({"min_instances": 2, "max_hourly_cost": 2}, "1 g5.xlarge that gpus always keeps $734.38"),
     ],
     ids=["min_instances", "warm_instances", "max_instances", "max_hourly_cost"],
 )

@@ -31,6 +31,7 @@ def signed_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("--spot-max-price=cheap", "--spot-max-price: must be an amount of dollars, not 'cheap'"),
         ("--var=nosuch=1", "--var nosuch: the stack has no such variable"),
         ("--initial-user-password=abc", "a password needs at least 8 characters"),
+        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is no name of a bucket"),
         ("--initial-user-password=alllower1", "a password needs an upper-case letter"),
     ],
 )  # fmt: skip
@@ -51,6 +52,7 @@ def test_wrong_options_are_refused_by_their_names_without_an_account(
         ("--region=mars-1", "--region: 'mars-1' is unknown"),
         ("--compute-agent-instance-type=z9-huge", "--compute-agent-instance-type: 'z9-huge' is unknown"),
         ("--gpu-type=nvidia-none", "--gpu-type: "),
+        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is no name of a bucket"),
         ("--initial-user-password=abc", "a password needs at least 8 characters"),
     ],
 )  # fmt: skip

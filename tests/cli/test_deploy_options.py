@@ -116,9 +116,10 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
     det: Det, account: Account, terraform: FakeTerraform, built: list[dict[str, Any]]
 ) -> None:
     account.client("ec2").create_key_pair(KeyName="ada")
+    subnet = account.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
     ran = det(
         "deploy", "aws", "up", "--dry-run", *account.where, "--keypair", "ada", "--add-tag", "team=vision",
-        "--gpu-agent-instance-type", "g5.xlarge", "--spot", "--spot-max-price", "0.5", "--agent-subnet-id", "subnet-1",
+        "--gpu-agent-instance-type", "g5.xlarge", "--spot", "--spot-max-price", "0.5", "--agent-subnet-id", subnet,
         "--preemption-enabled", "true", "--gpu-env-image", "ours:1", "--notebook-timeout", "600",
         "--db-instance-type", "db.t4g.small",
     )  # fmt: skip
@@ -127,7 +128,7 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
     load_cluster(config)
     compute, aux = config["resource_pools"]
     common = {
-        "type": "aws", "region": "us-west-2", "ssh_key_name": "ada", "network_interface": {"subnet_id": "subnet-1"},
+        "type": "aws", "region": "us-west-2", "ssh_key_name": "ada", "network_interface": {"subnet_id": subnet},
         "custom_tags": [{"key": "team", "value": "vision"}],
     }  # fmt: skip
     assert compute["provider"].items() >= {**common, "spot": True, "spot_max_price": "0.5"}.items()

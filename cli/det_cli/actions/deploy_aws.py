@@ -31,6 +31,10 @@ def up(args: argparse.Namespace) -> None:
     deploy_cloud.check_here(alone, looked_at)
     args.db_snapshot = args.db_snapshot or None
     given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
+    if args.spot_max_price and not given.spot:
+        raise UsageError(
+            "--spot-max-price has no meaning without --spot", "add --spot, or leave it out"
+        )
     deployment = AwsDeployment(
         _spec(given),
         say,

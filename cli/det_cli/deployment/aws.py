@@ -86,6 +86,7 @@ class AwsDeployment(Deployment):
         has_limits = not self._spec.endpoint_url  # an AWS that is not Amazon's has none to tell
         cluster_id, rentals = self._spec.cluster_id, aws_preflight.rentals_of(config)
         aws_preflight.check_place(self.account, rentals, self._say)
+        aws_preflight.check_subnets(self.account, config)
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:

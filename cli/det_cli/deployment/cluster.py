@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.sign_in import login
 
-from det_cli.deployment import draining, extras, fleet, pool_warnings, restoring
+from det_cli.deployment import bucket_names, draining, extras, fleet, pool_warnings, restoring
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
@@ -247,7 +247,10 @@ class Deployment(ABC):
         return {}
 
     def check_config(self) -> None:
-        """Raise UsageError for a configuration that the control plane would refuse; asks nothing of the account."""
+        """Raise UsageError for what the control plane or the cloud would refuse; asks nothing of the account."""
+        name = self._spec.variables.get("bucket")
+        if name:
+            bucket_names.check(self.storage_type, str(name))
         self._checked("any-bucket")
 
     def _config(self) -> dict[str, Any]:

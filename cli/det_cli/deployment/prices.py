@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from det_cli.deployment.pool_warnings import as_rented
+
 if TYPE_CHECKING:
     from det_controlplane.core.config.pools import Pool
 
@@ -210,18 +212,16 @@ def always_rented(config: Mapping[str, Any]) -> dict[str, float]:
     from det_controlplane.core.config.cluster import load_cluster
 
     found = {}
-    for pool in load_cluster(config).resource_pools:
+    for pool in map(as_rented, load_cluster(config).resource_pools):
         limits = pool.limits
         number = min(max(limits.min_instances, limits.warm_instances), limits.max_instances)
         if not (number and pool.offers):
             continue
         offer = min(pool.offers, key=lambda offer: offer.price_usd_hour)
-        hourly = number * offer.price_usd_hour
-        if limits.max_hourly_cost is not None:
-            hourly = min(hourly, limits.max_hourly_cost)
-        found[f"{number} {offer.machine_type} that {pool.pool_name} always keeps"] = float(
-            hourly * HOURS
-        )
+        if limits.max_hourly_cost is not None and offer.price_usd_hour:
+            number = min(number, int(limits.max_hourly_cost / offer.price_usd_hour))
+        usd = float(number * offer.price_usd_hour * HOURS)
+        found[f"{number} {offer.machine_type} that {pool.pool_name} always keeps"] = usd
     return found
 
 
@@ -241,7 +241,9 @@ def month(idle: IdleMonth, config: Mapping[str, Any], choices: Iterable[str] = (
 
 def _busy(pool: "Pool") -> str:
     """Tell what a pool costs while it works."""
-    machines = pool.limits.max_instances
+    pool, machines = as_rented(pool), pool.limits.max_instances
+    if not pool.offers:
+        return f"Busy, {pool.pool_name} rents nothing within its limits"
     cheapest = min(pool.offers, key=lambda offer: offer.price_usd_hour)
     most = max(offer.price_usd_hour for offer in pool.offers) * machines
     if pool.limits.max_hourly_cost is not None:
