@@ -154,7 +154,7 @@ def test_an_unknown_cluster_cannot_be_removed(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
-    ran = det("deploy", "aws", "down", "--yes", *account.where, "--cluster-id", "bix")
+    ran = det("deploy", "aws", "down", *account.where, "--cluster-id", "bix")
     assert ran.code == 3
     assert "there is no cluster bix in us-west-2; clusters here: box" in ran.err
     assert terraform.calls("destroy") == []

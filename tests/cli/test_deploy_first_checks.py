@@ -103,3 +103,9 @@ def test_a_minimum_is_held_against_the_maximum_of_the_last_time(
 )
 def test_a_path_that_no_option_sets_keeps_its_name(path: str) -> None:
     assert deploy_options._option_of(path) == path
+
+
+def test_a_list_without_clusters_says_where_there_are_none(det: Det, account: Account) -> None:
+    ran = det("deploy", "aws", "list", *account.where[2:])
+    told = "There are no clusters in us-west-2 of account 123456789012.\n"
+    assert (ran.code, ran.out, ran.err) == (0, "", told)

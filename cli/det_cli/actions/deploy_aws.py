@@ -56,7 +56,7 @@ def down(args: argparse.Namespace) -> None:
 @refusals_told()
 def list_(args: argparse.Namespace) -> None:
     account = Aws(_region(args), args.endpoint_url or "", args.profile or "")
-    deploy_cloud.print_names(args, account.clusters())
+    deploy_cloud.print_names(args, account.clusters(), _place(account))
 
 
 @refusals_told()

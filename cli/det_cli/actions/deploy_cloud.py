@@ -50,6 +50,7 @@ def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
 
 
 def down(args: argparse.Namespace, deployment: Deployment) -> None:
+    deployment.must_be_known()
     what = "its checkpoints and database stay" if args.keep_data else "with all its data"
     prompts.confirm(f"Remove cluster {args.cluster_id}, {what}?", yes=args.yes)
     with _going_on():
@@ -72,11 +73,13 @@ def _print_removed(cluster_id: str, unseen: Sequence[fleet.Location]) -> None:
         print(f"  {place}, which {fleet.question(place, cluster_id)} asks")
 
 
-def print_names(args: argparse.Namespace, names: Sequence[str]) -> None:
+def print_names(args: argparse.Namespace, names: Sequence[str], where: str) -> None:
     """Print the names of clusters, a line each unless a format is asked for."""
     if args.format:
         print_object(args, names)
         return
+    if not names:
+        say(f"There are no clusters in {where}.")
     for name in names:
         print(name)
 

@@ -44,7 +44,7 @@ def down(args: argparse.Namespace) -> None:
 
 def list_(args: argparse.Namespace) -> None:
     account = _access(args).account(_region(args), args.endpoint_url or "")
-    deploy_cloud.print_names(args, account.clusters())
+    deploy_cloud.print_names(args, account.clusters(), f"project {account.project}")
 
 
 def status(args: argparse.Namespace) -> None:

@@ -146,7 +146,7 @@ class Deployment(ABC):
         Unless forced, work gets some seconds to save checkpoints and to leave; machines with work are not ended.
         """
         cluster_id = self._spec.cluster_id
-        self._must_be_known()
+        self.must_be_known()
         found = self._fleet.found()
         if not force:
             _refuse_unseen(found)
@@ -176,7 +176,7 @@ class Deployment(ABC):
 
     def status(self) -> dict[str, Any]:
         """Return the address of the cluster, whether it answers, and how many machines it rents."""
-        self._must_be_known()
+        self.must_be_known()
         with self._open() as stack:
             outputs = stack.terraform.outputs()
         outputs.pop("initial_user_password", None)
@@ -297,7 +297,8 @@ class Deployment(ABC):
         ):
             self._say(f"warning: {warning}")
 
-    def _must_be_known(self) -> None:
+    def must_be_known(self) -> None:
+        """Raise MissingError for a cluster that is not there."""
         known = self.account.clusters()
         if self._spec.cluster_id not in known:
             raise MissingError(
