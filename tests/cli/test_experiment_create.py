@@ -390,7 +390,7 @@ def offered(slots: int, price: float, **more: object) -> dict[str, object]:
     [
         ({"slots_per_trial": 3}, {}, "costs $3.00 to $12.00"),
         ({"slots_per_trial": 3}, {"allowHeterogeneousFits": True}, "costs $3.00 to $16.00"),
-        ({"slots_per_trial": 3, "is_single_node": True}, {}, "costs $12.00 to $12.00"),
+        ({"slots_per_trial": 3, "is_single_node": True}, {}, "costs $12.00;"),
         (
             {"slots_per_trial": 9, "is_single_node": True},
             {},
