@@ -51,6 +51,22 @@ run "images" {
   }
 }
 
+run "a_network_of_a_name_that_was_used_before" {
+  module {
+    source = "../modules/gcp/network"
+  }
+
+  variables {
+    cidr = "10.60.0.0/20"
+    nat  = false
+  }
+
+  assert {
+    condition     = google_service_networking_connection.this.update_on_creation_fail
+    error_message = "A cluster that is made again has other addresses than those that Google kept, and would be refused."
+  }
+}
+
 run "storage" {
   module {
     source = "../modules/gcp/storage"

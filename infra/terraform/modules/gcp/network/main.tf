@@ -49,6 +49,8 @@ resource "google_service_networking_connection" "this" {
   reserved_peering_ranges = [google_compute_global_address.services.name]
   # Cloud SQL holds on to it for days after the database is gone: whoever removes the network removes the peering.
   deletion_policy = "ABANDON"
+  # Its side of a network of this name outlives the network, with the addresses of that one.
+  update_on_creation_fail = true
 }
 
 resource "google_compute_router" "this" {
