@@ -118,6 +118,8 @@ locals {
     DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
     DET_MAY_WAIT_S     = "30"
     DET_DB_POOL_SIZE   = "8"
+    # Sessions ask for it as they begin, as Cloud SQL takes no such flag for all: what a stopped process left open ends.
+    DET_DB_IDLE_S = "600"
     # While a deployment replaces instances, both may hold theirs: who finds the database full asks again for so long.
     DET_DB_WAKE_S = "20"
     # What pools of the cluster configuration leave out.

@@ -41,6 +41,13 @@ run "a_cluster" {
   }
 }
 
+run "sessions_that_rest_end" {
+  assert {
+    condition     = local.environment["DET_DB_IDLE_S"] == "600"
+    error_message = "Connections of processes that stopped would stay until the database has none left."
+  }
+}
+
 run "the_relay_reads_what_it_needs" {
   assert {
     condition     = output.services["relay"] == "det-lab-relay"

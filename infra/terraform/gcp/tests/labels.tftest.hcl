@@ -125,6 +125,11 @@ run "a_database_that_is_kept" {
   }
 
   assert {
+    condition     = google_sql_database_instance.this.settings[0].database_flags[*].name == tolist(["max_connections"])
+    error_message = "Cloud SQL refuses an instance with a flag that it does not have."
+  }
+
+  assert {
     condition     = startswith(google_sql_database_instance.this.name, "det-lab-") && length(google_sql_database_instance.this.name) == 14
     error_message = "A cluster that is made again within a week cannot have its database: ${google_sql_database_instance.this.name}"
   }
