@@ -10,7 +10,8 @@ locals {
   peering       = var.network_id != "" ? var.network_peering : module.network[0].peering
   secrets_key   = var.secrets_key != "" ? var.secrets_key : join("", terraform_data.secrets_key[*].id)
   labels        = merge(var.labels, { managed-by = "determined", determined-cluster = var.cluster_id })
-  apis = setunion(length(var.alarm_emails) > 0 ? ["monitoring"] : [], [
+  mails         = concat(var.alarm_emails, var.monthly_budget_usd > 0 ? var.budget_emails : [])
+  apis = setunion(length(local.mails) > 0 ? ["monitoring"] : [], var.monthly_budget_usd > 0 ? ["billingbudgets"] : [], [
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
     "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
   ])

@@ -143,6 +143,26 @@ run "a_role_of_aws_is_told_to_the_services" {
   }
 }
 
+run "an_alarm_of_google_s_own_has_the_apis_that_it_takes" {
+  variables {
+    monthly_budget_usd = 100
+    billing_account    = "012345-6789AB-CDEF01"
+    budget_emails      = ["team@example.com"]
+  }
+
+  assert {
+    condition     = length(setsubtract(["billingbudgets", "monitoring"], keys(google_project_service.this))) == 0
+    error_message = "The API of budgets, or that of their mails, is not enabled."
+  }
+}
+
+run "without_alarms_their_apis_stay_as_they_are" {
+  assert {
+    condition     = length(setintersection(["billingbudgets", "monitoring"], keys(google_project_service.this))) == 0
+    error_message = "An API is enabled that nothing uses."
+  }
+}
+
 run "an_alarm_without_a_billing_account_is_refused" {
   command = plan
 

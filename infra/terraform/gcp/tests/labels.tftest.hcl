@@ -201,6 +201,11 @@ run "budget" {
   }
 
   assert {
+    condition     = google_billing_budget.this.amount[0].specified_amount[0].currency_code != "USD"
+    error_message = "A billing account of another currency refuses the budget."
+  }
+
+  assert {
     condition     = length(google_billing_budget.this.all_updates_rule) == 1
     error_message = "Nobody is told."
   }
