@@ -253,4 +253,61 @@ run "alarms" {
     condition     = google_logging_project_bucket_config.this[0].retention_days == 90 && google_logging_project_sink.this[0].filter == google_logging_project_exclusion.this[0].filter
     error_message = "Logs are kept for another time, or twice."
   }
+
+  assert {
+    condition     = can(regex("^det-lab-[0-9a-f]{6}$", google_logging_project_bucket_config.this[0].bucket_id))
+    error_message = "A cluster that is made again within a week cannot have its logs apart: ${google_logging_project_bucket_config.this[0].bucket_id}"
+  }
+}
+
+run "logs_stay_in_the_bucket_that_they_are_in" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    name               = "det-of-another-version"
+    emails             = ["team@example.com"]
+    database           = "det-lab-123456"
+    log_retention_days = 30
+  }
+
+  assert {
+    condition     = google_logging_project_bucket_config.this[0].bucket_id == run.alarms.log_bucket && google_logging_project_bucket_config.this[0].retention_days == 30
+    error_message = "A bucket with another name would be made anew, without its logs: ${google_logging_project_bucket_config.this[0].bucket_id}"
+  }
+}
+
+run "logs_are_kept_with_the_project_s_others" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    emails             = []
+    database           = "det-lab-123456"
+    log_retention_days = 0
+  }
+
+  assert {
+    condition     = output.log_bucket == ""
+    error_message = "Logs are kept apart that should not be."
+  }
+}
+
+run "logs_that_are_kept_apart_again_have_a_new_bucket" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    emails             = []
+    database           = "det-lab-123456"
+    log_retention_days = 30
+  }
+
+  assert {
+    condition     = output.log_bucket != run.alarms.log_bucket
+    error_message = "The bucket has the name of one that was deleted, which Google keeps for a week."
+  }
 }

@@ -85,13 +85,28 @@ locals {
   ours        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${var.name}-(api|tick|provision|relay)$\""
 }
 
+# A deleted bucket keeps its name for a week: each that is made has another.
+resource "terraform_data" "suffix" {
+  count = local.keeps_apart ? 1 : 0
+  input = substr(uuid(), 0, 6)
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 resource "google_logging_project_bucket_config" "this" {
   count          = local.keeps_apart ? 1 : 0
   project        = data.google_project.this.project_id
   location       = var.region
-  bucket_id      = var.name
+  bucket_id      = "${var.name}-${terraform_data.suffix[0].output}"
   retention_days = var.log_retention_days
   description    = "Logs of the services of ${var.name}"
+
+  lifecycle {
+    # One of an earlier version has no suffix; another name would take its logs away.
+    ignore_changes = [bucket_id]
+  }
 }
 
 resource "google_logging_project_sink" "this" {
@@ -106,8 +121,13 @@ resource "google_logging_project_sink" "this" {
 resource "google_logging_project_exclusion" "this" {
   count       = local.keeps_apart ? 1 : 0
   name        = var.name
-  description = "They are in the bucket ${var.name}"
+  description = "They are in a bucket of ${var.name}"
   filter      = local.ours
 
   depends_on = [google_logging_project_sink.this]
+}
+
+output "log_bucket" {
+  description = "Bucket of logs that are kept apart; empty for none."
+  value       = join("", google_logging_project_bucket_config.this[*].bucket_id)
 }
