@@ -83,16 +83,21 @@ resource "google_service_account_iam_member" "federation" {
   member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.aws.name}/attribute.aws_role/${local.role}"
 }
 
-resource "google_project_iam_member" "provision" {
-  project = var.project
-  role    = "roles/compute.instanceAdmin.v1"
-  member  = "serviceAccount:${google_service_account.provision.email}"
+# A deleted role keeps its id for weeks, and so does a pool of identities.
+resource "terraform_data" "suffix" {
+  input = substr(uuid(), 0, 6)
 
-  condition {
-    title       = "machines of Determined"
-    description = "Instances are only made, changed and ended under names that Determined gives."
-    expression  = "resource.type != \"compute.googleapis.com/Instance\" || resource.name.extract(\"instances/{name}\").startsWith(\"det-\")"
+  lifecycle {
+    ignore_changes = [input]
   }
+}
+
+module "renting" {
+  source      = "../../modules/gcp/renting"
+  project     = var.project
+  role_prefix = "${replace("det-${var.cluster_id}", "-", "_")}_${terraform_data.suffix.output}"
+  cluster_id  = var.cluster_id
+  member      = "serviceAccount:${google_service_account.provision.email}"
 }
 
 module "network" {
