@@ -25,12 +25,13 @@ resource "google_project_service" "this" {
 }
 
 module "network" {
-  source = "../modules/gcp/network"
-  count  = var.network_id == "" ? 1 : 0
-  name   = local.name
-  region = var.region
-  cidr   = var.cidr
-  nat    = !var.machine_external_ip
+  source   = "../modules/gcp/network"
+  count    = var.network_id == "" ? 1 : 0
+  name     = local.name
+  region   = var.region
+  cidr     = var.cidr
+  nat      = !var.machine_external_ip
+  database = true
 
   depends_on = [google_project_service.this]
 }

@@ -57,12 +57,13 @@ run "a_network_of_a_name_that_was_used_before" {
   }
 
   variables {
-    cidr = "10.60.0.0/20"
-    nat  = false
+    cidr     = "10.60.0.0/20"
+    nat      = false
+    database = true
   }
 
   assert {
-    condition     = google_service_networking_connection.this.update_on_creation_fail
+    condition     = google_service_networking_connection.this[0].update_on_creation_fail
     error_message = "A cluster that is made again has other addresses than those that Google kept, and would be refused."
   }
 }
