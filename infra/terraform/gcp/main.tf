@@ -48,11 +48,12 @@ module "storage" {
 }
 
 module "images" {
-  source = "../modules/gcp/images"
-  name   = local.name
-  region = var.region
-  bucket = module.storage.bucket
-  labels = local.labels
+  source  = "../modules/gcp/images"
+  project = var.project
+  name    = local.name
+  region  = var.region
+  bucket  = module.storage.bucket
+  labels  = local.labels
 
   depends_on = [google_project_service.this]
 }
@@ -165,6 +166,7 @@ module "controlplane" {
 
 module "alarms" {
   source             = "../modules/gcp/alarms"
+  project            = var.project
   name               = local.name
   emails             = var.alarm_emails
   database           = module.database.instance

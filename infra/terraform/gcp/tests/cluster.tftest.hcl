@@ -156,6 +156,33 @@ run "an_alarm_of_google_s_own_has_the_apis_that_it_takes" {
   }
 }
 
+run "logs_apart" {
+  variables {
+    log_retention_days = 90
+  }
+
+  assert {
+    condition     = startswith(module.alarms.log_bucket, "projects/some-project/")
+    error_message = "Logs are not kept apart."
+  }
+}
+
+run "a_budget_that_is_added_leaves_logs_where_they_are" {
+  command = plan
+
+  variables {
+    log_retention_days = 90
+    monthly_budget_usd = 100
+    billing_account    = "012345-6789AB-CDEF01"
+  }
+
+  # Cannot be judged where the plan does not know the project, which would replace the bucket.
+  assert {
+    condition     = startswith(module.alarms.log_bucket, "projects/some-project/")
+    error_message = "The bucket of logs is made anew, without them."
+  }
+}
+
 run "without_alarms_their_apis_stay_as_they_are" {
   assert {
     condition     = length(setintersection(["billingbudgets", "monitoring"], keys(google_project_service.this))) == 0

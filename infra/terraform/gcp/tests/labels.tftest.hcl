@@ -17,6 +17,7 @@ mock_provider "google" {
 }
 
 variables {
+  project    = "some-project"
   name       = "det-lab"
   region     = "europe-west4"
   bucket     = "det-lab-some-project"
@@ -274,7 +275,7 @@ run "logs_stay_in_the_bucket_that_they_are_in" {
   }
 
   assert {
-    condition     = google_logging_project_bucket_config.this[0].bucket_id == run.alarms.log_bucket && google_logging_project_bucket_config.this[0].retention_days == 30
+    condition     = output.log_bucket == run.alarms.log_bucket && google_logging_project_bucket_config.this[0].retention_days == 30
     error_message = "A bucket with another name would be made anew, without its logs: ${google_logging_project_bucket_config.this[0].bucket_id}"
   }
 }
