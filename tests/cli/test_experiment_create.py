@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -54,6 +55,17 @@ def test_create_sends_text_and_code_and_prints_the_number(
     assert body["config"] == CONFIG
     assert body["activate"] is True
     assert [f["path"] for f in body["modelDefinition"]] == ["train.py"]
+
+
+def test_a_link_to_nothing_is_told_and_keeps_nobody_from_submitting(
+    cluster: FakeCluster, config: Path, code: Path
+) -> None:
+    (code / "dead").symlink_to("gone")
+    words = [sys.executable, "-m", "det_cli.main", "e", "create", str(config), str(code)]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "Created experiment 1\n")
+    assert ran.stderr == f"'{code}/dead' is a link to nothing: it is not sent\n"
+    assert [f["path"] for f in created(cluster)["modelDefinition"]] == ["train.py"]
 
 
 def test_create_prints_the_experiment_as_json_for_scripts(
