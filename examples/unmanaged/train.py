@@ -2,6 +2,7 @@
 
 export DET_MASTER=http://127.0.0.1:8080 DET_USER=determined DET_PASS=
 python3 train.py          # again after an interruption: it goes on from its checkpoint
+python3 train.py another  # a run of that name
 """
 
 import json
@@ -14,7 +15,7 @@ from determined.experimental import core_v2
 STEPS = 20
 
 
-def main(name: str) -> None:
+def main(name: str = "walk") -> None:
     core_v2.init(
         defaults=core_v2.DefaultConfig(
             name="unmanaged-walk",

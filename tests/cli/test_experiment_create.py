@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,17 @@ def test_create_sends_text_and_code_and_prints_the_number(
     assert body["config"] == CONFIG
     assert body["activate"] is True
     assert [f["path"] for f in body["modelDefinition"]] == ["train.py"]
+
+
+def test_a_link_to_nothing_is_told_and_keeps_nobody_from_submitting(
+    cluster: FakeCluster, config: Path, code: Path
+) -> None:
+    (code / "dead").symlink_to("gone")
+    words = [sys.executable, "-m", "det_cli.main", "e", "create", str(config), str(code)]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "Created experiment 1\n")
+    assert ran.stderr == f"'{code}/dead' is a link to nothing: it is not sent\n"
+    assert [f["path"] for f in created(cluster)["modelDefinition"]] == ["train.py"]
 
 
 def test_create_prints_the_experiment_as_json_for_scripts(
@@ -288,6 +301,21 @@ def test_test_mode_submits_one_batch_and_archives_it(
     assert "Training one batch" in ran.err
 
 
+def test_a_test_on_the_cluster_fails_where_the_trial_did_nothing(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    def done(_: Asked) -> Any:
+        cluster.experiments[1]["state"] = "STATE_COMPLETED"
+        return {"trials": [trial(10, 1)], "pagination": {}}
+
+    cluster.on("GET", r"/api/v1/experiments/1/trials", done)
+    cluster.on("GET", "/api/v1/trials/10", {"trial": trial(10, 1, summaryMetrics={})})
+    cluster.on("GET", "/api/v1/trials/10/checkpoints", {"checkpoints": [], "pagination": {}})
+    ran = det("e", "create", config, "--test-mode")
+    assert (ran.code, cluster.experiments[1]["archived"]) == (1, False)
+    assert "reported no metrics and saved no checkpoint" in ran.err
+
+
 def test_test_mode_leaves_nothing_of_a_search_behind(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
@@ -315,10 +343,33 @@ def test_local_test_runs_a_script_without_a_cluster(
 ) -> None:
     (code / "train.py").write_text("open('ran', 'w').write('yes')\n")
     config.write_text("name: x\nentrypoint: python3 train.py\n")
-    ran = det("e", "create", config, code, "--local", "--test-mode")
-    assert ran.code == 0
+    det("e", "create", config, code, "--local", "--test-mode")
     assert (code / "ran").read_text() == "yes"
     assert cluster.asked == []
+
+
+@pytest.mark.parametrize(
+    ("did", "code_", "said"),
+    [
+        ("", 1, "The test failed: the code ended well, but reported no metrics and saved no"),
+        ("training", 0, "but the code reported no validation and saved no checkpoint: is that"),
+        ("training validation checkpoint", 0, "The test passed: the model trains, validates and"),
+    ],
+)
+def test_local_test_tells_what_the_script_was_seen_to_do(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, did: str, code_: int, said: str
+) -> None:
+    calls = {
+        "training": "c.train.report_training_metrics(1, {'loss': 1.0})",
+        "validation": "c.train.report_validation_metrics(1, {'loss': 1.0})",
+        "checkpoint": "c.checkpoint.upload('.', {'steps_completed': 1})",
+    }
+    lines = ["from determined import core", "with core.init() as c:", "    pass"]
+    lines += [f"    {calls[name]}" for name in did.split()]
+    (code / "train.py").write_text("\n".join(lines))
+    config.write_text(f"name: x\nentrypoint: {sys.executable} train.py\n")
+    ran = det("e", "create", config, code, "--local", "--test-mode")
+    assert (ran.code, said in ran.err) == (code_, True)
 
 
 def test_local_test_fails_with_the_script(

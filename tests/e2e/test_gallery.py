@@ -315,6 +315,13 @@ def test_a_script_that_no_cluster_started_reports_and_goes_on(
     assert "reported 0 steps" in run_here("unmanaged/train.py", name)
 
 
+@pytest.mark.parametrize("run_here", ["ours"], indirect=True)
+def test_a_script_that_no_cluster_started_needs_no_name(cluster: Cluster, run_here: Run) -> None:
+    run_here("unmanaged/train.py")
+    found = cluster.get("/api/v1/trials/by-external-id/walk/walk")["trial"]
+    assert found["state"] == "STATE_COMPLETED"
+
+
 @pytest.mark.parametrize("step", ["1_run", "2_metrics", "3_checkpoints", "4_search"])
 def test_the_steps_of_the_core_api_run_without_a_cluster(run_here: Run, step: str) -> None:
     """Both harnesses compute the same."""
