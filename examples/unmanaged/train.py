@@ -5,6 +5,7 @@ python3 train.py          # again after an interruption: it goes on from its che
 python3 train.py another  # a run of that name
 """
 
+import getpass
 import json
 import random
 import sys
@@ -15,7 +16,7 @@ from determined.experimental import core_v2
 STEPS = 20
 
 
-def main(name: str = "walk") -> None:
+def main(name: str = f"walk-of-{getpass.getuser()}") -> None:
     core_v2.init(
         defaults=core_v2.DefaultConfig(
             name="unmanaged-walk",
