@@ -1,5 +1,6 @@
 """What `det deploy aws up` finds out before it makes anything: each time one sentence and the next command."""
 
+import re
 import socket
 from collections.abc import Callable
 from typing import Any, cast
@@ -363,17 +364,13 @@ def test_a_cluster_that_gets_a_relay_later_needs_the_rights_for_it(kept: list[st
         deployment(account, relay=True, runtime="python3.11").plan()
 
 
-def test_a_relay_of_a_python_that_its_machine_cannot_install_is_refused() -> None:
-    """The machine would look for the package for ever, and stay on."""
-    with pytest.raises(CommandError, match=r"no package of python3\.10") as refused:
-        deployment(Account(), relay=True, runtime="python3.10").plan()
+@pytest.mark.parametrize("runtime", ["python3.10", "python3.14"])
+def test_a_python_that_functions_cannot_have_is_refused_before_anything_is_made(
+    runtime: str,
+) -> None:
+    with pytest.raises(CommandError, match=f"cannot run in {re.escape(runtime)}") as refused:
+        deployment(Account(), runtime=runtime).plan()
     assert "python3.11, python3.12, python3.13" in str(refused.value.hint)
-
-
-def test_a_python_that_functions_cannot_have_is_refused_before_anything_is_made() -> None:
-    with pytest.raises(CommandError, match=r"cannot run in python3\.14") as refused:
-        deployment(Account(), runtime="python3.14").plan()
-    assert "python3.10, python3.11, python3.12, python3.13" in str(refused.value.hint)
 
 
 def test_a_budget_of_aws_that_tells_nobody_is_refused() -> None:

@@ -77,7 +77,7 @@ class AwsDeployment(Deployment):
         self._google_credentials()
         config = self._config()
         aws_preflight.check_budget(self._spec.variables)
-        aws_preflight.check_python(self._runtime(), has_relay=self._has_relay())
+        aws_preflight.check_python(self._runtime())
         self._snapshot = self._to_restore()
         if not self._preflight:
             return

@@ -38,9 +38,8 @@ _FOR_A_RELAY = (
 )  # fmt: skip
 _FOR_NAT = ("ec2:CreateNatGateway", "ec2:AllocateAddress")
 
-# Those that the stack's provider for AWS takes, and of them those that Amazon Linux 2023 has packages of.
-_PYTHONS = ("python3.10", "python3.11", "python3.12", "python3.13")
-_PYTHONS_OF_A_RELAY = _PYTHONS[1:]
+# Lambda still makes functions of them, the provider knows them, and Amazon Linux 2023 has packages of them for a relay.
+_PYTHONS = ("python3.11", "python3.12", "python3.13")
 
 
 class AccountQueries(Protocol):
@@ -182,19 +181,12 @@ def check_name(aws: AccountQueries, cluster_id: str) -> None:
         )
 
 
-def check_python(runtime: str, *, has_relay: bool) -> None:
-    """Check that functions, and the machine of a relay, can have the Python that this command packs for.
-
-    Raises CommandError."""
+def check_python(runtime: str) -> None:
+    """Check that functions can have the Python that this command packs for. Raises CommandError."""
     if runtime not in _PYTHONS:
         raise CommandError(
-            f"the functions cannot run in {runtime}, in which this command runs: the provider for AWS refuses it",
+            f"the functions cannot run in {runtime}, in which this command runs: AWS or its provider does not take it",
             f"install det with one of {', '.join(_PYTHONS)}",
-        )
-    if has_relay and runtime not in _PYTHONS_OF_A_RELAY:
-        raise CommandError(
-            f"the relay's machine has no package of {runtime}, with which this command runs",
-            f"install det with one of {', '.join(_PYTHONS_OF_A_RELAY)}, or give --var relay=false",
         )
 
 
