@@ -269,6 +269,7 @@ def check_what_was_made(deployed: Deployed) -> None:
     assert names == {f"det-{CLUSTER}-tick", f"det-{CLUSTER}-provision"}
     for schedule in schedules:
         assert schedule["Target"]["Arn"].endswith(f":function:{schedule['Name']}:live")
+    assert deployed.box.loops == dict.fromkeys((*names, f"det-{CLUSTER}-keys"), "Allow")
 
 
 def create_experiment(deployed: Deployed, master: Mapping[str, str]) -> None:

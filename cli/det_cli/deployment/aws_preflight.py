@@ -22,8 +22,8 @@ _WORKERS = 6  # reserved for the functions beside the API
 _FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
 _ACTIONS = (
     "ec2:CreateVpc", "ec2:CreateSecurityGroup", "iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole",
-    "iam:CreateInstanceProfile", "lambda:CreateFunction", "s3:CreateBucket", "secretsmanager:CreateSecret",
-    "scheduler:CreateSchedule", "logs:CreateLogGroup",
+    "iam:CreateInstanceProfile", "lambda:CreateFunction", "lambda:PutFunctionRecursionConfig", "s3:CreateBucket",
+    "secretsmanager:CreateSecret", "scheduler:CreateSchedule", "logs:CreateLogGroup",
 )  # fmt: skip
 _DATABASES = {"aurora": "rds:CreateDBCluster", "rds": "rds:CreateDBInstance"}
 _RESTORED = {

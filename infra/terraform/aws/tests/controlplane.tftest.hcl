@@ -92,6 +92,33 @@ run "rights" {
   }
 }
 
+run "functions_that_start_each_other_are_no_loop" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = { for name, config in aws_lambda_function_recursion_config.this : name => "${config.function_name} ${config.recursive_loop}" } == { tick = "det-lab-tick Allow", provision = "det-lab-provision Allow", keys = "det-lab-keys Allow" }
+    error_message = "Lambda would drop the seventeenth call of a chain of scheduler and provisioner."
+  }
+}
+
+run "a_region_that_finds_no_loops_is_not_asked_to_allow_them" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  override_data {
+    target = data.aws_region.current
+    values = { name = "mx-central-1" }
+  }
+
+  assert {
+    condition     = length(aws_lambda_function_recursion_config.this) == 0
+    error_message = "Lambda has no such setting there, and refuses it."
+  }
+}
+
 run "addresses_of_aws" {
   module {
     source = "../modules/aws/controlplane"

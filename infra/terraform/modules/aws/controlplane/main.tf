@@ -20,6 +20,8 @@ locals {
   region     = data.aws_region.current.name
   arns       = { for name in local.functions : name => "${local.arn_prefix}:lambda:${local.region}:${local.account}:function:${var.name}-${name}" }
   schedules  = toset(["tick", "provision"])
+  # Elsewhere Lambda neither looks for loops nor can be asked not to.
+  finds_loops = !contains(["mx-central-1", "ap-southeast-6"], local.region) && !startswith(local.region, "us-gov-")
   # A new account has ten executions at once in all, and lets none be reserved.
   reserves = var.api_concurrency >= 0
   others   = { provision = var.provision_zip, keys = var.keys_zip }
@@ -200,6 +202,14 @@ resource "aws_lambda_function_event_invoke_config" "worker" {
   qualifier                    = aws_lambda_alias.worker[each.key].name
   maximum_retry_attempts       = 2
   maximum_event_age_in_seconds = 600
+}
+
+# `tick` and `provision` start each other and themselves for as long as there is work, and ask `keys`: Lambda takes that for
+# a mistake after some sixteen calls in a chain, drops the next, and writes to the account's owner.
+resource "aws_lambda_function_recursion_config" "this" {
+  for_each       = local.finds_loops ? merge({ for name in local.schedules : name => aws_lambda_function.worker[name] }, { keys = aws_lambda_function.keys }) : {}
+  function_name  = each.value.function_name
+  recursive_loop = "Allow"
 }
 
 resource "aws_scheduler_schedule" "this" {
