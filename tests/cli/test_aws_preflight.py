@@ -318,6 +318,39 @@ def test_an_option_asks_for_the_rights_that_it_needs_and_for_no_others(
 
 
 @pytest.mark.parametrize(
+    ("variables", "role", "service"),
+    [
+        ({}, "AWSServiceRoleForRDS", "rds.amazonaws.com"),
+        (
+            {"relay": True}, "AWSServiceRoleForCloudFrontVPCOrigin", "vpcorigin.cloudfront.amazonaws.com",
+        ),
+    ],
+)  # fmt: skip
+def test_the_first_database_or_origin_of_an_account_needs_the_right_to_make_a_services_role(
+    variables: dict[str, Any], role: str, service: str
+) -> None:
+    account = Account()
+    roles: list[str] = []
+    denied = {"EvalActionName": "iam:CreateServiceLinkedRole", "EvalDecision": "implicitDeny"}
+
+    def get_role(RoleName: str) -> Any:
+        if RoleName in roles:
+            return {"Role": {"Arn": f"arn:aws:iam::123456789012:role/{RoleName}"}}
+        raise failure("NoSuchEntity")
+
+    def simulate(**asked: Any) -> Any:
+        services = [v for e in asked.get("ContextEntries", ()) for v in e["ContextKeyValues"]]
+        return {"EvaluationResults": [denied] if services == [service] else []}
+
+    account.get_role = get_role  # type: ignore[attr-defined]
+    account.simulate_principal_policy = simulate  # type: ignore[attr-defined]
+    with pytest.raises(CommandError, match="may not iam:CreateServiceLinkedRole"):
+        checked(account, **variables)
+    roles.append(role)
+    assert checked(account, **variables) == []
+
+
+@pytest.mark.parametrize(
     ("code", "cause"),
     [
         ("ExpiredToken", "the session at AWS has expired"),

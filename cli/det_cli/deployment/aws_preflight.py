@@ -36,6 +36,9 @@ _FOR_A_RELAY = (
     "cloudfront:CreateDistribution", "cloudfront:CreateVpcOrigin", "cloudfront:CreateFunction", "ec2:RunInstances",
     "ssm:GetParameter",
 )  # fmt: skip
+# Roles of services, of which AWS makes one in the name of whoever makes the account's first database or VPC origin.
+_ROLE_OF_RDS = ("rds.amazonaws.com", "AWSServiceRoleForRDS")
+_ROLE_OF_ORIGINS = ("vpcorigin.cloudfront.amazonaws.com", "AWSServiceRoleForCloudFrontVPCOrigin")
 _FOR_NAT = ("ec2:CreateNatGateway", "ec2:AllocateAddress")
 
 # Lambda still makes functions of them, the provider knows them, and Amazon Linux 2023 has packages of them for a relay.
@@ -105,6 +108,8 @@ def check_limits(
 
     The variables are those of the stack, as far as they are given."""
     check_rights(aws, actions_of(variables))
+    for service, role in (_ROLE_OF_RDS, *([_ROLE_OF_ORIGINS] if variables.get("relay") else [])):
+        check_service_role(aws, service, role)
     wanted = int(variables.get("api_concurrency", _CONCURRENCY))
     check_concurrency(aws, wanted, reserved(aws, cluster_id))
     for warning in quota_warnings(aws, rentals):
@@ -146,14 +151,33 @@ def actions_of(variables: Mapping[str, Any]) -> list[str]:
     return [action for action in found if action]
 
 
-def check_rights(aws: AccountQueries, actions: Sequence[str]) -> None:
-    """Ask AWS what the caller may do, as far as the caller may ask that."""
+def check_service_role(aws: AccountQueries, service: str, role: str) -> None:
+    """Check that the account has a service's role, or that the caller may make it. Raises CommandError."""
+    from botocore.exceptions import ClientError
+
+    with _unless_denied():
+        try:
+            aws.client("iam").get_role(RoleName=role)
+        except ClientError as e:
+            if e.response["Error"]["Code"] != "NoSuchEntity":
+                return
+            asked = {"ContextKeyName": "iam:AWSServiceName", "ContextKeyType": "string"}
+            check_rights(
+                aws,
+                ["iam:CreateServiceLinkedRole"],
+                ResourceArns=[f"arn:aws:iam::{aws.account}:role/aws-service-role/{service}/{role}"],
+                ContextEntries=[{**asked, "ContextKeyValues": [service]}],
+            )
+
+
+def check_rights(aws: AccountQueries, actions: Sequence[str], **circumstances: Any) -> None:
+    """Ask AWS what the caller may do, as far as the caller may ask that. Raises CommandError."""
     with _unless_denied():
         caller = str(aws.client("sts").get_caller_identity()["Arn"])
         if caller.endswith(":root"):
             return
         answer = aws.client("iam").simulate_principal_policy(
-            PolicySourceArn=_policy_source(aws, caller), ActionNames=list(actions)
+            PolicySourceArn=_policy_source(aws, caller), ActionNames=list(actions), **circumstances
         )
         denied = [
             result["EvalActionName"]
