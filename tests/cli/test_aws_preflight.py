@@ -219,6 +219,31 @@ def test_a_zone_without_the_type_is_refused() -> None:
         checked(account, pool=pool)
 
 
+@pytest.mark.parametrize("zone", ["", "us-west-2b"])
+def test_zones_that_are_named_for_the_cluster_bound_where_its_pools_find_machines(
+    zone: str,
+) -> None:
+    account = Account()
+    account.answers["describe_instance_type_offerings"] = offerings(("g5.xlarge", "us-west-2b"))
+    pool = {"provider": {**HERE, **({"zone": zone} if zone else {})}}
+    checked(account, pool=pool)
+    config = {"resource_pools": [{"pool_name": "gpus", **pool}]}
+    made = AwsDeployment(
+        ClusterSpec("box", "us-west-2", config, {"zones": ["us-west-2a", "us-west-2c"]}),
+        lambda _: None,
+    )
+    made.account = cast(Aws, account)
+    with pytest.raises(CommandError, match="within zones=us-west-2a,us-west-2c has no machines"):
+        made.plan()
+
+
+def test_a_pool_with_subnets_of_its_own_is_not_bound_to_the_clusters_zones() -> None:
+    own = {**HERE, "network_interface": {"subnet_ids": ["subnet-1"]}}
+    config = {"resource_pools": [{"pool_name": "gpus", "provider": own}]}
+    (rental,) = aws_preflight.rentals_of(config, "us-west-2", ["us-west-2a"])
+    assert rental.subnets_in == ()
+
+
 def test_a_region_of_a_pool_that_is_not_enabled_is_refused() -> None:
     account = Account()
     account.at("eu-west-1").answers["describe_regions"] = {

@@ -84,7 +84,8 @@ class AwsDeployment(Deployment):
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
         has_limits = not self._spec.endpoint_url  # an AWS that is not Amazon's has none to tell
-        cluster_id, rentals = self._spec.cluster_id, aws_preflight.rentals_of(config)
+        cluster_id, zones = self._spec.cluster_id, self._spec.variables.get("zones") or ()
+        rentals = aws_preflight.rentals_of(config, self._spec.region, zones)
         aws_preflight.check_place(self.account, rentals, self._say)
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)

@@ -68,25 +68,40 @@ class Rental:
     zone: str  # empty: any of the region
     instance_type: str
     is_spot: bool
+    subnets_in: tuple[str, ...] = ()  # zones; empty: all
 
     @property
     def place(self) -> str:
-        return self.zone or self.region
+        bounds = f" within zones={','.join(self.subnets_in)}" if self.subnets_in else ""
+        return f"{self.zone or self.region}{bounds}"
 
 
-def rentals_of(config: Mapping[str, Any]) -> list[Rental]:
-    """Return all that the pools of a cluster's configuration may rent from AWS."""
+def rentals_of(
+    config: Mapping[str, Any], region: str = "", zones: Sequence[str] = ()
+) -> list[Rental]:
+    """Return all that the pools of a cluster's configuration may rent from AWS.
+
+    Pools without subnets of their own use those of the cluster in its region, which are in these zones."""
     from det_controlplane.core.config.cluster import load_cluster
 
+    own = {region: tuple(zones)}
     return [
-        Rental(pool.pool_name, region, zone, priced.type.name, capacity.value == "spot")
+        Rental(
+            pool.pool_name, place, zone, priced.type.name, capacity.value == "spot",
+            () if _has_subnets(section.settings) else own.get(place, ()),
+        )
         for pool in load_cluster(config).resource_pools
         for section in pool.sections
         if section.provider == "aws"
-        for region, zone in section.places
+        for place, zone in section.places
         for priced in section.types
         for capacity in section.capacities
-    ]
+    ]  # fmt: skip
+
+
+def _has_subnets(settings: Mapping[str, Any]) -> bool:
+    network = settings.get("network_interface") or {}
+    return bool(network.get("subnet_id") or network.get("subnet_ids"))
 
 
 def check_place(aws: AccountQueries, rentals: Sequence[Rental], say: Say) -> None:
@@ -302,7 +317,10 @@ def _offered(aws: AccountQueries, types: Sequence[str]) -> set[tuple[str, str]] 
 
 def _is_offered(rental: Rental, offered: set[tuple[str, str]] | None) -> bool:
     return offered is None or any(
-        name == rental.instance_type and rental.zone in ("", zone) for name, zone in offered
+        name == rental.instance_type
+        and rental.zone in ("", zone)
+        and (not rental.subnets_in or zone in rental.subnets_in)
+        for name, zone in offered
     )
 
 

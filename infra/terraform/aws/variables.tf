@@ -15,7 +15,7 @@ variable "region" {
 }
 
 variable "zones" {
-  description = "Availability zones; empty for three of the region."
+  description = "Availability zones; empty for those of the region, and for functions and database three of them."
   type        = list(string)
   default     = []
 }

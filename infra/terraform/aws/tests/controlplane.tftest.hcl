@@ -389,8 +389,9 @@ run "only_where_machines_have_no_addresses_a_gateway_costs_money" {
   }
 
   variables {
-    cidr  = "10.60.0.0/16"
-    zones = ["eu-west-1a", "eu-west-1b"]
+    cidr           = "10.60.0.0/16"
+    zones          = { "eu-west-1a" = 0, "eu-west-1b" = 1 }
+    function_zones = ["eu-west-1a", "eu-west-1b"]
   }
 
   assert {
@@ -405,9 +406,10 @@ run "a_network_of_machines_without_addresses" {
   }
 
   variables {
-    cidr  = "10.60.0.0/16"
-    zones = ["eu-west-1a", "eu-west-1b"]
-    nat   = true
+    cidr           = "10.60.0.0/16"
+    zones          = { "eu-west-1a" = 0, "eu-west-1b" = 1 }
+    function_zones = ["eu-west-1a", "eu-west-1b"]
+    nat            = true
   }
 
   assert {

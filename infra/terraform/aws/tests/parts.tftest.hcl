@@ -248,8 +248,19 @@ run "the_network" {
   }
 
   variables {
-    cidr  = "10.60.0.0/16"
-    zones = ["eu-west-1a", "eu-west-1b"]
+    cidr           = "10.60.0.0/16"
+    zones          = { "eu-west-1a" = 0, "eu-west-1b" = 1, "eu-west-1e" = 4 }
+    function_zones = ["eu-west-1a", "eu-west-1b"]
+  }
+
+  assert {
+    condition     = { for zone, subnet in aws_subnet.private : zone => subnet.cidr_block } == { "eu-west-1a" = "10.60.0.0/20", "eu-west-1b" = "10.60.16.0/20" }
+    error_message = "Functions have subnets elsewhere."
+  }
+
+  assert {
+    condition     = { for zone, subnet in aws_subnet.public : zone => subnet.cidr_block } == { "eu-west-1a" = "10.60.128.0/20", "eu-west-1b" = "10.60.144.0/20", "eu-west-1e" = "10.60.192.0/20" }
+    error_message = "Machines have no subnet in a zone, or one that is there is made anew."
   }
 
   assert {
