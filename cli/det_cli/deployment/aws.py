@@ -30,6 +30,13 @@ _RELAY = "module.relay"
 _LIVE = "live"  # the alias of what requests and schedules reach
 _GLOBAL = "us-east-1"  # lists what has no region, such as a distribution of CloudFront
 _LISTED_S = 60.0
+# Of a function that Lambda takes a minute or two to put into its network, after weeks without a call.
+_NOT_READY = (
+    "CodeArtifactUserPendingException",
+    "ResourceConflictException",
+    "ResourceNotReadyException",
+)
+_READY_S = 180.0
 
 
 class AwsDeployment(Deployment):
@@ -312,7 +319,7 @@ class AwsDeployment(Deployment):
     def _migrate(self, outputs: dict[str, Any]) -> None:
         # Asked once and patiently: a repeated call would find the first one still at work.
         functions = self.account.client("lambda", read_timeout_s=_MIGRATION_S + 10)
-        answer = functions.invoke(FunctionName=outputs["functions"]["migrate"], Payload=b"{}")
+        answer = _once_ready(functions, FunctionName=outputs["functions"]["migrate"], Payload=b"{}")
         if "FunctionError" in answer:
             told = json.loads(answer["Payload"].read() or b"{}")
             raise CommandError(
@@ -380,6 +387,20 @@ class AwsDeployment(Deployment):
 
     def _where_logs_are(self) -> str:
         return f"the log group /aws/lambda/det-{self._spec.cluster_id}-api says why"
+
+
+def _once_ready(functions: Any, **call: Any) -> Any:
+    """Invoke a function, and again while Lambda still makes it ready."""
+    from botocore.exceptions import ClientError
+
+    limit = time.monotonic() + _READY_S
+    while True:
+        try:
+            return functions.invoke(**call)
+        except ClientError as e:
+            if e.response["Error"]["Code"] not in _NOT_READY or time.monotonic() > limit:
+                raise
+            time.sleep(5)
 
 
 def _google_projects(config: dict[str, Any]) -> list[str]:

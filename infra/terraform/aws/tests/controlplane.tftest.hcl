@@ -92,6 +92,27 @@ run "rights" {
   }
 }
 
+run "an_idle_function_stays_ready" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = { for name, schedule in aws_scheduler_schedule.sign_of_life : name => "${schedule.name} ${schedule.schedule_expression} ${jsondecode(schedule.target[0].input).source}" } == { for name in ["api", "tick", "provision", "migrate"] : name => "det-lab-sign-of-life-${name} rate(3 days) sign-of-life" }
+    error_message = "Lambda would take a function out of the network after two idle weeks."
+  }
+
+  assert {
+    condition     = toset(data.aws_iam_policy_document.scheduler.statement[0].resources) == toset([for name in ["api:live", "tick:live", "provision:live", "migrate"] : "arn:aws:lambda:eu-west-1:123456789012:function:det-lab-${name}"])
+    error_message = "The schedules may not call what they are to call, or more."
+  }
+
+  assert {
+    condition     = toset(output.schedules) == toset(["det-lab-tick", "det-lab-provision"])
+    error_message = "The control plane would switch off what keeps its functions ready."
+  }
+}
+
 run "functions_that_start_each_other_are_no_loop" {
   module {
     source = "../modules/aws/controlplane"

@@ -22,6 +22,8 @@ locals {
   schedules  = toset(["tick", "provision"])
   # Elsewhere Lambda neither looks for loops nor can be asked not to.
   finds_loops = !contains(["mx-central-1", "ap-southeast-6"], local.region) && !startswith(local.region, "us-gov-")
+  # Functions in the network, as they are called.
+  callable = merge({ for name in local.schedules : name => aws_lambda_alias.worker[name].arn }, { api = aws_lambda_alias.api.arn, migrate = aws_lambda_function.worker["migrate"].arn })
   # A new account has ten executions at once in all, and lets none be reserved.
   reserves = var.api_concurrency >= 0
   others   = { provision = var.provision_zip, keys = var.keys_zip }
@@ -230,5 +232,23 @@ resource "aws_scheduler_schedule" "this" {
   # The control plane switches its schedules off when nothing is active, and on again.
   lifecycle {
     ignore_changes = [state]
+  }
+}
+
+# From a function that nobody called for 14 days Lambda takes its network interfaces, and refuses the next calls for a minute
+# or two: a wake that is lost so would leave work waiting. At these events functions do nothing, and wake no database.
+resource "aws_scheduler_schedule" "sign_of_life" {
+  for_each            = local.callable
+  name                = "${var.name}-sign-of-life-${each.key}"
+  schedule_expression = "rate(3 days)"
+
+  flexible_time_window {
+    mode = "OFF"
+  }
+
+  target {
+    arn      = each.value
+    role_arn = aws_iam_role.scheduler.arn
+    input    = jsonencode({ source = "sign-of-life" })
   }
 }

@@ -276,7 +276,7 @@ resource "aws_iam_role" "scheduler" {
 data "aws_iam_policy_document" "scheduler" {
   statement {
     actions   = ["lambda:InvokeFunction"]
-    resources = ["${local.arns.tick}:live", "${local.arns.provision}:live"]
+    resources = concat([for name in ["api", "tick", "provision"] : "${local.arns[name]}:live"], [local.arns.migrate])
   }
 }
 
