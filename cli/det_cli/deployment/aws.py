@@ -37,6 +37,7 @@ _NOT_READY = (
     "ResourceNotReadyException",
 )
 _READY_S = 180.0
+_UNGUARDED_S = 300.0  # in which the network interfaces of an endpoint go
 
 
 class AwsDeployment(Deployment):
@@ -336,16 +337,32 @@ class AwsDeployment(Deployment):
     def _before_the_rest(
         self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
     ) -> None:
-        """Remove the relay, and then what CloudFront leaves of it in the network, also of an earlier one."""
+        """Remove the relay, and then what services of AWS made in the network for it and for machines."""
         from botocore.exceptions import ClientError
 
         if any(name.startswith(_RELAY) for name in made):
             stack.terraform.destroy(variables, self._say, only=[_RELAY])
-        for group in self.account.origin_groups(self._spec.cluster_id):
+        self._remove_guards()
+        for group, maker in self.account.groups_of_services(self._spec.cluster_id).items():
             try:
                 self.account.client("ec2").delete_security_group(GroupId=group)
             except ClientError as e:
-                self._say(f"warning: {group}, which CloudFront made, stays for now: {e}")
+                self._say(f"warning: {group}, which {maker} made, stays for now: {e}")
+
+    def _remove_guards(self) -> None:
+        """Remove the endpoints by which GuardDuty watches machines: it makes them anew where there are machines."""
+        from botocore.exceptions import ClientError
+
+        cluster_id, limit = self._spec.cluster_id, time.monotonic() + _UNGUARDED_S
+        try:
+            endpoints = self.account.guard_endpoints(cluster_id)
+            if endpoints:
+                self._say(f"Removing {', '.join(endpoints)}, which GuardDuty made in the network")
+                self.account.client("ec2").delete_vpc_endpoints(VpcEndpointIds=endpoints)
+            while self.account.guard_endpoints(cluster_id) and time.monotonic() < limit:
+                time.sleep(5)
+        except ClientError as e:
+            self._say(f"warning: what GuardDuty made in the network stays for now: {e}")
 
     def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
         try:
@@ -353,11 +370,12 @@ class AwsDeployment(Deployment):
         except CommandError as e:
             if "DependencyViolation" not in e.cause:
                 raise
-            groups = self.account.origin_groups(self._spec.cluster_id)
+            groups = self.account.groups_of_services(self._spec.cluster_id)
             if not groups:
                 raise
+            makers = " and ".join(sorted(set(groups.values())))
             raise CommandError(
-                f"the network stays, as CloudFront has not let go of its security group {', '.join(groups)}",
+                f"the network stays, as {makers} has not let go of its security group {', '.join(groups)}",
                 "run the same command again in some minutes: it removes the group and the network",
             ) from e
 
