@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import aws_endpoints, aws_preflight, aws_snapshots, prices
+from det_cli.deployment import aws_endpoints, aws_keys, aws_preflight, aws_snapshots, prices
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
@@ -101,6 +101,8 @@ class AwsDeployment(Deployment):
             given = {**self._spec.variables, **self._restored()}
             aws_endpoints.check(self._spec.region, [r.region for r in rentals], given)
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
+            for warning in aws_keys.warnings(self.account, config, given.get("kms_key_arns") or ()):
+                self._say(f"warning: {warning}")
 
     def _to_restore(self) -> aws_snapshots.Snapshot | None:
         """Return the snapshot from which the database begins; None for one that is there already.

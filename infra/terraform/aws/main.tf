@@ -150,6 +150,7 @@ module "controlplane" {
   subnet_ids           = module.network.function_subnet_ids
   bucket_arn           = module.storage.arn
   machine_role_arn     = module.machines.role_arn
+  kms_key_arns         = var.kms_key_arns
   permissions_boundary = var.permissions_boundary
   alarm_topic_arn      = var.alarm_topic_arn
   has_nat              = !var.machine_external_ip

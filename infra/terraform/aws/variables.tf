@@ -219,6 +219,12 @@ variable "permissions_boundary" {
   default     = null
 }
 
+variable "kms_key_arns" {
+  description = "ARNs of your own keys in KMS with which volumes of machines are encrypted: the account's default key for EBS, and what pools name by root_volume_kms_key_id. AWS's own key needs none."
+  type        = list(string)
+  default     = []
+}
+
 variable "alarm_topic_arn" {
   description = "SNS topic that is told when a function fails or is held back, a schedule starts nothing, or the database is full."
   type        = string

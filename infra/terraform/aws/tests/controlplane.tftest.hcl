@@ -92,6 +92,42 @@ run "rights" {
   }
 }
 
+run "no_key_of_ones_own" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = length([for action in flatten(values(data.aws_iam_policy_document.function)[*].statement[*].actions) : action if startswith(action, "kms:")]) == 0
+    error_message = "A function may use keys that nobody named."
+  }
+}
+
+run "keys_of_ones_own" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    kms_key_arns = ["arn:aws:kms:eu-west-1:123456789012:key/1"]
+  }
+
+  assert {
+    condition     = toset(flatten([for s in data.aws_iam_policy_document.function["provision"].statement : s.actions if s.resources == toset(["arn:aws:kms:eu-west-1:123456789012:key/1"])])) == toset([for a in ["CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo"] : "kms:${a}"])
+    error_message = "Machines end as they start: their volumes cannot be encrypted."
+  }
+
+  assert {
+    condition     = [for s in data.aws_iam_policy_document.function["provision"].statement : s.condition[*].variable if contains(s.actions, "kms:CreateGrant")] == [tolist(["kms:GrantIsForAWSResource"])]
+    error_message = "The key could be lent to anybody."
+  }
+
+  assert {
+    condition     = length([for action in flatten([for name, document in data.aws_iam_policy_document.function : document.statement[*].actions if name != "provision"]) : action if startswith(action, "kms:")]) == 0
+    error_message = "Another function than provision may use the key."
+  }
+}
+
 run "an_idle_function_stays_ready" {
   module {
     source = "../modules/aws/controlplane"
