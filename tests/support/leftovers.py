@@ -58,7 +58,8 @@ def _uses(place: Path, folder: Path) -> bool:
     if os.readlink(place / "ns/mnt") == os.readlink("/proc/self/ns/mnt"):
         return False
     # The source of a mount is told relative to its filesystem.
-    return f"/{folder.parent.name}/{folder.name}/" in (place / "mountinfo").read_text()
+    filesystem = next(above for above in folder.parents if above.is_mount())
+    return f"/{folder.relative_to(filesystem)}/" in (place / "mountinfo").read_text()
 
 
 def without_mark() -> dict[str, str]:

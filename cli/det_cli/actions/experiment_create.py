@@ -13,7 +13,7 @@ from determined.common.context import collect
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
-from det_cli import config_file
+from det_cli import config_file, local_test
 from det_cli.actions import budgets, prices
 from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
@@ -239,17 +239,24 @@ def _watch_test(session: Session, id: int) -> int:
             break
         time.sleep(_POLL_S)
     code = wait_for(session, id, _POLL_S)
-    if code == OK:
-        session.post(f"{V1}/experiments/{id}/archive")
-        say("The test passed: the model trains, validates and saves a checkpoint.")
-    else:
+    if code != OK:
         say(f"The test failed; `det experiment logs {id}` shows why.")
-    return code
+        return code
+    verdict = local_test.judge(_seen(session, trials[0]["id"]) if trials else set())
+    if verdict == OK:
+        session.post(f"{V1}/experiments/{id}/archive")
+    return verdict
+
+
+def _seen(session: Session, trial: int) -> set[str]:
+    """Return what a trial has done: the groups of metrics that it reported, and `checkpoint`."""
+    reported = session.get(f"{V1}/trials/{trial}")["trial"].get("summaryMetrics") or {}
+    names = {"avg_metrics": "training", "validation_metrics": "validation"}
+    saved = session.get(f"{V1}/trials/{trial}/checkpoints", {"limit": 1})["checkpoints"]
+    return {names.get(group, group) for group in reported} | ({"checkpoint"} if saved else set())
 
 
 def _run_here(args: argparse.Namespace, text: str) -> int:
     if not args.test_mode:
         raise UsageError("--local runs a test here and needs --test-mode", "add --test-mode")
-    from det_cli.local_test import run
-
-    return run(text, args.model_def or ".")
+    return local_test.run(text, args.model_def or ".")

@@ -47,7 +47,8 @@ def login(args: argparse.Namespace) -> None:
     if password is None:
         if store.master.startswith("https:"):
             anonymous(args).get("/info")  # whether to trust it is asked before any password
-        password = prompts.password(f"Password for user '{username}': ")
+        question = f"Password for user '{username}': "
+        password = prompts.password(question, "set DET_PASS, or give it there as a line")
     store.keep(username, _token(args, username, password), activate=True)
     say(f"Signed in to {store.master} as {username}.")
     return None
@@ -143,7 +144,7 @@ def change_password(args: argparse.Namespace) -> None:
     me = session.get(V1 + "/me")["user"]["username"]
     target = args.target_user or me
     id = id_of(session, target)
-    password = os.environ.get("DET_NEW_PASS") or _new_password(target)
+    password = _new_password(target)
     new_password.check(password)
     change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
     session.patch(f"{V1}/users/{id}", change)
@@ -160,8 +161,13 @@ def _renew(args: argparse.Namespace, session: SignedIn, password: str) -> None:
 
 
 def _new_password(username: str) -> str:
-    password = prompts.password(f"New password for user '{username}': ")
-    if prompts.password("Again: ") != password:
+    """Return the password in DET_NEW_PASS, or else the one that is given twice."""
+    password = os.environ.get("DET_NEW_PASS")
+    if password:
+        return password
+    elsewhere = "set DET_NEW_PASS, or give it there twice, as two lines"
+    password = prompts.password(f"New password for user '{username}': ", elsewhere)
+    if prompts.password("Again: ", elsewhere) != password:
         raise CommandError("the two passwords differ: nothing was changed")
     return password
 
