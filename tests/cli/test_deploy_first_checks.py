@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from det_cli.actions import deploy_options
+from det_controlplane.core.provision import catalog
 
 from tests.cli.conftest import Det
 from tests.support.aws_account import Account
@@ -109,3 +110,17 @@ def test_a_list_without_clusters_says_where_there_are_none(det: Det, account: Ac
     ran = det("deploy", "aws", "list", *account.where[2:])
     told = "There are no clusters in us-west-2 of account 123456789012.\n"
     assert (ran.code, ran.out, ran.err) == (0, "", told)
+
+
+def test_pools_of_the_last_time_stand_in_place_of_those_that_options_make(
+    det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region without known machines has a cluster whose pools rent elsewhere."""
+    at = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", account.url)
+    provider = {"type": "aws", "region": "us-east-1", "instance_type": "g4dn.xlarge"}
+    account.has_cluster(config={"resource_pools": [{"pool_name": "p", "provider": provider}]})
+    monkeypatch.delitem(catalog._REGIONS["aws"], "us-west-2")
+    ran = det("deploy", "aws", "up", "--dry-run", *at)
+    assert ran.code == 0, ran.err
+    forgotten = det("deploy", "aws", "up", "--dry-run", "--forget-options", *at)
+    assert (forgotten.code, "--region: 'us-west-2' is unknown" in forgotten.err) == (2, True)

@@ -25,7 +25,20 @@ def check_here(args: argparse.Namespace, deployment: Deployment) -> None:
             args.initial_user_password, "without --initial-user-password one is made"
         )
     stack_variables.check(stacks() / deployment.stack, deploy_options.variables(args))
-    deployment.check_config()
+    try:
+        deployment.check_config()
+    except UsageError:
+        if args.config or args.forget_options or not _keeps_pools(args, deployment):
+            raise
+
+
+def _keeps_pools(args: argparse.Namespace, deployment: Deployment) -> bool:
+    """Return whether the cluster has pools of the last time, which stand in place of those that options make."""
+    try:
+        kept = deployment.account.options(args.cluster_id)
+    except CommandError:
+        return False  # what was wrong with the options comes first
+    return bool((kept.get("config") or {}).get("resource_pools"))
 
 
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
