@@ -229,6 +229,14 @@ def test_a_weak_password_is_refused_before_it_is_sent(
     assert "bob" not in cluster.users
 
 
+def test_a_weak_first_password_is_refused_before_a_local_cluster_is_made(
+    home: Path, det: Det
+) -> None:
+    ran = det("deploy", "local", "cluster-up", "--initial-user-password", "abc")
+    assert (ran.code, "a password needs at least 8 characters" in ran.err) == (2, True)
+    assert list(home.rglob("*")) == []
+
+
 def test_a_user_that_exists_is_a_conflict(cluster: FakeCluster, det: Det) -> None:
     assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
     ran = det("user", "create", "bob", "--password", "Bobby1234")

@@ -10,15 +10,15 @@ from typing import Any
 
 from determined.common import context_upload, log_stream, tunnel
 from determined.common.context import collect
-from determined.common.http import Session
+from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
 from det_cli import config_file, local_test
-from det_cli.actions import prices
+from det_cli.actions import budgets, prices
 from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
-from det_cli.errors import INTERRUPTED, OK, UsageError
+from det_cli.errors import INTERRUPTED, OK, CommandError, UsageError
 from det_cli.progress import Progress
 from det_cli.render import print_json, print_yaml, say
 
@@ -26,6 +26,8 @@ _POLL_S = 0.5
 
 
 def create(args: argparse.Namespace) -> int:
+    if args.max_cost is not None:
+        budgets.check_amount(args.max_cost, "leave --max-cost out for an experiment without one")
     text = config_file.read(args.config_file, args.config)
     if args.local:
         return _run_here(args, text)
@@ -64,9 +66,16 @@ def create(args: argparse.Namespace) -> int:
 
 
 def _bound(session: Session, id: int, limit: str, *, activate: bool) -> None:
-    """Set the budget of a new experiment, and start it; an impossible budget leaves it paused."""
+    """Set the budget of a new experiment, and start it; without its budget it stays paused. Raises CommandError."""
     budget = {"scope": "experiment", "of": str(id), "limitUsd": limit, "period": "total"}
-    session.request("PUT", V1 + "/budgets", body=budget)
+    try:
+        session.request("PUT", V1 + "/budgets", body=budget)
+    except (APIError, MasterUnreachableError) as e:
+        raise CommandError(
+            f"experiment {id} was created and stays paused, as its budget could not be set: {e}",
+            f"`det budget set {limit} --experiment {id}` and `det experiment activate {id}`,"
+            f" or `det experiment kill {id}`",
+        ) from e
     if activate:
         session.post(f"{V1}/experiments/{id}/activate")
 

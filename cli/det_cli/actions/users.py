@@ -5,12 +5,12 @@ import os
 from typing import Any
 
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
-from determined.common.passwords import salted, weakness
+from determined.common.passwords import salted
 from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session, refused
 from determined.common.sign_in import login as exchange
 from determined.common.token_store import TokenStore
 
-from det_cli import prompts
+from det_cli import new_password, prompts
 from det_cli.actions import costs
 from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import CommandError, UsageError, require_change
@@ -132,7 +132,7 @@ def create(args: argparse.Namespace) -> None:
     if password is None and not args.remote:
         password = _new_password(args.username)
     if password:
-        _refuse_weak(password)
+        new_password.check(password)
     new = {"username": args.username, "admin": args.admin, "active": True, "remote": args.remote}
     body = {"user": new, "password": salted(password or ""), "isHashed": True}
     session.post(V1 + "/users", body)
@@ -145,7 +145,7 @@ def change_password(args: argparse.Namespace) -> None:
     target = args.target_user or me
     id = id_of(session, target)
     password = _new_password(target)
-    _refuse_weak(password)
+    new_password.check(password)
     change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
     session.patch(f"{V1}/users/{id}", change)
     if target == me:
@@ -170,12 +170,6 @@ def _new_password(username: str) -> str:
     if prompts.password("Again: ", elsewhere) != password:
         raise CommandError("the two passwords differ: nothing was changed")
     return password
-
-
-def _refuse_weak(password: str) -> None:
-    problem = weakness(password)
-    if problem:
-        raise UsageError(problem)
 
 
 def id_of(session: Session, username: str) -> int:

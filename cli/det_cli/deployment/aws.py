@@ -13,7 +13,14 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import aws_endpoints, aws_keys, aws_preflight, aws_snapshots, prices
+from det_cli.deployment import (
+    aws_endpoints,
+    aws_keys,
+    aws_preflight,
+    aws_snapshots,
+    extras,
+    prices,
+)
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
@@ -95,6 +102,7 @@ class AwsDeployment(Deployment):
         cluster_id, zones = self._spec.cluster_id, self._spec.variables.get("zones") or ()
         rentals = aws_preflight.rentals_of(config, self._spec.region, zones)
         aws_preflight.check_place(self.account, rentals, self._say)
+        aws_preflight.check_subnets(self.account, config)
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
@@ -183,8 +191,9 @@ class AwsDeployment(Deployment):
             "alarm_topic_arn",
         )
         stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
-        idle, choices = prices.aws_idle(stack), prices.choice_of_database(stack)
-        return prices.month(idle, self._config(), choices)
+        config = self._config()
+        idle = prices.aws_idle(stack, prices.always_rented(config))
+        return prices.month(idle, config, prices.choice_of_database(stack))
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         made = self._zip(folder) if build else _empty_zip(folder)
@@ -216,7 +225,7 @@ class AwsDeployment(Deployment):
         try:
             from det_controlplane.entry.aws import packaging
         except ModuleNotFoundError as e:
-            raise self._missing(e) from e
+            raise extras.missing(e.name, self.stack) from e
         files = {"cluster.yaml": yaml.safe_dump(self._config(), sort_keys=False).encode()}
         if not self._spec.endpoint_url:
             files["rds-ca.pem"] = _fetch(RDS_CERTIFICATES)

@@ -248,6 +248,28 @@ def check_keypair(aws: AccountQueries, name: str) -> None:
             )
 
 
+def check_subnets(aws: AccountQueries, config: Mapping[str, Any]) -> None:
+    """Check that the subnets which sections of pools name are there. Raises CommandError."""
+    from det_controlplane.core.config.cluster import load_cluster
+
+    for section in (s for p in load_cluster(config).resource_pools for s in p.sections):
+        network = section.settings.get("network_interface") or {}
+        named = {*(network.get("subnet_ids") or ()), network.get("subnet_id")} - {None, ""}
+        if section.provider != "aws" or not named:
+            continue
+        asked = {"Filters": [{"Name": "subnet-id", "Values": sorted(named)}]}
+        with _unless_denied():
+            for region in section.regions:
+                told = aws.at(region).client("ec2").describe_subnets(**asked)["Subnets"]
+                named -= {subnet["SubnetId"] for subnet in told}
+            if named:
+                where = ", ".join(section.regions)
+                raise CommandError(
+                    f"{where} has no subnet {', '.join(sorted(named))}",
+                    f"`aws ec2 describe-subnets --region {section.regions[0]}` lists those it has",
+                )
+
+
 def reserved(aws: AccountQueries, cluster_id: str) -> int:
     """Return the concurrency that the functions of an existing cluster have reserved already."""
     functions, found = aws.client("lambda"), 0

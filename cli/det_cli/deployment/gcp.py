@@ -96,7 +96,8 @@ class GcpDeployment(Deployment):
         given = self._spec.variables
         names = ("database_tier", "database_disk_gb", "database_highly_available")
         stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
-        return prices.month(prices.gcp_idle(stack), self._config())
+        config = self._config()
+        return prices.month(prices.gcp_idle(stack, prices.always_rented(config)), config)
 
     def environment(self) -> dict[str, str]:
         project = self.account.project
