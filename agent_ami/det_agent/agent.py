@@ -12,7 +12,7 @@ import uuid
 from urllib.parse import urlsplit
 
 from det_controlplane.core.agent_protocol import ContainerSpec, JoinAnswer, JoinRequest
-from det_controlplane.core.interface import INTERFACE_VERSION
+from det_controlplane.core.interface import INTERFACE_VERSION, PRODUCT_VERSION
 from determined.common.blocking import hearing_signals
 from determined.common.connections import Connections
 from determined.common.http import Session
@@ -300,6 +300,7 @@ class Agent:
             incarnation=str(uuid.uuid4()),
             pool=self._settings.resource_pool,
             version=INTERFACE_VERSION,
+            product_version=PRODUCT_VERSION,
             hostname=socket.gethostname(),
             addresses=(self._address,),
             runtime=self._runtime.kind,

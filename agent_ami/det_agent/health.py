@@ -99,6 +99,8 @@ class Health:
         except StartFailed as e:
             self.leave_service(str(e))
             return str(e)
+        except Exception:
+            _log.exception("the agent's look at its machine failed")
         return ""
 
     def next_recheck_s(self) -> float:

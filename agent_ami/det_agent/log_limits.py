@@ -68,7 +68,8 @@ class LogLimits:
             with self._lock:
                 task.lines += before.lines - after.lines
                 task.bytes += before.bytes - after.bytes
-                task.left_out += before.left_out - after.left_out
+                # Other lines of the task may have told the number meanwhile.
+                task.left_out = max(0, task.left_out + before.left_out - after.left_out)
                 task.search_s += self._processor_clock() - began
                 task.is_unsearched_told = before.is_unsearched_told
             raise

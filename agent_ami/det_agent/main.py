@@ -2,7 +2,6 @@
 what machines need: `systemd-unit` and `machine-setup`."""
 
 import argparse
-import importlib.metadata
 import logging
 import os
 import signal
@@ -10,6 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from det_controlplane.core.interface import PRODUCT_VERSION
 
 from det_agent.agent import Agent
 from det_agent.loop import AgentReplaced, ControlPlaneSilent
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="det-agent", description="Runs the containers of a Determined cluster on this machine."
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {PRODUCT_VERSION}")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run until stopped")
     add_flags(run)
@@ -60,13 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     return _run(agent)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("determined-serverless")
-    except importlib.metadata.PackageNotFoundError:
-        return "of a checkout"
 
 
 def _notices(settings: Settings) -> tuple[SignalSource, ...]:

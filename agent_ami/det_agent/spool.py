@@ -216,11 +216,12 @@ class Spool:
                 # A line without its end was being written when the agent died: its sender was never answered.
                 if line.endswith(b"\n") and not mark:
                     lines.append(line[:-1])
-        return lines, end
+        return self._lost(segment) if end == start < self._sizes[segment] else (lines, end)
 
     def _lost(self, segment: int) -> tuple[list[bytes], int]:
-        """Go on behind a segment that somebody deleted; its lines are lost."""
-        _log.warning("%s was deleted with lines that were not sent", self._path(segment))
+        """Go on behind a segment that somebody deleted or emptied; its lines are lost."""
+        path = self._path(segment)
+        _log.warning("%s was deleted or emptied with lines that were not sent", path)
         if segment == self._write_segment:
             self._rotate()
         return [], self._sizes[segment]

@@ -34,7 +34,7 @@ _ROUTES = re.compile(
 )
 
 # What the file of a report may be after a machine lost its power, or somebody deleted files to make room.
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+_LOST = (FileNotFoundError, IsADirectoryError, ValueError, KeyError, TypeError, AttributeError)
 
 _log = logging.getLogger(__name__)
 OnRefusal = Callable[[ContainerKey, str], None]
@@ -61,12 +61,18 @@ class TrialReports:
     def start(self) -> None:
         """Go on with what an earlier process of this agent left undelivered."""
         for folder in sorted(self._folder.iterdir()):
-            keys = map(_key_in, sorted(folder.glob("*.report")))
-            key = next((found for found in keys if found is not None), None)
-            if key is not None:
-                self._queue(key)
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+            kept = sorted(folder.glob("*.report"))
+            try:
+                key = next((found for found in map(_key_in, kept) if found is not None), None)
+                if key is not None:
+                    self._queue(key)
+                    continue
+            except OSError as e:  # the next process of the agent may read them
+                _log.error("reports in %s cannot be read now: %s", folder, e)
+                continue
+            if kept:
+                _log.error("%d reports in %s are damaged, and lost", len(kept), folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, key: ContainerKey, report: TrialReport) -> Answer | None:
         """Keep a report and return its answer; None when that takes longer than a container should wait.
@@ -223,10 +229,9 @@ class _Queue:
 
     def _deliver(self, number: int) -> None:
         """Send a report until it is answered, or until the agent stops."""
-        try:
-            _, report = _read(self._path(number))
-        except _UNREADABLE as e:
-            return self._lose(number, e)
+        report = self._read(number)
+        if report is None:
+            return
         for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
             answer = self._delivery.deliver(self._key, report)
             if answer is not None or self._stopped.is_set():
@@ -235,9 +240,9 @@ class _Queue:
                 self._in_outage = True
                 self._changed.notify_all()
             if self._stopped.wait(pause_s):
-                return None
+                return
         if answer is None:
-            return None
+            return
         with self._changed:
             self._in_outage = False
             awaited = number in self._answers
@@ -248,6 +253,19 @@ class _Queue:
             self._refused(report, answer)
         with self._changed:
             self._remove(number)
+
+    def _read(self, number: int) -> TrialReport | None:
+        """Return a report; None when it is lost, or the agent stops before it can be read."""
+        for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
+            try:
+                return _read(self._path(number))[1]
+            except _LOST as e:
+                self._lose(number, e)
+                return None
+            except OSError as e:
+                _log.warning("a report of container %s cannot be read now: %s", self._key.id, e)
+                if self._stopped.wait(pause_s):
+                    break
         return None
 
     def _lose(self, number: int, error: Exception) -> None:
@@ -287,8 +305,8 @@ def _read(path: Path) -> tuple[ContainerKey, TrialReport]:
 
 
 def _key_in(path: Path) -> ContainerKey | None:
-    """Return the container of a report; None where it cannot be read."""
+    """Return the container of a report; None where it is damaged. Raises OSError."""
     try:
         return _read(path)[0]
-    except _UNREADABLE:
+    except _LOST:
         return None

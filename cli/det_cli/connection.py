@@ -31,7 +31,7 @@ def connect(args: argparse.Namespace) -> SignedIn:
 
 
 def _ask(username: str) -> str:
-    return prompts.password(f"Password for user '{username}': ")
+    return prompts.password(f"Password for user '{username}': ", "set DET_USER and DET_PASS")
 
 
 def paged(

@@ -6,6 +6,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Set
+from pathlib import Path
 from typing import Any
 
 from det_cli import config_file
@@ -14,6 +16,13 @@ from det_cli.render import say
 
 # The child reads the configuration from here: there is no cluster to ask for it.
 _CONFIG_VARIABLE = "DET_LOCAL_TEST_CONFIG"
+# The child notes here what it reports and saves.
+_SEEN_VARIABLE = "DET_LOCAL_TEST_SEEN"
+_STEPS = {
+    "training": "reported no metrics of training",
+    "validation": "reported no validation",
+    "checkpoint": "saved no checkpoint",
+}
 
 
 def run(text: str, model_dir: str) -> int:
@@ -27,12 +36,30 @@ def run(text: str, model_dir: str) -> int:
         env = {**os.environ, "XDG_DATA_HOME": scratch, _CONFIG_VARIABLE: json.dumps(config)}
         paths = [os.path.abspath(model_dir), env.get("PYTHONPATH", "")]
         env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        notes = Path(scratch, "seen")
+        notes.touch()
+        env[_SEEN_VARIABLE] = str(notes)
         code = subprocess.run(command, cwd=model_dir, env=env, check=False).returncode
+        seen = set(notes.read_text().split())
     if code == 0:
-        say("The test passed: the model trains, validates and saves a checkpoint.")
-        return OK
+        return judge(seen)
     say(f"The test failed: {shlex.join(command)} ended with {code}.")
     return FAILED
+
+
+def judge(seen: Set[str]) -> int:
+    """Say what code that ended well was seen to do; it fails where that is nothing."""
+    if not seen:
+        say(
+            "The test failed: the code ended well, but reported no metrics and saved no checkpoint."
+        )
+        return FAILED
+    missing = " and ".join(step for name, step in _STEPS.items() if name not in seen)
+    if missing:
+        say(f"The test passed, but the code {missing}: is that meant?")
+    else:
+        say("The test passed: the model trains, validates and saves a checkpoint.")
+    return OK
 
 
 def _interpreter() -> str:

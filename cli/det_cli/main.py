@@ -31,9 +31,9 @@ def _run(words: "list[str]") -> int:
     try:
         options, words = _global_options(words)
         if options.get("version"):
-            from det_cli import __version__
+            from det_cli import __version__, product_version
 
-            print(f"det {__version__}")
+            print(f"det {__version__} (Determined Serverless {product_version()})")
             return errors.OK
         if not words or words[0] in ("-h", "--help", "help"):
             return _help(words[1:])

@@ -5,18 +5,31 @@ import sys
 from det_cli.errors import CommandError, UsageError
 
 
-def password(question: str) -> str:
+def password(question: str, elsewhere: str) -> str:
+    """Ask for a password at the terminal; without one it is the next line of standard input.
+
+    `elsewhere` says where else to give it.
+    """
     import getpass
 
     if not sys.stdin.isatty():
-        raise UsageError(
-            "there is no terminal to ask for a password", "set DET_PASS, or run this in a terminal"
-        )
+        return _next_line(question, elsewhere)
     try:
         return getpass.getpass(question)
     except EOFError as e:
         print(file=sys.stderr)
         raise CommandError("no password given") from e
+
+
+def _next_line(question: str, elsewhere: str) -> str:
+    """Read a line of standard input, and say first what is waited for."""
+    print(question, file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise UsageError(
+            "there is no terminal to ask for a password, and standard input has none", elsewhere
+        )
+    return line.rstrip("\r\n")
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -31,10 +31,14 @@ A group without a command runs its `list`, or prints its commands.
 |---|---|
 | `DET_MASTER` | the cluster's address (default `localhost:8080`) |
 | `DET_USER`, `DET_PASS` | who signs in |
+| `DET_NEW_PASS` | the password that `det user create` and `det user change-password` set |
 | `DET_USER_TOKEN` | a token to use instead |
 | `DET_MASTER_CERT_FILE` | the certificate to trust; `noverify` trusts any |
 | `DET_MASTER_CERT_NAME` | the name that the certificate carries |
 | `DET_DEBUG` | `1` shows where an unexpected failure happened |
+
+Without a terminal, passwords that commands ask for are lines of standard input, new ones twice:
+`printf '%s\\n' "$NEW" "$NEW" | det user change-password`.
 
 `det completion bash` and `det completion zsh` print a script that completes commands: `source <(det completion bash)`.
 """

@@ -2,8 +2,10 @@
 
 export DET_MASTER=http://127.0.0.1:8080 DET_USER=determined DET_PASS=
 python3 train.py          # again after an interruption: it goes on from its checkpoint
+python3 train.py another  # a run of that name
 """
 
+import getpass
 import json
 import random
 import sys
@@ -14,7 +16,7 @@ from determined.experimental import core_v2
 STEPS = 20
 
 
-def main(name: str) -> None:
+def main(name: str = f"walk-of-{getpass.getuser()}") -> None:
     core_v2.init(
         defaults=core_v2.DefaultConfig(
             name="unmanaged-walk",

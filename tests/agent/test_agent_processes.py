@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from det_agent.loop import ControlPlaneSilent, Loop
 from det_controlplane.core.agent_protocol import JoinRequest
+from det_controlplane.core.interface import PRODUCT_VERSION
 from determined.common.http import MasterUnreachableError
 
 from tests.agent.conftest import StartAgent
@@ -63,12 +64,13 @@ def test_states_go_forward_and_a_clean_exit_has_no_failure(
     assert plane.history[f"{spec['container_id']}@1"][-1] == "terminated"
 
 
-def test_an_agent_tells_the_version_of_the_interface(
+def test_an_agent_tells_the_version_of_the_interface_and_its_own(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
     start_agent()
     plane.until(lambda: bool(plane.joins))
     assert plane.joins[0]["version"] == "0.38.1"
+    assert plane.joins[0]["product_version"] == PRODUCT_VERSION
 
 
 def test_the_containers_own_output_reaches_the_task_log(

@@ -70,6 +70,14 @@ def test_the_agent_returns_when_its_check_passes(trouble: str) -> None:
     machine.health.stop()
 
 
+def test_a_look_that_fails_by_itself_changes_nothing() -> None:
+    def look() -> None:
+        raise ValueError("an answer that nobody expected")
+
+    health = Health(lambda: None, lambda: None, look=look)
+    assert (health.look(), health.out_of_service) == ("", "")
+
+
 def test_a_look_in_service_takes_the_agent_out_of_it() -> None:
     told = threading.Event()
 

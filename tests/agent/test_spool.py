@@ -223,14 +223,15 @@ def test_a_batch_whose_place_is_not_on_disk_is_not_sent(
     assert drain(spool) == lines(1, 2)
 
 
+@pytest.mark.parametrize("remove", [Path.unlink, lambda path: path.write_bytes(b"")])
 @pytest.mark.parametrize("deleted", [1, 2])
-def test_a_segment_that_somebody_deletes_holds_up_no_other_lines(
-    open_spool: OpenSpool, tmp_path: Path, deleted: int
+def test_a_segment_that_somebody_deletes_or_empties_holds_up_no_other_lines(
+    open_spool: OpenSpool, tmp_path: Path, deleted: int, remove: Callable[[Path], object]
 ) -> None:
     spool = open_spool(segment_bytes=10)
     spool.append(lines(1, 1))
     spool.append(lines(2, 2))
-    (tmp_path / f"{deleted:08d}.ndjson").unlink()
+    remove(tmp_path / f"{deleted:08d}.ndjson")
     left = drain(spool) + drain(spool)
     assert left == lines(3 - deleted, 3 - deleted)
     spool.append(lines(3, 3))

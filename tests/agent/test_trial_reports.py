@@ -1,5 +1,6 @@
 """What trials report reaches the control plane once, in order and before whatever depends on it."""
 
+import errno
 import json
 import threading
 from collections.abc import Iterator
@@ -298,6 +299,45 @@ def test_an_agent_starts_beside_a_report_that_is_lost_on_disk(
     agent.restart()
     agent.drain()
     assert [body for _, body in sent(plane)] == [b"2"]
+
+
+def fail_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the agent open no file, the next time that it reads a report."""
+    read = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        if path.suffix == ".report":
+            monkeypatch.undo()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+
+
+def test_a_report_that_cannot_be_read_for_a_moment_is_sent_later(
+    agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane.outage = True
+    agent.post(METRICS, b"1")
+    agent.post(METRICS, b"2")
+    agent.reports.stop()
+    agent.restart()
+    fail_for_a_moment(monkeypatch)
+    plane.outage = False
+    agent.drain()
+    assert [body for _, body in sent(plane)] == [b"1", b"2"]
+    assert agent.refusals == []
+
+
+def test_an_agent_that_cannot_read_reports_for_a_moment_keeps_them(
+    agent: Agent, plane: FakeControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane.outage = True
+    agent.post(METRICS, b"1")
+    agent.reports.stop()
+    fail_for_a_moment(monkeypatch)
+    agent.restart()
+    assert len(list((agent.folder / KEY.place).iterdir())) == 1
 
 
 REPORTS_AND_ENDS = """

@@ -100,6 +100,15 @@ TOLD_0_1_0: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("more", "shown"), [({}, ""), ({"product_version": "0.2.0"}, "0.2.0")])
+def test_the_version_of_an_agents_program_is_shown_where_it_tells_it(
+    api: Api, user: Caller, more: dict[str, str], shown: str
+) -> None:
+    api.anonymous().post("/agents/v1/join", {**JOIN_0_1_0, **more})
+    (agent,) = user.get("/api/v1/agents")["agents"]
+    assert (agent["version"], agent["productVersion"]) == ("0.38.1", shown)
+
+
 @pytest.mark.parametrize("is_later", [False, True])
 def test_an_agent_of_today_reads_what_another_minor_version_answers(is_later: bool) -> None:
     more = LATER if is_later else {}

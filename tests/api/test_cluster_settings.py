@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from det_controlplane.api import openapi, routes
@@ -35,6 +36,14 @@ def test_a_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Calle
     admin.done("DELETE", MESSAGE)
     assert admin.get(MESSAGE)["clusterMessage"] is None
     assert user.ask("DELETE", MESSAGE).status == 403
+
+
+def test_the_version_of_the_product_stands_beside_that_of_the_interface(user: Caller) -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    own = project.partition('\nversion = "')[2].partition('"')[0]
+    told = user.get("/api/v1/master"), user.get("/info")
+    assert [each["version"] for each in told] == ["0.38.1", "0.38.1"]
+    assert (told[0]["productVersion"], told[1]["product_version"]) == (own, own)
 
 
 @pytest.mark.parametrize(

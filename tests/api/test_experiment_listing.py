@@ -41,6 +41,18 @@ def test_an_edited_experiment_is_shown_as_it_is_now(user: Caller) -> None:
     assert single["config"] == single["experiment"]["config"]
 
 
+def test_the_configuration_follows_what_an_experiment_is_called(user: Caller) -> None:
+    experiment_id = made(user, name="before", labels=["old"])
+    edits = {"name": "after", "description": "what it is", "labels": ["b", "a"]}
+    user.done("PATCH", f"{E}/{experiment_id}", edits)
+    user.done("PUT", f"{E}/{experiment_id}/labels/c")
+    user.done("DELETE", f"{E}/{experiment_id}/labels/a")
+    shown = user.get(f"{E}/{experiment_id}")["experiment"]
+    told = {key: shown["config"][key] for key in ("name", "description", "labels")}
+    assert told == {"name": "after", "description": "what it is", "labels": ["b", "c"]}
+    assert "before" in shown["originalConfig"]
+
+
 def test_a_listing_shows_what_looking_at_each_shows_but_the_ids_of_trials(user: Caller) -> None:
     ids = [made(user, name=f"number {n}") for n in range(3)]
     listed = user.get(E)["experiments"]

@@ -162,7 +162,7 @@ tensorboard start 1 2 -w w --no-browser -d
 tensorboard start -t 1 2
 p create w n --description d --key k
 p list w --sort-by name
-p list-experiments w n -a
+p list-experiments w n -a --sort-by name --order-by desc --limit 5 --offset 1
 rp bindings add p w1 w2
 slot list --json
 task list --csv

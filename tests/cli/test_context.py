@@ -67,10 +67,12 @@ def test_links_are_followed(root: Path, tmp_path: Path) -> None:
     assert paths(root)[:2] == ["link", "link/data.txt"]
 
 
-def test_a_link_to_nothing_is_named(root: Path) -> None:
+def test_a_link_to_nothing_is_left_out_with_a_warning(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (root / "dead").symlink_to(root / "gone")
-    with pytest.raises(BadContext, match=r"dead.*a link to nothing"):
-        collect(str(root))
+    assert paths(root) == ["pkg", "pkg/model.py", "train.py"]
+    assert f"'{root}/dead' is a link to nothing: it is not sent" in caplog.text
 
 
 def test_a_link_to_a_directory_above_does_not_go_round_in_circles(root: Path) -> None:
@@ -98,10 +100,20 @@ def test_unreadable_files_are_all_counted(root: Path, monkeypatch: pytest.Monkey
     assert "secret6" not in refused.value.cause
 
 
-def test_an_ignored_unreadable_file_does_no_harm(root: Path) -> None:
+def test_an_ignored_link_to_nothing_is_not_warned_of(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (root / "dead").symlink_to(root / "gone")
     (root / ".detignore").write_text("dead\n")
     assert "dead" not in paths(root)
+    assert caplog.text == ""
+
+
+def test_an_ignored_unreadable_file_does_no_harm(root: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(root / "sock"))
+        (root / ".detignore").write_text("sock\n")
+        assert "sock" not in paths(root)
 
 
 def test_the_largest_files_are_named_when_there_is_too_much(root: Path) -> None:

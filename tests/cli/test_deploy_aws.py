@@ -154,7 +154,7 @@ def test_an_unknown_cluster_cannot_be_removed(
     det: Det, account: Account, terraform: FakeTerraform
 ) -> None:
     account.has_cluster()
-    ran = det("deploy", "aws", "down", "--yes", *account.where, "--cluster-id", "bix")
+    ran = det("deploy", "aws", "down", *account.where, "--cluster-id", "bix")
     assert ran.code == 3
     assert "there is no cluster bix in us-west-2; clusters here: box" in ran.err
     assert terraform.calls("destroy") == []
@@ -392,7 +392,8 @@ def test_a_database_without_a_price_is_told(
 ) -> None:
     given = ("--var", "database=rds", "--var", "database_instance_class=db.m7g.large")
     ran = det("deploy", "aws", "up", "--dry-run", *given, *account.where)
-    assert "That is without db.m7g.large, which runs always: its price is not known" in ran.out
+    told = "at least $2.72, plus db.m7g.large, which runs always and whose price is not known here: 1 secret $0.40"
+    assert f"A month idle costs {told}" in ran.out
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The removal of a cluster with a relay: CloudFront leaves a security group in the network, which holds it."""
+"""The removal of a network in which services of AWS made something: CloudFront for a relay, GuardDuty for machines."""
 
 import json
 from collections.abc import Callable
@@ -25,21 +25,40 @@ NETWORK_HELD = error_event(
 MakeGroup = Callable[[str], str]
 
 
+def make_network(account: Account, cluster: str) -> str:
+    tags = [{"Key": "determined-cluster", "Value": cluster}]
+    made = account.client("ec2").create_vpc(
+        CidrBlock="10.60.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
+    )
+    return str(made["Vpc"]["VpcId"])
+
+
 @pytest.fixture
 def make_group(account: Account) -> MakeGroup:
     """Make CloudFront's security group in the network of a cluster; return its id."""
 
     def make(cluster: str) -> str:
-        tags = [{"Key": "determined-cluster", "Value": cluster}]
-        ec2 = account.client("ec2")
-        network = ec2.create_vpc(
-            CidrBlock="10.60.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}]
-        )["Vpc"]["VpcId"]
-        name = "CloudFront-VPCOrigins-Service-SG"
-        made = ec2.create_security_group(GroupName=name, Description="its own", VpcId=network)
+        made = account.client("ec2").create_security_group(
+            GroupName="CloudFront-VPCOrigins-Service-SG",
+            Description="its own",
+            VpcId=make_network(account, cluster),
+        )
         return str(made["GroupId"])
 
     return make
+
+
+def guard(account: Account, network: str) -> tuple[str, str]:
+    """Make what GuardDuty makes in a network with machines that it watches: an endpoint and a group."""
+    ec2 = account.client("ec2")
+    group = ec2.create_security_group(
+        GroupName=f"GuardDutyManagedSecurityGroup-{network}", Description="its own", VpcId=network
+    )["GroupId"]
+    made = ec2.create_vpc_endpoint(
+        VpcId=network, VpcEndpointType="Interface", SecurityGroupIds=[group],
+        ServiceName="com.amazonaws.us-west-2.guardduty-data",
+    )  # fmt: skip
+    return str(made["VpcEndpoint"]["VpcEndpointId"]), str(group)
 
 
 def groups(account: Account) -> set[str]:
@@ -99,3 +118,23 @@ def test_a_network_that_something_else_holds_is_told_in_the_words_of_aws(
     ran = det("deploy", "aws", "down", "--yes", *account.where)
     assert (ran.code, "deleting EC2 VPC (vpc-1)" in ran.err) == (1, True)
     assert "CloudFront" not in ran.err
+
+
+def test_what_guardduty_made_to_watch_machines_goes_before_the_network(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    account.has_cluster()
+    network = make_network(account, "box")
+    endpoint, group = guard(account, network)
+    kept = guard(account, make_network(account, "other"))
+    s3 = account.client("ec2").create_vpc_endpoint(
+        VpcId=network, ServiceName="com.amazonaws.us-west-2.s3"
+    )
+    terraform.answers(output={"out": "{}"}, state_pull=WITHOUT)
+    ran = det("deploy", "aws", "down", "--yes", *account.where)
+    assert ran.code == 0, ran.err
+    assert groups(account) & {group, kept[1]} == {kept[1]}
+    described = account.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]
+    left = {e["VpcEndpointId"] for e in described if e["State"] != "deleted"}
+    assert left & {endpoint, kept[0]} == {kept[0]}
+    assert s3["VpcEndpoint"]["VpcEndpointId"] in left, "it is Terraform's, which removes it"

@@ -80,6 +80,25 @@ def test_an_upgrade_reaches_requests_once_the_database_is_migrated(
     assert (seen, upgrade.live()) == ([{"1"}], {"2"})
 
 
+def test_a_function_that_lambda_has_put_away_is_asked_until_it_is_ready(
+    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    upgrade = Upgrade(account, terraform, cluster.url)
+    refusals = ["CodeArtifactUserPendingException", "ResourceConflictException"]
+
+    def invoke(*_: Any) -> bytes:
+        if refusals:
+            raise LambdaClientError(refusals.pop(), "Lambda is initializing your function")
+        return b"[]"
+
+    monkeypatch.setattr(LambdaFunction, "invoke", invoke)
+    monkeypatch.setattr("det_cli.deployment.aws.time.sleep", lambda s: None)
+    ran = det("deploy", "aws", "up", "--yes", *account.where)
+    assert ran.code == 0, ran.err
+    assert upgrade.live() == {"2"}
+
+
 def test_a_migration_that_fails_leaves_the_version_before_at_work(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,

@@ -161,7 +161,7 @@ def test_a_dry_run_plans_prices_and_makes_nothing(
     [
         ("database_tier=db-custom-2-7680", "Cloud SQL db-custom-2-7680, always on $98.62"),
         ("database_highly_available=true", "Cloud SQL db-f1-micro, always on $15.33"),
-        ("database_tier=db-perf-optimized-N-2", "without db-perf-optimized-N-2, which runs always"),
+        ("database_tier=db-perf-optimized-N-2", "plus db-perf-optimized-N-2, which runs always"),
     ],
 )
 def test_a_dry_run_prices_the_database_that_is_asked_for(
@@ -219,6 +219,13 @@ def test_without_a_project_up_asks_for_one(det: Det, project: Project) -> None:
 def test_a_key_that_is_not_there_is_named(project: Project) -> None:
     project.key = Path("/nowhere/key.json")
     assert cause(project.up()) == "/nowhere/key.json does not exist"
+
+
+def test_a_sign_in_that_nothing_answers_is_no_refusal(project: Project) -> None:
+    key = json.loads(project.key.read_text())
+    key["token_uri"] = "http://127.0.0.1:9/token"
+    project.key.write_text(json.dumps(key))
+    assert "Google cannot be asked to sign in: " in cause(project.up())
 
 
 def test_expired_credentials_are_told_from_missing_ones(project: Project) -> None:

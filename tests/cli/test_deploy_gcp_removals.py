@@ -13,7 +13,8 @@ def test_a_removal_that_was_half_done_makes_nothing_again(
     assert ran.code == 0, ran.err
     assert terraform.calls("apply") == []
     assert terraform.calls("destroy")
-    assert project.run("list").out == ""
+    listed = project.run("list")
+    assert (listed.out, "There are no clusters in project acme." in listed.err) == ("", True)
 
 
 def test_a_cluster_with_machines_is_not_removed_without_force(
@@ -96,6 +97,6 @@ def test_what_is_there_is_described_and_removed_whatever_its_name(
 
 def test_an_unknown_cluster_cannot_be_removed(project: Project, terraform: FakeTerraform) -> None:
     project.google.has_cluster()
-    ran = project.run("down", "--yes", "--cluster-id", "lib")
+    ran = project.run("down", "--cluster-id", "lib")
     assert ran.code == 3
     assert "there is no cluster lib in us-west1; clusters here: lab" in cause(ran)

@@ -19,6 +19,7 @@ from det_cli.errors import UsageError
 from det_cli.find import find
 from det_cli.parse import parse
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.config.provider_defaults import with_defaults
 from det_controlplane.entry.aws import packaging
 
 from tests.cli.conftest import Det
@@ -115,9 +116,10 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
     det: Det, account: Account, terraform: FakeTerraform, built: list[dict[str, Any]]
 ) -> None:
     account.client("ec2").create_key_pair(KeyName="ada")
+    subnet = account.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
     ran = det(
         "deploy", "aws", "up", "--dry-run", *account.where, "--keypair", "ada", "--add-tag", "team=vision",
-        "--gpu-agent-instance-type", "g5.xlarge", "--spot", "--spot-max-price", "0.5", "--agent-subnet-id", "subnet-1",
+        "--gpu-agent-instance-type", "g5.xlarge", "--spot", "--spot-max-price", "0.5", "--agent-subnet-id", subnet,
         "--preemption-enabled", "true", "--gpu-env-image", "ours:1", "--notebook-timeout", "600",
         "--db-instance-type", "db.t4g.small",
     )  # fmt: skip
@@ -126,7 +128,7 @@ def test_options_for_aws_become_pools_scheduler_images_and_tags(
     load_cluster(config)
     compute, aux = config["resource_pools"]
     common = {
-        "type": "aws", "region": "us-west-2", "ssh_key_name": "ada", "network_interface": {"subnet_id": "subnet-1"},
+        "type": "aws", "region": "us-west-2", "ssh_key_name": "ada", "network_interface": {"subnet_id": subnet},
         "custom_tags": [{"key": "team", "value": "vision"}],
     }  # fmt: skip
     assert compute["provider"].items() >= {**common, "spot": True, "spot_max_price": "0.5"}.items()
@@ -158,7 +160,7 @@ def test_a_key_pair_that_is_not_there_is_told_before_anything_is_made(
             ("--scheduler-type", "fair_share", "--preemption-enabled", "true"),
             "--preemption-enabled has no meaning for --scheduler-type fair_share",
         ),
-        (("--spot-max-price", "cheap"), "spot_max_price"),
+        (("--spot-max-price", "cheap"), "--spot-max-price"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(
@@ -301,7 +303,8 @@ def test_options_for_google_become_disks_labels_and_processors(
 def test_the_configuration_to_begin_with_is_one_that_clusters_take(det: Det, cloud: str) -> None:
     ran = det("deploy", cloud, "dump-master-config-template")
     assert ran.code == 0, ran.err
-    pools = load_cluster(yaml.safe_load(ran.out)).resource_pools
+    known = {cloud: {"region": {"aws": "eu-west-1", "gcp": "europe-west4"}[cloud]}}
+    pools = load_cluster(with_defaults(yaml.safe_load(ran.out), known)).resource_pools
     assert [pool.pool_name for pool in pools] == ["compute-pool", "aux-pool"]
 
 

@@ -337,6 +337,17 @@ def test_labels_with_odd_characters_arrive_whole(mine: FakeCluster, det: Det) ->
     assert asked.found == ("a/b c",)
 
 
+def test_a_label_is_removed_where_it_is(mine: FakeCluster, det: Det) -> None:
+    mine.on("DELETE", "/api/v1/experiments/1/labels/(.+)", {"labels": []})
+    ran = det("e", "label", "remove", 1, "nothing")
+    assert (ran.code, "Removed" in ran.out) == (0, False)
+    assert "Experiment 1 has no label 'nothing'; its labels: " in ran.out
+    assert mine.sent("DELETE", "/api/v1/experiments/1/labels/.*") == []
+    assert det("e", "label", "remove", 1, "nightly").out == (
+        "Removed label 'nightly' from experiment 1\n"
+    )
+
+
 def test_download_model_def_writes_the_archive(
     mine: FakeCluster, det: Det, tmp_path: object
 ) -> None:

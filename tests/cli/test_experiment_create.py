@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,17 @@ def test_create_sends_text_and_code_and_prints_the_number(
     assert body["config"] == CONFIG
     assert body["activate"] is True
     assert [f["path"] for f in body["modelDefinition"]] == ["train.py"]
+
+
+def test_a_link_to_nothing_is_told_and_keeps_nobody_from_submitting(
+    cluster: FakeCluster, config: Path, code: Path
+) -> None:
+    (code / "dead").symlink_to("gone")
+    words = [sys.executable, "-m", "det_cli.main", "e", "create", str(config), str(code)]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "Created experiment 1\n")
+    assert ran.stderr == f"'{code}/dead' is a link to nothing: it is not sent\n"
+    assert [f["path"] for f in created(cluster)["modelDefinition"]] == ["train.py"]
 
 
 def test_create_prints_the_experiment_as_json_for_scripts(
@@ -288,6 +301,21 @@ def test_test_mode_submits_one_batch_and_archives_it(
     assert "Training one batch" in ran.err
 
 
+def test_a_test_on_the_cluster_fails_where_the_trial_did_nothing(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    def done(_: Asked) -> Any:
+        cluster.experiments[1]["state"] = "STATE_COMPLETED"
+        return {"trials": [trial(10, 1)], "pagination": {}}
+
+    cluster.on("GET", r"/api/v1/experiments/1/trials", done)
+    cluster.on("GET", "/api/v1/trials/10", {"trial": trial(10, 1, summaryMetrics={})})
+    cluster.on("GET", "/api/v1/trials/10/checkpoints", {"checkpoints": [], "pagination": {}})
+    ran = det("e", "create", config, "--test-mode")
+    assert (ran.code, cluster.experiments[1]["archived"]) == (1, False)
+    assert "reported no metrics and saved no checkpoint" in ran.err
+
+
 def test_test_mode_leaves_nothing_of_a_search_behind(
     cluster: FakeCluster, det: Det, config: Path
 ) -> None:
@@ -315,10 +343,33 @@ def test_local_test_runs_a_script_without_a_cluster(
 ) -> None:
     (code / "train.py").write_text("open('ran', 'w').write('yes')\n")
     config.write_text("name: x\nentrypoint: python3 train.py\n")
-    ran = det("e", "create", config, code, "--local", "--test-mode")
-    assert ran.code == 0
+    det("e", "create", config, code, "--local", "--test-mode")
     assert (code / "ran").read_text() == "yes"
     assert cluster.asked == []
+
+
+@pytest.mark.parametrize(
+    ("did", "code_", "said"),
+    [
+        ("", 1, "The test failed: the code ended well, but reported no metrics and saved no"),
+        ("training", 0, "but the code reported no validation and saved no checkpoint: is that"),
+        ("training validation checkpoint", 0, "The test passed: the model trains, validates and"),
+    ],
+)
+def test_local_test_tells_what_the_script_was_seen_to_do(
+    cluster: FakeCluster, det: Det, config: Path, code: Path, did: str, code_: int, said: str
+) -> None:
+    calls = {
+        "training": "c.train.report_training_metrics(1, {'loss': 1.0})",
+        "validation": "c.train.report_validation_metrics(1, {'loss': 1.0})",
+        "checkpoint": "c.checkpoint.upload('.', {'steps_completed': 1})",
+    }
+    lines = ["from determined import core", "with core.init() as c:", "    pass"]
+    lines += [f"    {calls[name]}" for name in did.split()]
+    (code / "train.py").write_text("\n".join(lines))
+    config.write_text(f"name: x\nentrypoint: {sys.executable} train.py\n")
+    ran = det("e", "create", config, code, "--local", "--test-mode")
+    assert (ran.code, said in ran.err) == (code_, True)
 
 
 def test_local_test_fails_with_the_script(
@@ -339,106 +390,6 @@ def test_continue_sends_the_changes(cluster: FakeCluster, det: Det) -> None:
     assert yaml.safe_load(asked.body["overrideConfig"]) == {
         "searcher": {"max_length": {"batches": 30}}
     }
-
-
-POOL = {
-    "name": "gpu",
-    "offers": [
-        {"provider": "aws", "region": "r", "zone": "r-a", "machineType": "g5.12xlarge",
-         "capacity": "spot", "slots": 4, "priceUsdHour": 2.0, "priceFrom": "cloud",
-         "priceReadAt": "2026-11-20T10:00:00Z", "isOffered": True},
-        {"provider": "gcp", "region": "s", "zone": "", "machineType": "g2-standard-4",
-         "capacity": "on-demand", "slots": 1, "priceUsdHour": 0.8, "priceFrom": "list", "priceReadAt": None,
-         "isOffered": True},
-        {"provider": "gcp", "region": "t", "zone": "", "machineType": "g2-standard-4",
-         "capacity": "spot", "slots": 1, "priceUsdHour": 0.1, "priceFrom": "list", "priceReadAt": None,
-         "isOffered": False},
-    ],
-    "priceListOf": "June 2025",
-}  # fmt: skip
-
-
-def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
-    cluster: FakeCluster, det: Det, config: Path
-) -> None:
-    resolved = {"resources": {"slots_per_trial": 2, "resource_pool": "gpu"}, "searcher": {}}
-    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
-    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
-    cluster.on(
-        "POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 3}, {"count": 5}]}}
-    )
-    ran = det("e", "create", config, "--dry-run")
-    assert ran.code == 0
-    assert "8 trials with 2 slots each" in ran.err
-    assert ran.err.index("$1.00  aws r-a g5.12xlarge spot") < ran.err.index(
-        "$1.60  gcp s g2-standard-4"
-    )
-    assert "costs $8.00 to $12.80" in ran.err
-    assert "spot (told by the cloud at 2026-11-20 10:00:00+0000)" in ran.err
-    assert "on-demand (list price of June 2025)" in ran.err
-
-
-def offered(slots: int, price: float, **more: object) -> dict[str, object]:
-    return {
-        "provider": "aws", "region": "r", "zone": "", "machineType": f"m{slots}", "capacity": "spot",
-        "slots": slots, "priceUsdHour": price, "priceFrom": "list", **more,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("resources", "pool", "told"),
-    [
-        ({"slots_per_trial": 3}, {}, "costs $3.00 to $12.00"),
-        ({"slots_per_trial": 3}, {"allowHeterogeneousFits": True}, "costs $3.00 to $16.00"),
-        ({"slots_per_trial": 3, "is_single_node": True}, {}, "costs $12.00 to $12.00"),
-        (
-            {"slots_per_trial": 9, "is_single_node": True},
-            {},
-            "No offer of pool gpu holds a trial of 9",
-        ),
-    ],
-)
-def test_a_dry_run_counts_only_what_can_be_rented_for_it(
-    resources: dict[str, object], pool: dict[str, object], told: str,
-    cluster: FakeCluster, det: Det, config: Path,
-) -> None:  # fmt: skip
-    offers = [
-        offered(1, 1.0), offered(2, 8.0), offered(4, 16.0, maxPriceUsdHour=16.0), offered(4, 40.0, maxPriceUsdHour=20),
-    ]  # fmt: skip
-    resolved = {"resources": {"resource_pool": "gpu", **resources}, "searcher": {}}
-    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
-    cluster.on("GET", "/api/v1/rented-pools", {"pools": [{**POOL, "offers": offers, **pool}]})
-    cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
-    assert told in det("e", "create", config, "--dry-run").err
-
-
-def test_a_dry_run_without_a_pool_takes_the_default_one(
-    cluster: FakeCluster, det: Det, config: Path
-) -> None:
-    resolved = {"resources": {"slots_per_trial": 1, "resource_pool": ""}, "searcher": {}}
-    named = [
-        {"name": "aux", "defaultComputePool": False},
-        {"name": "gpu", "defaultComputePool": True},
-    ]
-    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
-    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
-    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": named})
-    cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
-    ran = det("e", "create", config, "--dry-run")
-    assert "One trial with 1 slot. An hour of one trial in pool gpu" in ran.err
-
-
-def test_a_bound_on_the_cost_is_set_before_anything_runs(
-    cluster: FakeCluster, det: Det, config: Path
-) -> None:
-    budget = {"id": 1, "limitUsd": 12.5, "spentUsd": 0}
-    cluster.on("PUT", "/api/v1/budgets", {"budget": budget})
-    assert det("e", "create", config, "--max-cost", "12.50").code == 0
-    assert created(cluster)["activate"] is False
-    (asked,) = cluster.sent("PUT", "/api/v1/budgets")
-    assert (asked.body["limitUsd"], asked.body["of"]) == ("12.50", "1")
-    paths = [a.path for a in cluster.asked]
-    assert paths.index("/api/v1/budgets") < paths.index("/api/v1/experiments/1/activate")
 
 
 def test_waiting_for_the_end_prints_what_became_of_it(

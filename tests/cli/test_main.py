@@ -1,10 +1,11 @@
 """What a person sees who calls det wrongly, or whose cluster is not there."""
 
+import importlib.metadata
 import subprocess
 import sys
 
 import pytest
-from det_cli import __version__
+from det_cli import __version__, product_version
 
 from tests.cli.conftest import Det
 from tests.support.fake_api import Asked, Raw, Refusal
@@ -40,7 +41,8 @@ def test_a_group_without_a_list_prints_its_commands(det: Det) -> None:
 
 @pytest.mark.parametrize("flag", ["-v", "--version"])
 def test_version_is_printed(det: Det, flag: str) -> None:
-    assert det(flag).out == f"det {__version__}\n"
+    own = importlib.metadata.version("determined-serverless")
+    assert det(flag).out == f"det {__version__} (Determined Serverless {own})\n"
 
 
 @pytest.mark.parametrize(
@@ -181,6 +183,7 @@ def test_version_works_without_a_cluster(home: object, det: Det) -> None:
     ran = det("-m", f"127.0.0.1:{free_port()}", "version")
     assert ran.code == 0
     assert "master: null" in ran.out
+    assert f"product_version: {product_version()}\n" in ran.out
 
 
 def test_the_master_option_chooses_the_cluster(

@@ -16,9 +16,9 @@ from tests.support.fake_cluster import START, FakeCluster, page
 
 TASK = "0a1b2c3d-0000-4000-8000-000000000001"
 AGENTS = """\
- Agent ID   | Version   | Registered Time          |   Slots |   Containers | Resource Pool   | Enabled   | Draining   | Addresses
-------------+-----------+--------------------------+---------+--------------+-----------------+-----------+------------+--------------------
- gpu-1      | 0.38.1    | 2026-11-20 10:00:00+0000 |       2 |            1 | default         | True      | False      | 10.0.0.7, 10.0.0.8
+ Agent ID   | Version   | Registered Time          |   Slots |   Containers | Resource Pool   | Enabled   | Draining   | Addresses          | Product Version
+------------+-----------+--------------------------+---------+--------------+-----------------+-----------+------------+--------------------+-------------------
+ gpu-1      | 0.38.1    | 2026-11-20 10:00:00+0000 |       2 |            1 | default         | True      | False      | 10.0.0.7, 10.0.0.8 | 0.1.0
 """
 JOBS = """\
    # | ID    | Type            | Job Name   |   Priority | Submitted                | Slots (acquired/needed)   | State        | User
@@ -38,7 +38,12 @@ def agent() -> dict[str, Any]:
         "1": slot("1", "RTX", "TYPE_CUDA", container=None, enabled=False),
         "0": slot("0", "Artificial", "TYPE_CPU", container=container),
     }
-    names = {"id": "gpu-1", "version": "0.38.1", "addresses": ["10.0.0.7", "10.0.0.8"]}
+    names = {
+        "id": "gpu-1",
+        "version": "0.38.1",
+        "productVersion": "0.1.0",
+        "addresses": ["10.0.0.7", "10.0.0.8"],
+    }
     state = {"enabled": True, "draining": False, "registeredTime": START}
     return {
         **names,
@@ -88,7 +93,9 @@ def busy(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def test_agent_list_is_determineds_table(busy: FakeCluster, det: Det) -> None:
+def test_agent_list_is_determineds_table_with_the_version_of_the_program(
+    busy: FakeCluster, det: Det
+) -> None:
     assert det("agent", "list").out == AGENTS
 
 

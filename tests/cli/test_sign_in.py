@@ -1,5 +1,6 @@
 """Who a command acts as."""
 
+import io
 import json
 import os
 import stat
@@ -228,6 +229,14 @@ def test_a_weak_password_is_refused_before_it_is_sent(
     assert "bob" not in cluster.users
 
 
+def test_a_weak_first_password_is_refused_before_a_local_cluster_is_made(
+    home: Path, det: Det
+) -> None:
+    ran = det("deploy", "local", "cluster-up", "--initial-user-password", "abc")
+    assert (ran.code, "a password needs at least 8 characters" in ran.err) == (2, True)
+    assert list(home.rglob("*")) == []
+
+
 def test_a_user_that_exists_is_a_conflict(cluster: FakeCluster, det: Det) -> None:
     assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
     ran = det("user", "create", "bob", "--password", "Bobby1234")
@@ -296,6 +305,53 @@ def test_a_new_password_is_typed_twice(
     assert "bob" not in cluster.users
 
 
+def test_a_script_signs_in_by_a_line_of_standard_input(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Lovelace1\n"))
+    assert det("user", "login", "ada").code == 0
+    assert det("user", "whoami").out == "You are logged in as user 'ada'\n"
+
+
+@pytest.mark.parametrize("words", ["change-password determined", "create bob"])
+def test_a_script_sets_a_password_by_two_lines_of_standard_input(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("Fresh1234\nFresh1234\n"))
+    assert det("user", *words.split()).code == 0
+    assert cluster.passwords[words.split()[1]] == passwords.salted("Fresh1234")
+
+
+def test_a_variable_gives_the_password_of_a_new_user(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
+    assert det("user", "create", "bob").code == 0
+    assert cluster.passwords["bob"] == passwords.salted("Fresh1234")
+
+
+@pytest.mark.parametrize(
+    ("words", "variable"),
+    [("login ada", "DET_PASS"), ("change-password", "DET_NEW_PASS"), ("create b", "DET_NEW_PASS")],
+)
+def test_without_terminal_and_input_the_variable_to_set_is_named(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch, words: str, variable: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    ran = det("user", *words.split())
+    assert ran.code == 2
+    assert f"set {variable}, or give it" in ran.err
+
+
+def test_commands_that_only_need_a_session_leave_standard_input_alone(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = io.StringIO("Lovelace1\n")
+    monkeypatch.setattr("sys.stdin", given)
+    assert det("-u", "ada", "experiment", "list").code == 4
+    assert given.tell() == 0
+
+
 def test_inside_a_task_its_own_token_is_used(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,8 +365,6 @@ def test_inside_a_task_its_own_token_is_used(
 def test_who_says_no_changes_nothing(
     cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import io
-
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -132,7 +132,7 @@ def test_the_password_is_asked_for_after_the_trust(
     secure: Secure, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("det_cli.prompts.password", asked.append)
+    monkeypatch.setattr("det_cli.prompts.password", lambda *words: asked.extend(words))
     answering(monkeypatch, "n")
     assert det("user", "login", "ada").code == 1
     assert asked == []

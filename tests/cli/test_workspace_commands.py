@@ -65,3 +65,14 @@ def test_what_could_not_be_deleted_says_why(vision: FakeCluster, det: Det) -> No
     vision.on("GET", "/api/v1/experiments", lambda a: page("experiments", [], a))
     assert why in det("workspace", "describe", "vision").err
     assert why in det("project", "describe", "vision", "cats").err
+
+
+def test_experiments_of_a_project_are_sorted_and_paged(vision: FakeCluster, det: Det) -> None:
+    for id in (1, 2, 3):
+        vision.add(id)
+    words = ["--sort-by", "name", "--order-by", "desc", "--offset", "1", "--limit", "2"]
+    ran = det("project", "list-experiments", "vision", "cats", *words, "--csv")
+    assert [line.split(",")[0] for line in ran.out.splitlines()[1:]] == ["2", "3"]
+    query = vision.sent("GET", "/api/v1/experiments")[0].query
+    asked = {"sortBy": ["SORT_BY_NAME"], "orderBy": ["ORDER_BY_DESC"], "limit": ["2"]}
+    assert query.items() >= {**asked, "projectId": ["5"], "archived": ["false"]}.items()

@@ -419,18 +419,21 @@ def test_a_denial_in_code_is_decoded(ec2: OnEc2) -> None:
     assert "Check the rights" in refusal_of(ec2).sentence
 
 
-def test_a_machine_that_ended_says_why(ec2: OnEc2) -> None:
+@pytest.mark.parametrize(
+    ("code", "hint"), [("Server.Some", ""), ("Client.InternalError", "the key of KMS")]
+)
+def test_a_machine_that_ended_says_why(ec2: OnEc2, code: str, hint: str) -> None:
     """An encryption key that may not be used ends machines, and no call fails."""
     machine = ec2.compute.launch(launch_request(ec2)).machine
     assert machine is not None
     assert ec2.compute.owned(CLUSTER, ec2.place)[0].ended_because == ""
     instance = ec2_backends[ACCOUNT][REGION].get_instance(machine.cloud_id)
     instance.terminate()
-    instance.state_reason.message = "Client.InvalidKMSKey.InvalidState: the key is disabled"
+    instance.state_reason.code, instance.state_reason.message = code, f"{code}: what EC2 says"
     (ended,) = ec2.compute.owned(CLUSTER, ec2.place)
-    assert (ended.state, ended.ended_because) == (
-        "gone", "Client.InvalidKMSKey.InvalidState: the key is disabled",
-    )  # fmt: skip
+    said, _, more = ended.ended_because.partition(" (")
+    assert (ended.state, said) == ("gone", f"{code}: what EC2 says")
+    assert (hint in more) if hint else (not more)
 
 
 def test_a_machine_that_may_not_be_ended_is_told(ec2: OnEc2) -> None:

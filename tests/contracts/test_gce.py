@@ -82,6 +82,25 @@ def test_defaults_give_a_machine_that_can_prove_itself_and_is_not_reached(cloud:
 
 
 @pytest.mark.parametrize(
+    ("machine_type", "disk"),
+    [
+        *(
+            (name, "hyperdisk-balanced")
+            for name in ("n4-standard-8", "n4a-standard-8", "n4d-standard-8", "h4d-standard-192")
+        ),
+        *((name, "pd-balanced") for name in ("n2d-standard-8", "c2d-standard-8", "h3-standard-88")),
+    ],
+)
+def test_a_type_that_takes_no_persistent_disks_has_another_one(
+    cloud: Gce, machine_type: str, disk: str
+) -> None:
+    cloud.fake.machine_types[machine_type] = next(iter(cloud.fake.machine_types.values()))
+    request = launch_request(cloud, [offer(machine_type=machine_type)])
+    params = body_of(cloud, cloud.compute.launch(request).machine)["disks"][0]["initializeParams"]
+    assert params["diskType"].rpartition("/")[2] == disk
+
+
+@pytest.mark.parametrize(
     ("user_data", "key"),
     [("#!/bin/sh\ntrue\n", "startup-script"), ("#cloud-config\nruncmd: []\n", "user-data")],
 )

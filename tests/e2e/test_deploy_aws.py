@@ -266,9 +266,13 @@ def check_what_was_made(deployed: Deployed) -> None:
     assert len(database.password or "") == 40
     schedules = deployed.aws("scheduler").list_schedules()["Schedules"]
     names = {schedule["Name"] for schedule in schedules}
-    assert names == {f"det-{CLUSTER}-tick", f"det-{CLUSTER}-provision"}
+    minutely = {f"det-{CLUSTER}-tick", f"det-{CLUSTER}-provision"}
+    assert names == minutely | {f"det-{CLUSTER}-sign-of-life-{f}" for f in FUNCTIONS if f != "keys"}
     for schedule in schedules:
-        assert schedule["Target"]["Arn"].endswith(f":function:{schedule['Name']}:live")
+        called = schedule["Name"].replace("sign-of-life-", "")
+        version = "" if called.endswith("-migrate") else ":live"
+        assert schedule["Target"]["Arn"].endswith(f":function:{called}{version}")
+    assert deployed.box.loops == dict.fromkeys((*minutely, f"det-{CLUSTER}-keys"), "Allow")
 
 
 def create_experiment(deployed: Deployed, master: Mapping[str, str]) -> None:

@@ -1,6 +1,7 @@
 """Every example of the gallery, at its smallest size, submitted by our command line and by the stock one."""
 
 import base64
+import getpass
 import hashlib
 import io
 import re
@@ -313,6 +314,14 @@ def test_a_script_that_no_cluster_started_reports_and_goes_on(
     assert found["state"] == "STATE_COMPLETED"
     assert found["latestValidation"]["totalBatches"] == 20
     assert "reported 0 steps" in run_here("unmanaged/train.py", name)
+
+
+@pytest.mark.parametrize("run_here", ["ours"], indirect=True)
+def test_a_script_that_no_cluster_started_needs_no_name(cluster: Cluster, run_here: Run) -> None:
+    run_here("unmanaged/train.py")
+    name = f"walk-of-{getpass.getuser()}"
+    found = cluster.get(f"/api/v1/trials/by-external-id/{name}/{name}")["trial"]
+    assert found["state"] == "STATE_COMPLETED"
 
 
 @pytest.mark.parametrize("step", ["1_run", "2_metrics", "3_checkpoints", "4_search"])

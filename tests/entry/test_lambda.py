@@ -137,6 +137,15 @@ def test_a_scheduled_event_runs_the_tick(
     assert poll(api, agent)["containers"] == []
 
 
+@pytest.mark.parametrize("handler", ["app.app", "app.tick", "app.provision", "app.migrate"])
+def test_a_sign_of_life_finds_no_database_and_needs_none(
+    task_root: Path, environment: Mapping[str, str], handler: str
+) -> None:
+    nowhere = {**environment, "DET_DB_URL": "postgresql://u:p@127.0.0.1:1/none"}
+    with LambdaRuntime(task_root, handler, nowhere) as function:
+        assert function.invoke({"source": "sign-of-life"}) is None
+
+
 def test_the_cluster_is_identified_as_its_deployment_says(
     task_root: Path, environment: Mapping[str, str]
 ) -> None:

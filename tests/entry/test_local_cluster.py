@@ -19,7 +19,7 @@ import pytest
 from det_controlplane.db.engine import Database
 from det_controlplane.entry.local import certificate, client
 from det_controlplane.entry.local.commands import main
-from det_controlplane.entry.local.files import LocalFiles
+from det_controlplane.entry.local.files import LocalFiles, default_folder
 from sqlalchemy import text
 
 from tests.support.ports import free_port
@@ -237,6 +237,37 @@ def test_a_taken_port_is_told_with_the_way_out(
         assert cluster.up(agents=0) == 1
     assert "choose another --master-port" in capsys.readouterr().err
     assert cluster.files.supervisor_pid() is None
+
+
+def test_a_start_that_made_nothing_leaves_no_folder(cluster: Cluster) -> None:
+    assert cluster.up(host="0.0.0.0") == 1  # which takes a password
+    with socket.create_server(("127.0.0.1", cluster.port)):
+        assert cluster.up(agents=0) == 1
+    assert not cluster.files.folder.exists()
+
+
+def test_a_start_that_fails_keeps_the_folder_of_an_earlier_cluster(cluster: Cluster) -> None:
+    cluster.files.make()
+    with socket.create_server(("127.0.0.1", cluster.port)):
+        assert cluster.up(agents=0) == 1
+    assert cluster.files.has_cluster()
+
+
+def test_a_cluster_that_is_not_there_is_told_with_those_that_run(
+    cluster: Cluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    cluster.files = LocalFiles(default_folder("fresh"))
+    assert cluster.up(agents=0) == 0
+    capsys.readouterr()
+    assert main("status", Namespace()) == 3
+    assert "; running are: fresh (--cluster-name fresh)" in capsys.readouterr().err
+    assert cluster.do("cluster-down") == 0
+    assert main("status", Namespace()) == 3
+    assert "running are" not in capsys.readouterr().err
 
 
 def test_an_agent_that_does_not_join_is_told_with_its_log(

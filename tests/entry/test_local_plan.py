@@ -273,5 +273,37 @@ def test_a_pool_whose_machines_cannot_write_checkpoints_is_told(files: LocalFile
         "checkpoint_storage: {type: s3, bucket: b}\n"
         "resource_pools: [{pool_name: default, provider: {type: gcp, region: us-central1}}]\n"
     )
-    (warning,) = planned(files, config).warnings
+    warning, *_ = planned(files, config).warnings
     assert "machines of pool default on Google Cloud have no credentials" in warning
+
+
+RENTED = """
+resource_pools:
+  - pool_name: default
+    provider: {type: aws, region: us-east-1, instance_type: g5.xlarge%s}
+checkpoint_storage: %s
+"""
+
+
+def test_machines_that_reach_neither_the_api_nor_the_checkpoints_are_warned_of(
+    files: LocalFiles,
+) -> None:
+    local = "{type: shared_fs, host_path: /tmp}"
+    storage, api = planned(files, RENTED % ("", local)).warnings
+    assert "pool default rents have no checkpoint_storage of type shared_fs" in storage
+    assert "cannot join: they would look for the API at http://127.0.0.1:8080" in api
+
+
+def test_machines_that_reach_the_api_and_a_bucket_are_not_warned_of(files: LocalFiles) -> None:
+    told = RENTED % (", master_url: 'https://det.example.org'", "{type: s3, bucket: ours}")
+    assert planned(files, told).warnings == ()
+
+
+def test_machines_may_mount_the_directory_of_checkpoints_themselves(files: LocalFiles) -> None:
+    mounting = ", startup_script: mount /tmp, master_url: 'https://det.example.org'"
+    told = RENTED % (mounting, "{type: shared_fs, host_path: /tmp}")
+    assert planned(files, told).warnings == ()
+
+
+def test_a_pool_that_rents_nothing_is_not_warned_of(files: LocalFiles) -> None:
+    assert planned(files).warnings == ()

@@ -4,6 +4,7 @@ Functions run under Lambda's own runtime client, with the code, environment and 
 
 import io
 import json
+import re
 import tempfile
 import threading
 import zipfile
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from det_provisioner_aws.settings import DEFAULT_IMAGE
@@ -35,6 +36,7 @@ REGION = "us-west-2"
 ACCOUNT = "123456789012"
 # What the box has in another way than AWS: one address for all services.
 _NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT",)
+_LOOPS = re.compile(r"/2024-08-31/functions/([^/]+)/recursion-config")
 
 
 @dataclass
@@ -61,6 +63,7 @@ class Box:
     recorder: Recorder = field(default_factory=lambda: Recorder(()))
     described: dict[str, dict[str, str]] = field(default_factory=dict)  # environments, by function
     failed: list[str] = field(default_factory=list)
+    loops: dict[str, str] = field(default_factory=dict)  # whether functions may call each other
     retries: int = 0  # of what is started and fails; AWS makes two
     sandboxes: int = 1  # of a function at most, however much concurrency it reserves
     proxies: Mapping[str, str] = field(
@@ -189,6 +192,8 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     carry = DomainDispatcherApplication.__call__
 
     def recorded(self: Any, environ: dict[str, Any], start_response: Any) -> Any:
+        if loops := _LOOPS.fullmatch(unquote(environ["PATH_INFO"])):
+            return _loops_of(box, loops[1], environ, start_response)
         inner = box.recorder.around(lambda e, s: carry(self, e, s))
         return inner(environ, start_response)
 
@@ -205,6 +210,17 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     # Of a bucket whose versioning is suspended, moto cannot delete what was deleted before.
     patch.setattr(FakeDeleteMarker, "dispose", lambda marker: None, raising=False)
     patch.setattr(Subnet, "ipv6_cidr_block_association_set", property(_ipv6_associations))
+
+
+def _loops_of(
+    box: Box, function: str, environ: Mapping[str, Any], start_response: Any
+) -> list[bytes]:
+    """Keep and tell whether Lambda lets a function be part of a loop, of which moto knows nothing."""
+    if environ["REQUEST_METHOD"] == "PUT":
+        body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        box.loops[function] = json.loads(body)["RecursiveLoop"]
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps({"RecursiveLoop": box.loops.get(function, "Terminate")}).encode()]
 
 
 def _keep_logging(patch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ class FakeGoogle:
     url: str = ""
     apis: set[str] = field(default_factory=lambda: set(APIS))
     permissions: set[str] = field(default_factory=lambda: set(PERMISSIONS))
+    billing_permissions: set[str] = field(default_factory=set)  # on the account 0A-0B-0C
     quotas: dict[str, float] = field(default_factory=lambda: {"NVIDIA_T4_GPUS": 4.0})
     quotas_everywhere: dict[str, float] = field(default_factory=lambda: {"GPUS_ALL_REGIONS": 4.0})
     types: dict[str, list[str]] = field(
@@ -153,6 +154,12 @@ def _enable(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 def _test_permissions(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return {"permissions": [p for p in body["permissions"] if p in fake.permissions]}
+
+
+def _test_billing(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if query["account"] != "0A-0B-0C":
+        raise Refusal(403, "The caller does not have permission")
+    return {"permissions": [p for p in body["permissions"] if p in fake.billing_permissions]}
 
 
 def _quotas(limits: dict[str, float]) -> list[Json]:
@@ -296,6 +303,11 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("POST", f"/serviceusage/v1/{_P}/services:batchEnable", _enable),
     ("GET", "/serviceusage/v1/operations/.*", lambda fake, query, body: {"done": True}),
     ("POST", f"/cloudresourcemanager/v1/{_P}:testIamPermissions", _test_permissions),
+    (
+        "POST",
+        "/cloudbilling/v1/billingAccounts/(?P<account>[^/]+):testIamPermissions",
+        _test_billing,
+    ),
     ("GET", _COMPUTE, lambda fake, query, body: {"quotas": _quotas(fake.quotas_everywhere)}),
     (
         "GET",
@@ -314,6 +326,8 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ),
     ("GET", f"/artifactregistry/v1/{_P}/locations/[^/]+/repositories", _leftover("listed")),
     ("GET", f"/cloudscheduler/v1/{_P}/locations/[^/]+/jobs", _leftover("listed")),
+    ("GET", "/billingbudgets/v1/billingAccounts/[^/]+/budgets", _leftover("listed")),
+    ("GET", f"/monitoring/v3/{_P}/notificationChannels", _leftover("listed")),
     ("GET", f"/cloudbuild/v1/{_P}/builds", _leftover("listed")),
     ("GET", f"/cloudscheduler/v1/{_P}/locations/[^/]+/jobs/(?P<name>[^/]+)", _named("jobs")),
     ("GET", f"/iam/v1/{_P}/serviceAccounts", _leftover("accounts")),

@@ -57,8 +57,8 @@ def _uses(place: Path, folder: Path) -> bool:
         return True
     if os.readlink(place / "ns/mnt") == os.readlink("/proc/self/ns/mnt"):
         return False
-    # The source of a mount is told relative to its filesystem. Runs beside this one have folders of the same names.
-    filesystem = next(parent for parent in folder.parents if parent.is_mount())
+    # The source of a mount is told relative to its filesystem.
+    filesystem = next(above for above in folder.parents if above.is_mount())
     return f"/{folder.relative_to(filesystem)}/" in (place / "mountinfo").read_text()
 
 

@@ -1,4 +1,4 @@
-"""Every role that rents machines on AWS may do what docs/reference/aws.md says that renting takes."""
+"""Every role that rents machines may do what docs/reference/aws.md and gcp.md say that renting takes."""
 
 import re
 from collections.abc import Callable
@@ -40,3 +40,31 @@ def test_the_page_names_what_a_launch_asks() -> None:
 @pytest.mark.parametrize("granted", [of_the_stack, of_the_example])
 def test_a_role_that_rents_has_every_documented_right(granted: Callable[[], set[str]]) -> None:
     assert documented() - granted() == set()
+
+
+def google_documented() -> set[str]:
+    """Return the permissions of the page's table, whose rows leave out what the first of a cell begins with."""
+    page = (DOCS / "reference" / "gcp.md").read_text("utf-8")
+    table = page.split("## Permissions")[1].split("\nThe module")[0]
+    found: set[str] = set()
+    for row in re.findall(r"^\| (.*?) \|", table, re.M):
+        kind = ""
+        for name in re.findall(r"`((?:compute)?\.[\w.]+)`", row):
+            kind = name.rpartition(".")[0] if name.startswith("compute") else kind
+            found.add(name if name.startswith("compute") else kind + name)
+    return found
+
+
+def test_what_rents_on_google_cloud_has_every_documented_right_and_no_other() -> None:
+    text = (INFRA / "modules/gcp/renting/main.tf").read_text("utf-8")
+    granted = set(re.findall(r'"(compute\.\w+\.\w+)"', text))
+    assert granted == google_documented()
+
+
+@pytest.mark.parametrize(
+    "stack", ["modules/gcp/controlplane/accounts.tf", "examples/gcp-for-aws/main.tf"]
+)
+def test_whoever_rents_on_google_cloud_is_given_that(stack: str) -> None:
+    text = (INFRA / stack).read_text("utf-8")
+    assert re.search(r'source += "(\.\./)+(modules/gcp/)?renting"', text)
+    assert "roles/compute" not in text

@@ -20,6 +20,7 @@ _COLUMNS: tuple[Column, ...] = (
     ("Enabled", lambda a: a["enabled"]),
     ("Draining", lambda a: a["draining"]),
     ("Addresses", lambda a: a["addresses"]),
+    ("Product Version", lambda a: a["product_version"]),
 )
 
 
@@ -34,6 +35,7 @@ def _row(agent: dict[str, Any]) -> dict[str, Any]:
         "enabled": agent.get("enabled", True),
         "draining": agent.get("draining", False),
         "addresses": ", ".join(agent.get("addresses") or []),
+        "product_version": agent.get("productVersion"),
     }
 
 

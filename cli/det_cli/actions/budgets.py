@@ -1,6 +1,7 @@
 """Budgets in money."""
 
 import argparse
+from decimal import Decimal, InvalidOperation
 
 from det_cli.connection import V1, connect
 from det_cli.errors import UsageError
@@ -33,11 +34,9 @@ def set_(args: argparse.Namespace) -> None:
         raise UsageError(
             "what is the budget for?", "give --experiment, --user, --workspace or --pool"
         )
-    if not _is_amount(args.limit):
-        raise UsageError(
-            f"a budget must be an amount in US dollars above 0, not '{args.limit}'",
-            "`det budget list` shows the budgets, `det budget delete ID` removes one",
-        )
+    check_amount(
+        args.limit, "`det budget list` shows the budgets, `det budget delete ID` removes one"
+    )
     period = "month" if args.monthly else "total"
     of = given[scope]
     body = {"scope": scope, "of": of, "limitUsd": args.limit, "period": period}
@@ -55,11 +54,17 @@ def set_(args: argparse.Namespace) -> None:
             )
 
 
-def _is_amount(text: str) -> bool:
+def check_amount(text: str, hint: str) -> None:
+    """Refuse an amount that the cluster would refuse for a budget. Raises UsageError."""
     try:
-        return 0 < float(text) < float("inf")
-    except ValueError:
-        return False
+        amount = Decimal(text).quantize(Decimal("0.01"))
+    except InvalidOperation:
+        amount = Decimal(0)
+    if not amount.is_finite() or amount <= 0:  # less than a cent is nothing
+        raise UsageError(
+            f"a budget must be an amount in US dollars above 0, not '{text}'",
+            hint,
+        )
 
 
 def delete(args: argparse.Namespace) -> None:

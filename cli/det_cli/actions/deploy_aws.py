@@ -26,10 +26,15 @@ _TYPES = {
 
 @refusals_told()
 def up(args: argparse.Namespace) -> None:
-    looked_at = AwsDeployment(_spec(args), say)
-    looked_at.check_name()
+    alone = deploy_options.alone(args)
+    looked_at = AwsDeployment(_spec(alone), say)
+    deploy_cloud.check_here(alone, looked_at)
     args.db_snapshot = args.db_snapshot or None
-    given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
+    given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
+    if args.spot_max_price and not given.spot:
+        raise UsageError(
+            "--spot-max-price has no meaning without --spot", "add --spot, or leave it out"
+        )
     deployment = AwsDeployment(
         _spec(given),
         say,
@@ -51,7 +56,7 @@ def down(args: argparse.Namespace) -> None:
 @refusals_told()
 def list_(args: argparse.Namespace) -> None:
     account = Aws(_region(args), args.endpoint_url or "", args.profile or "")
-    deploy_cloud.print_names(args, account.clusters())
+    deploy_cloud.print_names(args, account.clusters(), _place(account))
 
 
 @refusals_told()
@@ -61,7 +66,7 @@ def status(args: argparse.Namespace) -> None:
 
 def dump_config(args: argparse.Namespace) -> None:
     _refuse_type(args)
-    deploy_cloud.dump_config(deploy_options.config(args, _pools(args, "us-west-2")))
+    deploy_cloud.dump_config(args, _pools(args, region=""))
 
 
 def dump_template(args: argparse.Namespace) -> None:
@@ -98,6 +103,7 @@ def _spec(args: argparse.Namespace) -> ClusterSpec:
         region=region,
         config=deploy_options.config(args, _pools(args, region)),
         variables={**_stack_variables(args), **deploy_options.variables(args)},
+        path_named=deploy_options.path_named(args),
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
         profile=args.profile or "",

@@ -8,13 +8,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from det_cli import prompts
+from det_cli import new_password, prompts
 from det_cli.actions import deploy_options
 from det_cli.deployment import fleet, stack_variables
 from det_cli.deployment.cluster import Deployment, describe
 from det_cli.deployment.terraform import stacks
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import print_object, print_yaml, say
+
+
+def check_here(args: argparse.Namespace, deployment: Deployment) -> None:
+    """Refuse what can be told to be wrong before the account is asked. Raises UsageError."""
+    deployment.check_name()
+    if args.initial_user_password:
+        new_password.check(
+            args.initial_user_password, "without --initial-user-password one is made"
+        )
+    stack_variables.check(stacks() / deployment.stack, deploy_options.variables(args))
+    try:
+        deployment.check_config()
+    except UsageError:
+        if args.config or args.forget_options or not _keeps_pools(args, deployment):
+            raise
+
+
+def _keeps_pools(args: argparse.Namespace, deployment: Deployment) -> bool:
+    """Return whether the cluster has pools of the last time, which stand in place of those that options make."""
+    try:
+        kept = deployment.account.options(args.cluster_id)
+    except CommandError:
+        return False  # what was wrong with the options comes first
+    return bool((kept.get("config") or {}).get("resource_pools"))
 
 
 def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
@@ -39,6 +63,7 @@ def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
 
 
 def down(args: argparse.Namespace, deployment: Deployment) -> None:
+    deployment.must_be_known()
     what = "its checkpoints and database stay" if args.keep_data else "with all its data"
     prompts.confirm(f"Remove cluster {args.cluster_id}, {what}?", yes=args.yes)
     with _going_on():
@@ -61,11 +86,13 @@ def _print_removed(cluster_id: str, unseen: Sequence[fleet.Location]) -> None:
         print(f"  {place}, which {fleet.question(place, cluster_id)} asks")
 
 
-def print_names(args: argparse.Namespace, names: Sequence[str]) -> None:
+def print_names(args: argparse.Namespace, names: Sequence[str], where: str) -> None:
     """Print the names of clusters, a line each unless a format is asked for."""
     if args.format:
         print_object(args, names)
         return
+    if not names:
+        say(f"There are no clusters in {where}.")
     for name in names:
         print(name)
 
@@ -87,10 +114,14 @@ def looks_first(args: argparse.Namespace) -> bool:
     return not (given or "--no-preflight-checks" in args.group_options)
 
 
-def dump_config(config: dict[str, Any]) -> None:
-    """Print a cluster's configuration, to be changed and given to `up`."""
-    say("The defaults of `up`; changed, `up --config FILE` takes it.")
-    print_yaml(config)
+def dump_config(args: argparse.Namespace, pools: Sequence[dict[str, Any]]) -> None:
+    """Print a cluster's configuration with these pools, to be changed and given to `up`, which knows its region."""
+    for pool in pools:
+        pool["provider"].pop("region", None)
+    say(
+        "The defaults of `up`, whose pools rent in its region; changed, `up --config FILE` takes it."
+    )
+    print_yaml(deploy_options.config(args, list(pools)))
 
 
 def dump_template(args: argparse.Namespace, stack: str) -> None:

@@ -27,10 +27,11 @@ _LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_
 
 
 def up(args: argparse.Namespace) -> None:
-    looked_at = _deployment(args)
-    looked_at.check_name()
+    alone = deploy_options.alone(args)
+    looked_at = _deployment(alone)
+    deploy_cloud.check_here(alone, looked_at)
     args.db_backup = args.db_backup or None
-    given = deploy_options.as_last_time(args, looked_at, _POOLS, _MORE)
+    given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
     deployment = _deployment(given)
     place = f"{deployment.account.region} of project {deployment.account.project}"
     deploy_cloud.up(given, deployment, place)
@@ -43,7 +44,7 @@ def down(args: argparse.Namespace) -> None:
 
 def list_(args: argparse.Namespace) -> None:
     account = _access(args).account(_region(args), args.endpoint_url or "")
-    deploy_cloud.print_names(args, account.clusters())
+    deploy_cloud.print_names(args, account.clusters(), f"project {account.project}")
 
 
 def status(args: argparse.Namespace) -> None:
@@ -51,8 +52,7 @@ def status(args: argparse.Namespace) -> None:
 
 
 def dump_config(args: argparse.Namespace) -> None:
-    pools = deploy_options.pools(args, *_machines(args, REGION))
-    deploy_cloud.dump_config(deploy_options.config(args, pools))
+    deploy_cloud.dump_config(args, deploy_options.pools(args, *_machines(args, region="")))
 
 
 def dump_template(args: argparse.Namespace) -> None:
@@ -99,6 +99,7 @@ def _spec(args: argparse.Namespace) -> ClusterSpec:
         region=region,
         config=deploy_options.config(args, pools),
         variables=variables,
+        path_named=deploy_options.path_named(args),
         password=getattr(args, "initial_user_password", None) or "",
         endpoint_url=args.endpoint_url or "",
     )

@@ -2,10 +2,17 @@
 
 import argparse
 
+from det_cli import new_password
 from det_cli.errors import CommandError
 
 
 def run(args: argparse.Namespace) -> int:
+    first = getattr(args, "initial_user_password", None)
+    if first:
+        new_password.check(
+            first,
+            "--initial-user-password '' lets everybody on this machine in; without it one is made",
+        )
     try:
         from det_controlplane.entry.local import commands
     except ModuleNotFoundError as e:

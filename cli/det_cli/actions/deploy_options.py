@@ -1,7 +1,8 @@
 """Read the options of `det deploy aws up` and `gcp up`, also those of the last time, as a cluster's configuration."""
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,54 @@ _POOLS = (
 _OVER_CONFIG = ("scheduler_type", "preemption_enabled", "cpu_env_image", "gpu_env_image")
 
 
+# The options that set a path in the section of a pool.
+_OF_BOTH_POOLS = {
+    "region": "--region", "zone": "--zone", "min_instances": "--min-dynamic-agents",
+    "max_instances": "--max-dynamic-agents", "max_idle_agent_period": "--max-idle-agent-period",
+    "max_agent_starting_period": "--max-agent-starting-period", "spot_max_price": "--spot-max-price",
+    "max_aux_containers_per_agent": "--max-aux-containers-per-agent", "boot_disk_size": "--disk-size",
+    "boot_disk_type": "--disk-type", "instance_type.gpu_type": "--gpu-type", "instance_type.gpu_num": "--gpu-num",
+}  # fmt: skip
+_TYPES = ("--compute-agent-instance-type", "--aux-agent-instance-type")
+_OF_A_POOL = re.compile(r"resource_pools\[(\d)\]\.(?:provider\.)?(.+)")
+
+
+def alone(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the options of `up` as they are without those of the last time. Raises UsageError."""
+    given = argparse.Namespace(**vars(args))
+    given.config = _mapping(args.master_config_path) if args.master_config_path else None
+    if given.max_dynamic_agents is None:
+        given.min_dynamic_agents = None  # whether it is too large, the last time's limit says
+    return given
+
+
+def path_named(args: argparse.Namespace) -> Callable[[str], str]:
+    """Return what names a path of the configuration as it was given: by its option, where pools come from options."""
+    has_pools = (getattr(args, "config", None) or {}).get("resource_pools")
+    return str if has_pools else _option_of
+
+
+def _option_of(path: str) -> str:
+    found = _OF_A_POOL.fullmatch(path)
+    if not found:
+        return path
+    if found[2] in ("instance_type", "instance_type.machine_type"):
+        return _TYPES[int(found[1])]
+    return _OF_BOTH_POOLS.get(found[2], path)
+
+
 def as_last_time(
-    args: argparse.Namespace, deployment: Deployment, pools: Sequence[str], more: Sequence[str]
+    args: argparse.Namespace,
+    config: dict[str, Any] | None,
+    deployment: Deployment,
+    pools: Sequence[str],
+    more: Sequence[str],
 ) -> argparse.Namespace:
     """Return the options of `up`, and of its last time for this cluster those that are not given now.
 
     `pools` and `more` are the cloud's own: what pools are made of, and the rest. Raises UsageError.
     """
-    given = argparse.Namespace(**vars(args))
-    given.config = _mapping(args.master_config_path) if args.master_config_path else None
+    given = argparse.Namespace(**{**vars(args), "config": config})
     of_pools = (*_POOLS, *pools)
     rest = (*_OVER_CONFIG, *more, "config")
     kept = {} if args.forget_options else deployment.account.options(args.cluster_id)

@@ -10,15 +10,15 @@ from typing import Any
 
 from determined.common import context_upload, log_stream, tunnel
 from determined.common.context import collect
-from determined.common.http import Session
+from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.log_stream import TERMINAL, trial_ended
 
-from det_cli import config_file
-from det_cli.actions import prices
+from det_cli import config_file, local_test
+from det_cli.actions import budgets, prices
 from det_cli.actions.experiments import wait_for
 from det_cli.actions.logs import print_line
 from det_cli.connection import V1, connect
-from det_cli.errors import INTERRUPTED, OK, UsageError
+from det_cli.errors import INTERRUPTED, OK, CommandError, UsageError
 from det_cli.progress import Progress
 from det_cli.render import print_json, print_yaml, say
 
@@ -26,6 +26,8 @@ _POLL_S = 0.5
 
 
 def create(args: argparse.Namespace) -> int:
+    if args.max_cost is not None:
+        budgets.check_amount(args.max_cost, "leave --max-cost out for an experiment without one")
     text = config_file.read(args.config_file, args.config)
     if args.local:
         return _run_here(args, text)
@@ -64,9 +66,16 @@ def create(args: argparse.Namespace) -> int:
 
 
 def _bound(session: Session, id: int, limit: str, *, activate: bool) -> None:
-    """Set the budget of a new experiment, and start it; an impossible budget leaves it paused."""
+    """Set the budget of a new experiment, and start it; without its budget it stays paused. Raises CommandError."""
     budget = {"scope": "experiment", "of": str(id), "limitUsd": limit, "period": "total"}
-    session.request("PUT", V1 + "/budgets", body=budget)
+    try:
+        session.request("PUT", V1 + "/budgets", body=budget)
+    except (APIError, MasterUnreachableError) as e:
+        raise CommandError(
+            f"experiment {id} was created and stays paused, as its budget could not be set: {e}",
+            f"`det budget set {limit} --experiment {id}` and `det experiment activate {id}`,"
+            f" or `det experiment kill {id}`",
+        ) from e
     if activate:
         session.post(f"{V1}/experiments/{id}/activate")
 
@@ -230,17 +239,24 @@ def _watch_test(session: Session, id: int) -> int:
             break
         time.sleep(_POLL_S)
     code = wait_for(session, id, _POLL_S)
-    if code == OK:
-        session.post(f"{V1}/experiments/{id}/archive")
-        say("The test passed: the model trains, validates and saves a checkpoint.")
-    else:
+    if code != OK:
         say(f"The test failed; `det experiment logs {id}` shows why.")
-    return code
+        return code
+    verdict = local_test.judge(_seen(session, trials[0]["id"]) if trials else set())
+    if verdict == OK:
+        session.post(f"{V1}/experiments/{id}/archive")
+    return verdict
+
+
+def _seen(session: Session, trial: int) -> set[str]:
+    """Return what a trial has done: the groups of metrics that it reported, and `checkpoint`."""
+    reported = session.get(f"{V1}/trials/{trial}")["trial"].get("summaryMetrics") or {}
+    names = {"avg_metrics": "training", "validation_metrics": "validation"}
+    saved = session.get(f"{V1}/trials/{trial}/checkpoints", {"limit": 1})["checkpoints"]
+    return {names.get(group, group) for group in reported} | ({"checkpoint"} if saved else set())
 
 
 def _run_here(args: argparse.Namespace, text: str) -> int:
     if not args.test_mode:
         raise UsageError("--local runs a test here and needs --test-mode", "add --test-mode")
-    from det_cli.local_test import run
-
-    return run(text, args.model_def or ".")
+    return local_test.run(text, args.model_def or ".")

@@ -46,7 +46,13 @@ def add_label(args: argparse.Namespace) -> None:
 
 
 def remove_label(args: argparse.Namespace) -> None:
-    connect(args).delete(f"{V1}/experiments/{args.experiment_id}/labels/{_quoted(args.label)}")
+    session = connect(args)
+    found = session.get(f"{V1}/experiments/{args.experiment_id}")["experiment"]
+    if args.label not in found["labels"]:
+        told = ", ".join(found["labels"]) or "none"
+        print(f"Experiment {args.experiment_id} has no label '{args.label}'; its labels: {told}")
+        return
+    session.delete(f"{V1}/experiments/{args.experiment_id}/labels/{_quoted(args.label)}")
     print(f"Removed label '{args.label}' from experiment {args.experiment_id}")
 
 

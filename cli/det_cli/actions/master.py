@@ -8,7 +8,7 @@ from typing import Any
 
 from determined.common.http import MasterUnreachableError, Session
 
-from det_cli import __version__
+from det_cli import __version__, product_version
 from det_cli.connection import V1, address, anonymous, connect
 from det_cli.errors import MissingError, UsageError
 from det_cli.render import print_object, say
@@ -18,7 +18,8 @@ _MARGIN = 200  # lines before the newest, where only new ones are asked for
 
 
 def version(args: argparse.Namespace) -> int:
-    data: dict[str, Any] = {"client": {"version": __version__}, "master_address": address(args)}
+    client = {"version": __version__, "product_version": product_version()}
+    data: dict[str, Any] = {"client": client, "master_address": address(args)}
     try:
         data["master"] = anonymous(args).get("/info")
     except MasterUnreachableError as e:

@@ -39,7 +39,8 @@ def estimate(session: Session, config: dict[str, Any]) -> Iterator[str]:
     for price, name in prices[:SHOWN_OFFERS]:
         yield f"  ${price:.2f}  {name}"
     least, most = prices[0][0] * trials, prices[-1][0] * trials
-    yield f"An hour of training in every trial costs ${least:.2f} to ${most:.2f}; --max-cost bounds it."
+    costs = " to ".join(dict.fromkeys((f"${least:.2f}", f"${most:.2f}")))
+    yield f"An hour of training in every trial costs {costs}; --max-cost bounds it."
 
 
 def _pool(session: Session, name: str) -> "dict[str, Any] | None":

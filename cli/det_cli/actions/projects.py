@@ -36,20 +36,20 @@ def describe(args: argparse.Namespace) -> None:
     show(args, _COLUMNS, [project])
     tell_failure("Project", project)
     print("\nAssociated experiments:")
-    show(args, LIST, _experiments(session, project, args))
+    filters = {**_shown(project, args), "sortBy": "SORT_BY_ID"}
+    show(args, LIST, list(pages(session, "/experiments", "experiments", filters)))
 
 
 def list_experiments(args: argparse.Namespace) -> None:
     session = connect(args)
     project = project_of(session, args.workspace_name, args.project_name)
-    show(args, LIST, _experiments(session, project, args))
+    filters = {**_shown(project, args), **sorting(args)}
+    show(args, LIST, paged(session, args, "/experiments", "experiments", **filters))
 
 
-def _experiments(session: Any, project: dict[str, Any], args: argparse.Namespace) -> list[Any]:
-    filters: dict[str, Any] = {"projectId": project["id"], "sortBy": "SORT_BY_ID"}
-    if not args.all:
-        filters["archived"] = False
-    return list(pages(session, "/experiments", "experiments", filters))
+def _shown(project: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the filters of a project's experiments; archived ones are left out unless asked for."""
+    return {"projectId": project["id"], **({} if args.all else {"archived": False})}
 
 
 def _fields(args: argparse.Namespace) -> dict[str, Any]:

@@ -5,12 +5,12 @@ import os
 from typing import Any
 
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
-from determined.common.passwords import salted, weakness
+from determined.common.passwords import salted
 from determined.common.sign_in import DEFAULT_USER, SignedIn, open_session, refused
 from determined.common.sign_in import login as exchange
 from determined.common.token_store import TokenStore
 
-from det_cli import prompts
+from det_cli import new_password, prompts
 from det_cli.actions import costs
 from det_cli.connection import V1, address, anonymous, connect, pages
 from det_cli.errors import CommandError, UsageError, require_change
@@ -47,7 +47,8 @@ def login(args: argparse.Namespace) -> None:
     if password is None:
         if store.master.startswith("https:"):
             anonymous(args).get("/info")  # whether to trust it is asked before any password
-        password = prompts.password(f"Password for user '{username}': ")
+        question = f"Password for user '{username}': "
+        password = prompts.password(question, "set DET_PASS, or give it there as a line")
     store.keep(username, _token(args, username, password), activate=True)
     say(f"Signed in to {store.master} as {username}.")
     return None
@@ -131,7 +132,7 @@ def create(args: argparse.Namespace) -> None:
     if password is None and not args.remote:
         password = _new_password(args.username)
     if password:
-        _refuse_weak(password)
+        new_password.check(password)
     new = {"username": args.username, "admin": args.admin, "active": True, "remote": args.remote}
     body = {"user": new, "password": salted(password or ""), "isHashed": True}
     session.post(V1 + "/users", body)
@@ -143,8 +144,8 @@ def change_password(args: argparse.Namespace) -> None:
     me = session.get(V1 + "/me")["user"]["username"]
     target = args.target_user or me
     id = id_of(session, target)
-    password = os.environ.get("DET_NEW_PASS") or _new_password(target)
-    _refuse_weak(password)
+    password = _new_password(target)
+    new_password.check(password)
     change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
     session.patch(f"{V1}/users/{id}", change)
     if target == me:
@@ -160,16 +161,15 @@ def _renew(args: argparse.Namespace, session: SignedIn, password: str) -> None:
 
 
 def _new_password(username: str) -> str:
-    password = prompts.password(f"New password for user '{username}': ")
-    if prompts.password("Again: ") != password:
+    """Return the password in DET_NEW_PASS, or else the one that is given twice."""
+    password = os.environ.get("DET_NEW_PASS")
+    if password:
+        return password
+    elsewhere = "set DET_NEW_PASS, or give it there twice, as two lines"
+    password = prompts.password(f"New password for user '{username}': ", elsewhere)
+    if prompts.password("Again: ", elsewhere) != password:
         raise CommandError("the two passwords differ: nothing was changed")
     return password
-
-
-def _refuse_weak(password: str) -> None:
-    problem = weakness(password)
-    if problem:
-        raise UsageError(problem)
 
 
 def id_of(session: Session, username: str) -> int:

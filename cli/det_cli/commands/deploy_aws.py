@@ -89,7 +89,7 @@ AWS = Group(
     ),
     Command(
         "dump-master-config-template",
-        "print the configuration of the cluster that `up` makes",
+        "print the configuration that `up` makes without options, to begin with",
         "deploy_aws:dump_config",
         Arg("--deployment-type", choices=_DEPLOYMENT_TYPES, help="makes no difference to it"),
     ),

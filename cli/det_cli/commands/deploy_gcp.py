@@ -70,7 +70,7 @@ GCP = Group(
     ),
     Command(
         "dump-master-config-template",
-        "print the configuration of the cluster that `up` makes",
+        "print the configuration that `up` makes without options, to begin with",
         "deploy_gcp:dump_config",
     ),
     Command(

@@ -12,7 +12,11 @@ CONFIG = Arg(
     help="the cluster's configuration, in YAML",
 )
 STORAGE = Arg("--storage-host-path", metavar="DIR", help="where checkpoints are kept")
-PASSWORD = Arg("--initial-user-password", metavar="PASSWORD", help="of the first users")
+PASSWORD = Arg(
+    "--initial-user-password",
+    metavar="PASSWORD",
+    help="of the first users: 8 characters, both cases, a digit ('': nobody signs in)",
+)
 DATABASE = Arg(
     "--db", metavar="URL", help="a PostgreSQL to use; without it one runs in the data directory"
 )

@@ -59,7 +59,7 @@ WORK = (
 )  # fmt: skip
 CLUSTER_OPTIONS = (
     Arg("--initial-user-password", metavar="PASSWORD",
-        help="of the first users (one is made, and shown by the first `up`)"),
+        help="of the first users: 8 characters, both cases, a digit (one is made, and shown by the first `up`)"),
     Arg("--forget-options", action="store_true",
         help="do not use what the last time gave: configuration, machines, --var"),
     Arg("--dry-run", action="store_true", help="tell what would be made, and what it costs"),

@@ -47,6 +47,7 @@ MEMBERS = {
             SPACE,
             NAME,
             _ALL,
+            *SORT_PAGE,
             OUTPUT,
         ),
         _change("unarchive", "Unarchived", "show an archived project again"),

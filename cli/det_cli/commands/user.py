@@ -18,7 +18,7 @@ MEMBERS = {
         ),
         Command(
             "change-password",
-            "set a new password",
+            "set a new password, which DET_NEW_PASS or two equal lines of standard input may give",
             "users:change_password",
             Arg("target_user", nargs="?", help="whose (default: yours)"),
             Arg(
@@ -33,7 +33,7 @@ MEMBERS = {
             "users:create",
             Arg("username"),
             Arg("--admin", action="store_true", help="with all rights"),
-            Arg("--password", help="the first password"),
+            Arg("--password", help="the first password (default: DET_NEW_PASS, or asked for)"),
             Arg("--remote", action="store_true", help="signs in elsewhere and has no password"),
         ),
         Command(

@@ -13,7 +13,14 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import aws_endpoints, aws_preflight, aws_snapshots, prices
+from det_cli.deployment import (
+    aws_endpoints,
+    aws_keys,
+    aws_preflight,
+    aws_snapshots,
+    extras,
+    prices,
+)
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
@@ -30,6 +37,14 @@ _RELAY = "module.relay"
 _LIVE = "live"  # the alias of what requests and schedules reach
 _GLOBAL = "us-east-1"  # lists what has no region, such as a distribution of CloudFront
 _LISTED_S = 60.0
+# Of a function that Lambda takes a minute or two to put into its network, after weeks without a call.
+_NOT_READY = (
+    "CodeArtifactUserPendingException",
+    "ResourceConflictException",
+    "ResourceNotReadyException",
+)
+_READY_S = 180.0
+_UNGUARDED_S = 300.0  # in which the network interfaces of an endpoint go
 
 
 class AwsDeployment(Deployment):
@@ -77,21 +92,25 @@ class AwsDeployment(Deployment):
         self._google_credentials()
         config = self._config()
         aws_preflight.check_budget(self._spec.variables)
-        aws_preflight.check_python(self._runtime(), has_relay=self._has_relay())
+        aws_preflight.check_python(self._runtime())
         self._snapshot = self._to_restore()
         if not self._preflight:
             return
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
         has_limits = not self._spec.endpoint_url  # an AWS that is not Amazon's has none to tell
-        cluster_id, rentals = self._spec.cluster_id, aws_preflight.rentals_of(config)
+        cluster_id, zones = self._spec.cluster_id, self._spec.variables.get("zones") or ()
+        rentals = aws_preflight.rentals_of(config, self._spec.region, zones)
         aws_preflight.check_place(self.account, rentals, self._say)
+        aws_preflight.check_subnets(self.account, config)
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
             given = {**self._spec.variables, **self._restored()}
             aws_endpoints.check(self._spec.region, [r.region for r in rentals], given)
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
+            for warning in aws_keys.warnings(self.account, config, given.get("kms_key_arns") or ()):
+                self._say(f"warning: {warning}")
 
     def _to_restore(self) -> aws_snapshots.Snapshot | None:
         """Return the snapshot from which the database begins; None for one that is there already.
@@ -172,8 +191,9 @@ class AwsDeployment(Deployment):
             "alarm_topic_arn",
         )
         stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
-        idle, choices = prices.aws_idle(stack), prices.choice_of_database(stack)
-        return prices.month(idle, self._config(), choices)
+        config = self._config()
+        idle = prices.aws_idle(stack, prices.always_rented(config))
+        return prices.month(idle, config, prices.choice_of_database(stack))
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         made = self._zip(folder) if build else _empty_zip(folder)
@@ -205,7 +225,7 @@ class AwsDeployment(Deployment):
         try:
             from det_controlplane.entry.aws import packaging
         except ModuleNotFoundError as e:
-            raise self._missing(e) from e
+            raise extras.missing(e.name, self.stack) from e
         files = {"cluster.yaml": yaml.safe_dump(self._config(), sort_keys=False).encode()}
         if not self._spec.endpoint_url:
             files["rds-ca.pem"] = _fetch(RDS_CERTIFICATES)
@@ -311,7 +331,7 @@ class AwsDeployment(Deployment):
     def _migrate(self, outputs: dict[str, Any]) -> None:
         # Asked once and patiently: a repeated call would find the first one still at work.
         functions = self.account.client("lambda", read_timeout_s=_MIGRATION_S + 10)
-        answer = functions.invoke(FunctionName=outputs["functions"]["migrate"], Payload=b"{}")
+        answer = _once_ready(functions, FunctionName=outputs["functions"]["migrate"], Payload=b"{}")
         if "FunctionError" in answer:
             told = json.loads(answer["Payload"].read() or b"{}")
             raise CommandError(
@@ -328,16 +348,32 @@ class AwsDeployment(Deployment):
     def _before_the_rest(
         self, stack: Stack, variables: dict[str, Any], made: Sequence[str]
     ) -> None:
-        """Remove the relay, and then what CloudFront leaves of it in the network, also of an earlier one."""
+        """Remove the relay, and then what services of AWS made in the network for it and for machines."""
         from botocore.exceptions import ClientError
 
         if any(name.startswith(_RELAY) for name in made):
             stack.terraform.destroy(variables, self._say, only=[_RELAY])
-        for group in self.account.origin_groups(self._spec.cluster_id):
+        self._remove_guards()
+        for group, maker in self.account.groups_of_services(self._spec.cluster_id).items():
             try:
                 self.account.client("ec2").delete_security_group(GroupId=group)
             except ClientError as e:
-                self._say(f"warning: {group}, which CloudFront made, stays for now: {e}")
+                self._say(f"warning: {group}, which {maker} made, stays for now: {e}")
+
+    def _remove_guards(self) -> None:
+        """Remove the endpoints by which GuardDuty watches machines: it makes them anew where there are machines."""
+        from botocore.exceptions import ClientError
+
+        cluster_id, limit = self._spec.cluster_id, time.monotonic() + _UNGUARDED_S
+        try:
+            endpoints = self.account.guard_endpoints(cluster_id)
+            if endpoints:
+                self._say(f"Removing {', '.join(endpoints)}, which GuardDuty made in the network")
+                self.account.client("ec2").delete_vpc_endpoints(VpcEndpointIds=endpoints)
+            while self.account.guard_endpoints(cluster_id) and time.monotonic() < limit:
+                time.sleep(5)
+        except ClientError as e:
+            self._say(f"warning: what GuardDuty made in the network stays for now: {e}")
 
     def _remove(self, stack: Stack, variables: dict[str, Any], keep_data: bool) -> None:
         try:
@@ -345,11 +381,12 @@ class AwsDeployment(Deployment):
         except CommandError as e:
             if "DependencyViolation" not in e.cause:
                 raise
-            groups = self.account.origin_groups(self._spec.cluster_id)
+            groups = self.account.groups_of_services(self._spec.cluster_id)
             if not groups:
                 raise
+            makers = " and ".join(sorted(set(groups.values())))
             raise CommandError(
-                f"the network stays, as CloudFront has not let go of its security group {', '.join(groups)}",
+                f"the network stays, as {makers} has not let go of its security group {', '.join(groups)}",
                 "run the same command again in some minutes: it removes the group and the network",
             ) from e
 
@@ -379,6 +416,20 @@ class AwsDeployment(Deployment):
 
     def _where_logs_are(self) -> str:
         return f"the log group /aws/lambda/det-{self._spec.cluster_id}-api says why"
+
+
+def _once_ready(functions: Any, **call: Any) -> Any:
+    """Invoke a function, and again while Lambda still makes it ready."""
+    from botocore.exceptions import ClientError
+
+    limit = time.monotonic() + _READY_S
+    while True:
+        try:
+            return functions.invoke(**call)
+        except ClientError as e:
+            if e.response["Error"]["Code"] not in _NOT_READY or time.monotonic() > limit:
+                raise
+            time.sleep(5)
 
 
 def _google_projects(config: dict[str, Any]) -> list[str]:

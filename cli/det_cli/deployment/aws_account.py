@@ -12,8 +12,11 @@ from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
 
 TAG = "determined-cluster"
-# CloudFront makes it in a network with its first VPC origin there, and leaves it; no network goes before it.
+# Made by CloudFront in a network with its first VPC origin there, and by GuardDuty with its first machine, beside an
+# endpoint; both leave theirs, and no network goes before them.
 _ORIGIN_GROUP = "CloudFront-VPCOrigins-Service-SG"
+_GUARD_GROUP = "GuardDutyManagedSecurityGroup-"  # and the network's id
+_GUARD_ENDPOINT = ".guardduty-data"
 # Buckets and snapshots of databases are data; EC2 lists machines, disks and network cards that are gone for an hour.
 _KEPT = re.compile(
     r"^arn:[\w-]+:s3:::|:rds:.*snapshot:|:ec2:.*:(instance|volume|network-interface|fleet|spot-instances-request)/"
@@ -184,18 +187,36 @@ class Aws:
         found = [str(r["ResourceARN"]) for page in pages for r in page["ResourceTagMappingList"]]
         return [arn for arn in found if not _KEPT.search(arn)]
 
-    def origin_groups(self, cluster_id: str) -> list[str]:
-        """Return the security groups that CloudFront made in the cluster's network."""
-        ec2 = self.client("ec2")
-        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
-        networks = [vpc["VpcId"] for vpc in ec2.describe_vpcs(Filters=ours)["Vpcs"]]
+    def groups_of_services(self, cluster_id: str) -> dict[str, str]:
+        """Return the security groups that services of AWS made in the cluster's network, with who made each."""
+        networks = self._networks(cluster_id)
+        if not networks:
+            return {}
+        names = [_ORIGIN_GROUP, *(f"{_GUARD_GROUP}{network}" for network in networks)]
+        made = [{"Name": "group-name", "Values": names}, {"Name": "vpc-id", "Values": networks}]
+        found = self.client("ec2").describe_security_groups(Filters=made)["SecurityGroups"]
+        return {
+            group["GroupId"]: "CloudFront" if group["GroupName"] == _ORIGIN_GROUP else "GuardDuty"
+            for group in found
+        }
+
+    def guard_endpoints(self, cluster_id: str) -> list[str]:
+        """Return the endpoints that GuardDuty made in the cluster's network, and that are not gone yet."""
+        networks = self._networks(cluster_id)
         if not networks:
             return []
-        made = [
-            {"Name": "group-name", "Values": [_ORIGIN_GROUP]},
-            {"Name": "vpc-id", "Values": networks},
+        there = [{"Name": "vpc-id", "Values": networks}]
+        found = self.client("ec2").describe_vpc_endpoints(Filters=there)["VpcEndpoints"]
+        return [
+            str(endpoint["VpcEndpointId"])
+            for endpoint in found
+            if endpoint["ServiceName"].endswith(_GUARD_ENDPOINT)
+            and endpoint["State"].lower() != "deleted"
         ]
-        return [g["GroupId"] for g in ec2.describe_security_groups(Filters=made)["SecurityGroups"]]
+
+    def _networks(self, cluster_id: str) -> list[str]:
+        ours = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        return [vpc["VpcId"] for vpc in self.client("ec2").describe_vpcs(Filters=ours)["Vpcs"]]
 
     def backend(self, cluster_id: str) -> Backend:
         """Return where Terraform keeps the state of a cluster, and locks it."""

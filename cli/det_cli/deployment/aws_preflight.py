@@ -22,8 +22,8 @@ _WORKERS = 6  # reserved for the functions beside the API
 _FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
 _ACTIONS = (
     "ec2:CreateVpc", "ec2:CreateSecurityGroup", "iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole",
-    "iam:CreateInstanceProfile", "lambda:CreateFunction", "s3:CreateBucket", "secretsmanager:CreateSecret",
-    "scheduler:CreateSchedule", "logs:CreateLogGroup",
+    "iam:CreateInstanceProfile", "lambda:CreateFunction", "lambda:PutFunctionRecursionConfig", "s3:CreateBucket",
+    "secretsmanager:CreateSecret", "scheduler:CreateSchedule", "logs:CreateLogGroup",
 )  # fmt: skip
 _DATABASES = {"aurora": "rds:CreateDBCluster", "rds": "rds:CreateDBInstance"}
 _RESTORED = {
@@ -36,11 +36,13 @@ _FOR_A_RELAY = (
     "cloudfront:CreateDistribution", "cloudfront:CreateVpcOrigin", "cloudfront:CreateFunction", "ec2:RunInstances",
     "ssm:GetParameter",
 )  # fmt: skip
+# Roles of services, of which AWS makes one in the name of whoever makes the account's first database or VPC origin.
+_ROLE_OF_RDS = ("rds.amazonaws.com", "AWSServiceRoleForRDS")
+_ROLE_OF_ORIGINS = ("vpcorigin.cloudfront.amazonaws.com", "AWSServiceRoleForCloudFrontVPCOrigin")
 _FOR_NAT = ("ec2:CreateNatGateway", "ec2:AllocateAddress")
 
-# Those that the stack's provider for AWS takes, and of them those that Amazon Linux 2023 has packages of.
-_PYTHONS = ("python3.10", "python3.11", "python3.12", "python3.13")
-_PYTHONS_OF_A_RELAY = _PYTHONS[1:]
+# Lambda still makes functions of them, the provider knows them, and Amazon Linux 2023 has packages of them for a relay.
+_PYTHONS = ("python3.11", "python3.12", "python3.13")
 
 
 class AccountQueries(Protocol):
@@ -66,25 +68,40 @@ class Rental:
     zone: str  # empty: any of the region
     instance_type: str
     is_spot: bool
+    subnets_in: tuple[str, ...] = ()  # zones; empty: all
 
     @property
     def place(self) -> str:
-        return self.zone or self.region
+        bounds = f" within zones={','.join(self.subnets_in)}" if self.subnets_in else ""
+        return f"{self.zone or self.region}{bounds}"
 
 
-def rentals_of(config: Mapping[str, Any]) -> list[Rental]:
-    """Return all that the pools of a cluster's configuration may rent from AWS."""
+def rentals_of(
+    config: Mapping[str, Any], region: str = "", zones: Sequence[str] = ()
+) -> list[Rental]:
+    """Return all that the pools of a cluster's configuration may rent from AWS.
+
+    Pools without subnets of their own use those of the cluster in its region, which are in these zones."""
     from det_controlplane.core.config.cluster import load_cluster
 
+    own = {region: tuple(zones)}
     return [
-        Rental(pool.pool_name, region, zone, priced.type.name, capacity.value == "spot")
+        Rental(
+            pool.pool_name, place, zone, priced.type.name, capacity.value == "spot",
+            () if _has_subnets(section.settings) else own.get(place, ()),
+        )
         for pool in load_cluster(config).resource_pools
         for section in pool.sections
         if section.provider == "aws"
-        for region, zone in section.places
+        for place, zone in section.places
         for priced in section.types
         for capacity in section.capacities
-    ]
+    ]  # fmt: skip
+
+
+def _has_subnets(settings: Mapping[str, Any]) -> bool:
+    network = settings.get("network_interface") or {}
+    return bool(network.get("subnet_id") or network.get("subnet_ids"))
 
 
 def check_place(aws: AccountQueries, rentals: Sequence[Rental], say: Say) -> None:
@@ -106,6 +123,8 @@ def check_limits(
 
     The variables are those of the stack, as far as they are given."""
     check_rights(aws, actions_of(variables))
+    for service, role in (_ROLE_OF_RDS, *([_ROLE_OF_ORIGINS] if variables.get("relay") else [])):
+        check_service_role(aws, service, role)
     wanted = int(variables.get("api_concurrency", _CONCURRENCY))
     check_concurrency(aws, wanted, reserved(aws, cluster_id))
     for warning in quota_warnings(aws, rentals):
@@ -147,14 +166,33 @@ def actions_of(variables: Mapping[str, Any]) -> list[str]:
     return [action for action in found if action]
 
 
-def check_rights(aws: AccountQueries, actions: Sequence[str]) -> None:
-    """Ask AWS what the caller may do, as far as the caller may ask that."""
+def check_service_role(aws: AccountQueries, service: str, role: str) -> None:
+    """Check that the account has a service's role, or that the caller may make it. Raises CommandError."""
+    from botocore.exceptions import ClientError
+
+    with _unless_denied():
+        try:
+            aws.client("iam").get_role(RoleName=role)
+        except ClientError as e:
+            if e.response["Error"]["Code"] != "NoSuchEntity":
+                return
+            asked = {"ContextKeyName": "iam:AWSServiceName", "ContextKeyType": "string"}
+            check_rights(
+                aws,
+                ["iam:CreateServiceLinkedRole"],
+                ResourceArns=[f"arn:aws:iam::{aws.account}:role/aws-service-role/{service}/{role}"],
+                ContextEntries=[{**asked, "ContextKeyValues": [service]}],
+            )
+
+
+def check_rights(aws: AccountQueries, actions: Sequence[str], **circumstances: Any) -> None:
+    """Ask AWS what the caller may do, as far as the caller may ask that. Raises CommandError."""
     with _unless_denied():
         caller = str(aws.client("sts").get_caller_identity()["Arn"])
         if caller.endswith(":root"):
             return
         answer = aws.client("iam").simulate_principal_policy(
-            PolicySourceArn=_policy_source(aws, caller), ActionNames=list(actions)
+            PolicySourceArn=_policy_source(aws, caller), ActionNames=list(actions), **circumstances
         )
         denied = [
             result["EvalActionName"]
@@ -182,19 +220,12 @@ def check_name(aws: AccountQueries, cluster_id: str) -> None:
         )
 
 
-def check_python(runtime: str, *, has_relay: bool) -> None:
-    """Check that functions, and the machine of a relay, can have the Python that this command packs for.
-
-    Raises CommandError."""
+def check_python(runtime: str) -> None:
+    """Check that functions can have the Python that this command packs for. Raises CommandError."""
     if runtime not in _PYTHONS:
         raise CommandError(
-            f"the functions cannot run in {runtime}, in which this command runs: the provider for AWS refuses it",
+            f"the functions cannot run in {runtime}, in which this command runs: AWS or its provider does not take it",
             f"install det with one of {', '.join(_PYTHONS)}",
-        )
-    if has_relay and runtime not in _PYTHONS_OF_A_RELAY:
-        raise CommandError(
-            f"the relay's machine has no package of {runtime}, with which this command runs",
-            f"install det with one of {', '.join(_PYTHONS_OF_A_RELAY)}, or give --var relay=false",
         )
 
 
@@ -215,6 +246,28 @@ def check_keypair(aws: AccountQueries, name: str) -> None:
                 f"{aws.region} has no key pair {name}",
                 f"`aws ec2 describe-key-pairs --region {aws.region}` lists those it has; or leave --keypair out",
             )
+
+
+def check_subnets(aws: AccountQueries, config: Mapping[str, Any]) -> None:
+    """Check that the subnets which sections of pools name are there. Raises CommandError."""
+    from det_controlplane.core.config.cluster import load_cluster
+
+    for section in (s for p in load_cluster(config).resource_pools for s in p.sections):
+        network = section.settings.get("network_interface") or {}
+        named = {*(network.get("subnet_ids") or ()), network.get("subnet_id")} - {None, ""}
+        if section.provider != "aws" or not named:
+            continue
+        asked = {"Filters": [{"Name": "subnet-id", "Values": sorted(named)}]}
+        with _unless_denied():
+            for region in section.regions:
+                told = aws.at(region).client("ec2").describe_subnets(**asked)["Subnets"]
+                named -= {subnet["SubnetId"] for subnet in told}
+            if named:
+                where = ", ".join(section.regions)
+                raise CommandError(
+                    f"{where} has no subnet {', '.join(sorted(named))}",
+                    f"`aws ec2 describe-subnets --region {section.regions[0]}` lists those it has",
+                )
 
 
 def reserved(aws: AccountQueries, cluster_id: str) -> int:
@@ -286,7 +339,10 @@ def _offered(aws: AccountQueries, types: Sequence[str]) -> set[tuple[str, str]] 
 
 def _is_offered(rental: Rental, offered: set[tuple[str, str]] | None) -> bool:
     return offered is None or any(
-        name == rental.instance_type and rental.zone in ("", zone) for name, zone in offered
+        name == rental.instance_type
+        and rental.zone in ("", zone)
+        and (not rental.subnets_in or zone in rental.subnets_in)
+        for name, zone in offered
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from det_cli.deployment import extras
 from det_cli.errors import CommandError
 
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired")
@@ -13,7 +14,9 @@ _GOES_ON = "run the same command again: it goes on"
 @contextmanager
 def refusals_told() -> Iterator[None]:
     """Raise CommandError in place of botocore's errors."""
-    from botocore.exceptions import BotoCoreError, ClientError
+    with extras.needed("aws"):
+        import boto3  # noqa: F401  # the first of botocore's users, which may be there alone
+        from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.common.sign_in import login
 
-from det_cli.deployment import draining, fleet, restoring
+from det_cli.deployment import bucket_names, draining, extras, fleet, pool_warnings, restoring
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
@@ -33,6 +33,7 @@ class ClusterSpec:
     region: str
     config: dict[str, Any] = field(default_factory=dict)  # of the cluster, as in master.yaml
     variables: dict[str, Any] = field(default_factory=dict)  # of the Terraform stack
+    path_named: Callable[[str], str] = str  # names a path of the configuration as it was given
     password: str = ""
     endpoint_url: str = ""  # of the cloud itself, for trials without it
     profile: str = ""  # of the operator's credentials
@@ -145,7 +146,7 @@ class Deployment(ABC):
         Unless forced, work gets some seconds to save checkpoints and to leave; machines with work are not ended.
         """
         cluster_id = self._spec.cluster_id
-        self._must_be_known()
+        self.must_be_known()
         found = self._fleet.found()
         if not force:
             _refuse_unseen(found)
@@ -175,7 +176,7 @@ class Deployment(ABC):
 
     def status(self) -> dict[str, Any]:
         """Return the address of the cluster, whether it answers, and how many machines it rents."""
-        self._must_be_known()
+        self.must_be_known()
         with self._open() as stack:
             outputs = stack.terraform.outputs()
         outputs.pop("initial_user_password", None)
@@ -245,27 +246,38 @@ class Deployment(ABC):
         """Return variables for Terraform's own environment."""
         return {}
 
+    def check_config(self) -> None:
+        """Raise UsageError for what the control plane or the cloud would refuse; asks nothing of the account."""
+        name = self._spec.variables.get("bucket")
+        if name:
+            bucket_names.check(self.storage_type, str(name))
+        self._checked("any-bucket")
+
     def _config(self) -> dict[str, Any]:
         """Return the cluster's configuration, with what the deployment knows of where its machines are.
 
         Raises UsageError where the control plane would refuse it.
         """
+        return self._checked(self._bucket())
+
+    def _checked(self, bucket: str) -> dict[str, Any]:
         try:
             from det_controlplane.core.config.cluster_check import load_checked
             from det_controlplane.core.config.provider_defaults import with_defaults
-            from det_controlplane.core.problems import InvalidConfig
+            from det_controlplane.core.problems import InvalidConfig, Problem
         except ModuleNotFoundError as e:
-            raise self._missing(e) from e
-        storage = {"type": self.storage_type, "bucket": self._bucket()}
+            raise extras.missing(e.name, self.stack) from e
+        storage = {"type": self.storage_type, "bucket": bucket}
         given = {"checkpoint_storage": storage, **self._spec.config}
         config = with_defaults(given, self._provider_defaults())
         try:
             load_checked(config)
         except InvalidConfig as e:
+            named = (Problem(self._spec.path_named(p.path), p.message) for p in e.problems)
             raise UsageError(
-                str(e),
+                str(InvalidConfig(list(dict.fromkeys(named)), what="cluster configuration")),
                 "resource_pools come from the options, or from --config FILE;"
-                f" `det deploy {self.stack} dump-master-config-template` prints what the options make",
+                f" `det deploy {self.stack} dump-master-config-template` prints one to begin with",
             ) from e
         return config
 
@@ -278,15 +290,15 @@ class Deployment(ABC):
         from det_controlplane.core.config.cluster import load_cluster
         from det_controlplane.core.config.reach_of_storage import warnings
 
-        for warning in warnings(load_cluster(self._config())):
+        config = load_cluster(self._config())
+        for warning in (
+            *warnings(config),
+            *pool_warnings.warnings(config, self.stack, self._spec.region),
+        ):
             self._say(f"warning: {warning}")
 
-    def _missing(self, e: ModuleNotFoundError) -> CommandError:
-        return CommandError(
-            f"{e.name} is missing", f"pip install 'determined-serverless[{self.stack}]'"
-        )
-
-    def _must_be_known(self) -> None:
+    def must_be_known(self) -> None:
+        """Raise MissingError for a cluster that is not there."""
         known = self.account.clusters()
         if self._spec.cluster_id not in known:
             raise MissingError(

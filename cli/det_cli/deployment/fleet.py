@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from det_cli.deployment import extras
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
@@ -155,7 +156,7 @@ def account_at(location: Location) -> MachineAccount:
 
         return Google(location.name, "")
     if importlib.util.find_spec("boto3") is None:
-        raise CommandError("boto3 is missing", "pip install 'determined-serverless[aws]'")
+        raise extras.missing("boto3", "aws")
     from det_cli.deployment.aws_account import Aws
 
     return Aws(location.name)

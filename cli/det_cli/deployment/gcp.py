@@ -81,7 +81,7 @@ class GcpDeployment(Deployment):
 
     def plan(self) -> None:
         config = self._config()
-        missing = google_checks.disabled(self.account)
+        missing = google_checks.disabled(self.account, self._spec.variables)
         if missing:
             names = " ".join(f"{name}.googleapis.com" for name in missing)
             raise CommandError(
@@ -96,7 +96,8 @@ class GcpDeployment(Deployment):
         given = self._spec.variables
         names = ("database_tier", "database_disk_gb", "database_highly_available")
         stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
-        return prices.month(prices.gcp_idle(stack), self._config())
+        config = self._config()
+        return prices.month(prices.gcp_idle(stack, prices.always_rented(config)), config)
 
     def environment(self) -> dict[str, str]:
         project = self.account.project
@@ -112,7 +113,7 @@ class GcpDeployment(Deployment):
 
     def _check(self) -> None:
         config = self._config()
-        missing = google_checks.disabled(self.account)
+        missing = google_checks.disabled(self.account, self._spec.variables)
         if missing:
             google_checks.enable(self.account, missing, self._say)
         self._check_project(config)
@@ -121,6 +122,7 @@ class GcpDeployment(Deployment):
     def _check_project(self, config: dict[str, Any]) -> None:
         if self._preflight:
             google_checks.check_permissions(self.account)
+            google_checks.check_budget(self.account, self._spec.variables)
             google_checks.check_machines(self.account, google_checks.machines_of(config), self._say)
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from det_cli.deployment import restoring
+from det_cli.deployment import extras, restoring
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
 
@@ -293,8 +293,9 @@ class Google:
         content: Mapping[str, Any],
         query: Mapping[str, str],
     ) -> Any:
-        import requests
-        from google.auth.exceptions import GoogleAuthError
+        with extras.needed("gcp"):
+            import requests
+            from google.auth.exceptions import GoogleAuthError, TransportError
 
         base = (
             f"{self.endpoint_url}/{service}"
@@ -309,6 +310,8 @@ class Google:
             while _is_disabled(answer) and time.monotonic() < self._patient_until:
                 time.sleep(_LOOK_S)
                 answer = ask()
+        except TransportError as e:
+            raise CommandError(f"Google cannot be asked to sign in: {_first(e)}", _REACH) from e
         except GoogleAuthError as e:
             raise CommandError(
                 f"Google does not accept the credentials: {_first(e)}", SIGN_IN
@@ -354,13 +357,10 @@ class Google:
     @cached_property
     def credentials(self) -> Any:
         """Return the operator's credentials. Raises CommandError when there are none."""
-        try:
+        with extras.needed("gcp"):
             import google.auth
             from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
-        except ModuleNotFoundError as e:
-            raise CommandError(
-                f"{e.name} is missing", "pip install 'determined-serverless[gcp]'"
-            ) from e
+
         if self.keypath:
             return _of_key(self.keypath)
         try:
@@ -373,6 +373,7 @@ class Google:
             ) from e
 
 
+_REACH = "does this machine reach the internet, or need a proxy (HTTPS_PROXY)? Then run the same command again"
 _AGAIN = "run the same command again: it goes on"
 
 
@@ -392,12 +393,13 @@ def _of_key(path: str) -> Any:
 
 def project_of_sign_in() -> str:
     """Return the project that the operator's sign-in or gcloud's settings name, if they name one."""
-    try:
+    with extras.needed("gcp"):
         import google.auth
         from google.auth.exceptions import GoogleAuthError
 
+    try:
         return str(google.auth.default()[1] or "")
-    except (ModuleNotFoundError, GoogleAuthError, OSError):
+    except (GoogleAuthError, OSError):
         return ""
 
 

@@ -15,6 +15,8 @@ APIS = (
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudquotas", "cloudresourcemanager", "cloudscheduler",
     "compute", "iam", "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
 )  # fmt: skip
+# The same for an alarm of Google Cloud's own, and the right that it takes on the billing account.
+_BUDGET_APIS, _BUDGET_PERMISSION = ("billingbudgets", "monitoring"), "billing.budgets.create"
 # One of each kind of right that the stack needs: whoever has these has a role that holds the rest. Not among them are
 # rights on a bucket's policy: owners of a project have those on each of its buckets, and not on the project.
 PERMISSIONS = (
@@ -66,6 +68,7 @@ _PROBES = {
     "cloudscheduler": f"/v1/{_HERE}/jobs",
     "compute": "/compute/v1/projects/{project}",
     "iam": "/v1/projects/{project}/serviceAccounts",
+    "monitoring": "/v3/projects/{project}/notificationChannels",
     "run": f"/v2/{_HERE}/services",
     "secretmanager": "/v1/projects/{project}/secrets",
     "sqladmin": "/v1/projects/{project}/instances",
@@ -92,12 +95,17 @@ class Machines:
         return ", ".join(self.zones) or self.region
 
 
-def disabled(google: Google) -> list[str]:
-    """Return the APIs that the cluster needs and the project has not. Raises CommandError without the project."""
+def disabled(google: Google, variables: Mapping[str, Any]) -> list[str]:
+    """Return the APIs that a stack needs and the project has not. Raises CommandError without the project."""
     path = f"/v1/projects/{google.project}/services"
     found = google.pages("serviceusage", path, "services", filter="state:ENABLED", pageSize="200")
     enabled = {str(service["config"]["name"]) for service in found}
-    return [name for name in APIS if f"{name}.googleapis.com" not in enabled]
+    needed = (*APIS, *(_BUDGET_APIS if _has_budget(variables) else ()))
+    return [name for name in needed if f"{name}.googleapis.com" not in enabled]
+
+
+def _has_budget(variables: Mapping[str, Any]) -> bool:
+    return bool(variables.get("monthly_budget_usd"))
 
 
 def enable(google: Google, names: Sequence[str], say: Say) -> None:
@@ -128,6 +136,25 @@ def check_permissions(google: Google) -> None:
             f"your account lacks {len(missing)} permissions in project {google.project}: {', '.join(missing)}",
             "ask an owner of the project for roles/owner, or for roles that have them",
         )
+
+
+def check_budget(google: Google, variables: Mapping[str, Any]) -> None:
+    """Look whether the alarm that the stack asks for can be made, which owners of the project alone may not."""
+    account = str(variables.get("billing_account") or "")
+    if not (_has_budget(variables) and account):
+        return
+    path = f"/v1/billingAccounts/{account}:testIamPermissions"
+    try:
+        answer = google.call("POST", "cloudbilling", path, {"permissions": [_BUDGET_PERMISSION]})
+    except Denied:
+        answer = None
+    if _BUDGET_PERMISSION not in (answer or {}).get("permissions", ()):
+        raise CommandError(
+            f"your account lacks {_BUDGET_PERMISSION} on the billing account {account}, or there is none of this id",
+            "ask who administers it for roles/billing.costsManager there, or leave out --var monthly_budget_usd",
+        )
+    with suppress(CommandError):  # waits for an API that was just enabled
+        google.call("GET", "billingbudgets", f"/v1/billingAccounts/{account}/budgets", pageSize="1")
 
 
 def check_machines(google: Google, wanted: Sequence[Machines], say: Say) -> None:

@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from det_cli.deployment.pool_warnings import as_rented
+
+if TYPE_CHECKING:
+    from det_controlplane.core.config.pools import Pool
 
 HOURS = 730  # of a month
 DATABASE_GB, BUCKET_GB = 1.0, 1.0  # assumed of a cluster that is new
@@ -97,19 +102,29 @@ class IdleMonth:
         return sum(self.parts.values())
 
 
-def aws_idle(stack: AwsStack) -> IdleMonth:
-    """Return the cost while schedules are off and Aurora is paused; an RDS instance runs always."""
+NO_MACHINES: Mapping[str, float] = {}
+
+
+def aws_idle(stack: AwsStack, machines: Mapping[str, float] = NO_MACHINES) -> IdleMonth:
+    """Return the cost while no work runs: an RDS instance runs always, Aurora while there are machines, which ask."""
     hourly = PRICES.get(stack.database_instance_class)
     if stack.database == "aurora":
-        database = {
-            f"Aurora, paused: {DATABASE_GB:g} GB of data": DATABASE_GB * price("aurora_gb_month")
-        }
+        data = DATABASE_GB * price("aurora_gb_month")
+        database = (
+            {
+                "Aurora, awake as machines run": HOURS * awake_usd_hour(),
+                f"{DATABASE_GB:g} GB of data": data,
+            }
+            if machines
+            else {f"Aurora, paused: {DATABASE_GB:g} GB of data": data}
+        )
     else:
         database = {
             f"RDS {stack.database_instance_class}, always on": HOURS * (hourly[0] if hourly else 0),
             f"its disk, {stack.rds_gb} GB": stack.rds_gb * price("rds_gb_month"),
         }
     parts = {
+        **machines,
         f"{stack.secrets} secret": stack.secrets * price("secret_month"),
         **_alarms(stack),
         **database,
@@ -166,10 +181,11 @@ def _nat_gateway() -> dict[str, float]:
     }
 
 
-def gcp_idle(stack: GcpStack) -> IdleMonth:
-    """Return the cost while schedules are paused; an instance of Cloud SQL runs always."""
+def gcp_idle(stack: GcpStack, machines: Mapping[str, float] = NO_MACHINES) -> IdleMonth:
+    """Return the cost while no work runs; an instance of Cloud SQL runs always."""
     hourly, instances = _tier(stack.database_tier), 1 + stack.database_highly_available
     parts = {
+        **machines,
         f"Cloud SQL {stack.database_tier}, always on": HOURS * instances * (hourly or 0.0),
         f"its disk, {stack.database_disk_gb} GB": instances
         * stack.database_disk_gb
@@ -191,25 +207,49 @@ def _tier(name: str) -> float | None:
     return PRICES[name][0] if name in PRICES else None
 
 
+def always_rented(config: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a month of the machines costs that pools keep without work, by pool, each at its cheapest offer."""
+    from det_controlplane.core.config.cluster import load_cluster
+
+    found = {}
+    for pool in map(as_rented, load_cluster(config).resource_pools):
+        limits = pool.limits
+        number = min(max(limits.min_instances, limits.warm_instances), limits.max_instances)
+        if not (number and pool.offers):
+            continue
+        offer = min(pool.offers, key=lambda offer: offer.price_usd_hour)
+        if limits.max_hourly_cost is not None and offer.price_usd_hour:
+            number = min(number, int(limits.max_hourly_cost / offer.price_usd_hour))
+        usd = float(number * offer.price_usd_hour * HOURS)
+        found[f"{number} {offer.machine_type} that {pool.pool_name} always keeps"] = usd
+    return found
+
+
 def month(idle: IdleMonth, config: Mapping[str, Any], choices: Iterable[str] = ()) -> Iterator[str]:
     """Tell what a cluster costs a month, idle and busy, and what would cost less."""
     from det_controlplane.core.config.cluster import load_cluster
 
-    parts = ", ".join(f"{what} ${usd:.2f}" for what, usd in idle.parts.items() if usd)
-    yield f"A month idle costs about ${idle.usd:.2f}: {parts}"
+    parts = ", ".join(f"{what} ${usd:,.2f}" for what, usd in idle.parts.items() if usd)
+    costs = f"about ${idle.usd:,.2f}"
     if idle.unknown:
-        yield f"That is without {idle.unknown}, which runs always: its price is not known here"
-    for pool in load_cluster(config).resource_pools:
-        if not pool.offers:
-            continue
-        cheapest = min(pool.offers, key=lambda offer: offer.price_usd_hour)
-        most = max(offer.price_usd_hour for offer in pool.offers) * pool.limits.max_instances
-        if pool.limits.max_hourly_cost is not None:
-            most = min(most, pool.limits.max_hourly_cost)
-        yield (
-            f"Busy, {pool.pool_name} costs ${cheapest.price_usd_hour:.2f} an hour and machine"
-            f" ({cheapest.machine_type}, {cheapest.capacity.value}), at most ${most:.2f} an hour with"
-            f" {pool.limits.max_instances} machines: ${most * Decimal(HOURS):,.0f} for a month without a pause"
-        )
+        costs = f"at least ${idle.usd:,.2f}, plus {idle.unknown}, which runs always and whose price is not known here"
+    yield f"A month idle costs {costs}: {parts}"
+    yield from (_busy(pool) for pool in load_cluster(config).resource_pools if pool.offers)
     yield from choices
     yield f"List prices of {PRICES_OF}; disks, traffic and logs are not counted. `det budget` bounds what work costs"
+
+
+def _busy(pool: "Pool") -> str:
+    """Tell what a pool costs while it works."""
+    pool, machines = as_rented(pool), pool.limits.max_instances
+    if not pool.offers:
+        return f"Busy, {pool.pool_name} rents nothing within its limits"
+    cheapest = min(pool.offers, key=lambda offer: offer.price_usd_hour)
+    most = max(offer.price_usd_hour for offer in pool.offers) * machines
+    if pool.limits.max_hourly_cost is not None:
+        most = min(most, pool.limits.max_hourly_cost)
+    return (
+        f"Busy, {pool.pool_name} costs ${cheapest.price_usd_hour:.2f} an hour and machine"
+        f" ({cheapest.machine_type}, {cheapest.capacity.value}), at most ${most:.2f} an hour with"
+        f" {machines} machines: ${most * Decimal(HOURS):,.0f} for a month without a pause"
+    )

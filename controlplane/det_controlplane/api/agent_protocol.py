@@ -69,6 +69,7 @@ def _joining(body: Body) -> Joining:
         incarnation=_uuid(body.required_text("incarnation"), "incarnation"),
         pool=body.text("pool") or "default",
         version=body.text("version"),
+        product_version=body.text("productVersion"),
         hostname=body.text("hostname"),
         runtime=body.text("runtime"),
         addresses=addresses,

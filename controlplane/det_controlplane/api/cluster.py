@@ -3,7 +3,7 @@
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import Access, get
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.interface import INTERFACE_VERSION
+from det_controlplane.core.interface import INTERFACE_VERSION, PRODUCT_VERSION
 from det_controlplane.services.cluster import status
 from det_controlplane.services.context import Context
 
@@ -20,6 +20,7 @@ def identity(cluster_id: str, cluster_name: str) -> Response:
             "cluster_id": cluster_id,
             "master_id": cluster_id,
             "version": INTERFACE_VERSION,
+            "product_version": PRODUCT_VERSION,
             "cluster_name": cluster_name,
             "telemetry": telemetry,
             "sso_providers": [],
@@ -38,8 +39,9 @@ def health(ctx: Context, request: Request) -> Answer:
 def master(ctx: Context, request: Request) -> Answer:
     return json_response(
         {
-            "version": INTERFACE_VERSION, "masterId": ctx.cluster_id, "clusterId": ctx.cluster_id,
-            "clusterName": ctx.config.cluster_name, "telemetryEnabled": False, "ssoProviders": [],
+            "version": INTERFACE_VERSION, "productVersion": PRODUCT_VERSION,
+            "masterId": ctx.cluster_id, "clusterId": ctx.cluster_id, "clusterName": ctx.config.cluster_name,
+            "telemetryEnabled": False, "ssoProviders": [],
             "externalLoginUri": "", "externalLogoutUri": "", "branding": "determined",
             "rbacEnabled": ctx.config.authz is Authz.RBAC, "product": "PRODUCT_UNSPECIFIED", "featureSwitches": [],
             "userManagementEnabled": True, "strictJobQueueControl": False, "hasCustomLogo": False,

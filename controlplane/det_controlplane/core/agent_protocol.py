@@ -159,6 +159,7 @@ class JoinRequest(Message):
     incarnation: str
     pool: str = "default"
     version: str = ""
+    product_version: str = ""
     hostname: str = ""
     addresses: tuple[str, ...] = ()
     runtime: Literal["docker", "process"] = "process"

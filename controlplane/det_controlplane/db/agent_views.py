@@ -18,7 +18,7 @@ _SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', {_IN_SERVICE} AN
     'device', json_build_object('id', s.slot_id, 'brand', s.device_brand, 'uuid', s.device_uuid,
                                 'type', 'TYPE_' || upper(s.device_type::text)),
     'container', (SELECT {_CONTAINER} FROM containers c WHERE c.id = s.container_id))"""
-_AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'registeredTime', {time("a.joined_at")},
+_AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'productVersion', a.product_version, 'registeredTime', {time("a.joined_at")},
     'addresses', to_json(a.addresses), 'resourcePools', json_build_array(a.pool),
     'enabled', {_IN_SERVICE}, 'draining', a.draining,
     'outOfService', a.out_of_service,

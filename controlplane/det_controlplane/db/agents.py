@@ -35,12 +35,13 @@ _SET_SLOT = (
     .returning(_agents.pool)
 )
 _UPSERT = text("""
-    INSERT INTO agents (id, pool, state, agent_key_hash, incarnation, token_hash, version, hostname, runtime, addresses,
+    INSERT INTO agents (id, pool, state, agent_key_hash, incarnation, token_hash, version, product_version, hostname, runtime, addresses,
         out_of_service, joined_at, last_seen_at, lease_until, lost_after)
-    VALUES (:id, :pool, 'JOINED', :key_hash, :incarnation, :token_hash, :version, :hostname, :runtime,
+    VALUES (:id, :pool, 'JOINED', :key_hash, :incarnation, :token_hash, :version, :product_version, :hostname, :runtime,
         cast(:addresses AS text[]), :out_of_service, :now, :now, :lease_until, :lost_after)
     ON CONFLICT (id) DO UPDATE SET pool = excluded.pool, state = 'JOINED', agent_key_hash = excluded.agent_key_hash,
         incarnation = excluded.incarnation, token_hash = excluded.token_hash, version = excluded.version,
+        product_version = excluded.product_version,
         hostname = excluded.hostname, runtime = excluded.runtime, addresses = excluded.addresses, out_of_service = excluded.out_of_service,
         poll_seq = 0, leaving = false, joined_at = excluded.joined_at, last_seen_at = excluded.last_seen_at, lease_until = excluded.lease_until,
         lost_after = excluded.lost_after

@@ -278,6 +278,11 @@ def change(tx: Tx, experiment_id: int, **values: Any) -> None:
     tx.execute(update(experiments).where(experiments.c.id == experiment_id).values(values))
 
 
+def change_described(tx: Tx, experiment_id: int, **values: Any) -> None:
+    """Change name, description or labels of an experiment that this transaction has locked, also in its stored configuration."""
+    change(tx, experiment_id, config=config(tx, experiment_id) | values, **values)
+
+
 def set_config(tx: Tx, experiment_id: int, section: str, name: str, value: Any) -> None:
     """Change one value of the stored configuration of an experiment that this transaction has locked."""
     stored = config(tx, experiment_id)

@@ -5,6 +5,7 @@ See docs/reference/compatibility.md#context-of-a-model."""
 import base64
 import gzip
 import io
+import logging
 import os
 import stat
 import tarfile
@@ -12,6 +13,8 @@ from typing import IO, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from determined.common.failures import BadContext
 from determined.common.ignore import ALWAYS, Ignore
+
+logger = logging.getLogger("determined")
 
 MAX_BYTES = 95 * 2**20
 _REGULAR, _DIRECTORY = 48, 53
@@ -95,6 +98,10 @@ class _Walk:
             source = os.path.join(folder, name)
             if path == ".detignore" or ignore.matches(path, is_dir=os.path.isdir(source)):
                 continue
+            if os.path.islink(source) and not os.path.exists(source):
+                # Editors leave such links as locks; Determined's client leaves them out, too.
+                logger.warning("%r is a link to nothing: it is not sent", source)
+                continue
             self._visit(source, path, ignore, above)
 
     def _visit(self, source: str, path: str, ignore: Ignore, above: Tuple[str, ...]) -> None:
@@ -129,7 +136,7 @@ def _problem(source: str, path: str, above: Tuple[str, ...]) -> str:
     except UnicodeEncodeError:
         return "its name is not valid UTF-8"
     except OSError as e:
-        return "a link to nothing" if os.path.islink(source) else str(e.strerror)
+        return str(e.strerror)
     if stat.S_ISDIR(mode):
         return "a link to a directory that contains it" if os.path.realpath(source) in above else ""
     if not stat.S_ISREG(mode):

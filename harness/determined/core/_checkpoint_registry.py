@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from determined.common.http import Session
 from determined.common.storage import StorageManager
+from determined.core import _seen
 from determined.core._json import encode
 from determined.core._outbox import Outbox, deliver
 from determined.core._train import utc_now
@@ -28,6 +29,7 @@ class CheckpointRegistry:
         self, storage_id: str, resources: Mapping[str, int], metadata: Mapping[str, Any]
     ) -> None:
         logger.info("saved checkpoint %s (%d files)", storage_id, len(resources))
+        _seen.note("checkpoint")
 
     def withdrawn(self, storage_id: str) -> None:
         """Take back what `begins` told: nothing was stored."""

@@ -22,6 +22,7 @@ from determined.exec._lines import Line
 MAX_BATCH = 1000
 MAX_WAITING = 200_000
 MAX_WAITING_BYTES = 64 * 1024 * 1024
+ENTRY_BYTES = 400  # of a line, beside its text
 GATHER_S = 0.01
 POST_PERIOD_S = 1.0
 BURST = 8
@@ -189,13 +190,15 @@ def start_shipping(env: Mapping[str, str]) -> LogShipper:
 
 
 def _size(entry: Entry) -> int:
-    return sys.getsizeof(entry["log"])
+    return sys.getsizeof(entry["log"]) + ENTRY_BYTES
 
 
 def _tell_unsent(count: int, reason: str) -> None:
     # Not by sys.stderr: it may be shipped itself, and what it keeps for a full disk changes the exit status.
     with contextlib.suppress(OSError):
-        os.write(2, f"{count} log lines could not be shipped: {reason}\n".encode())
+        os.write(
+            2, f"{count} log lines could not be shipped: {reason}\n".encode("utf-8", "replace")
+        )
 
 
 def _now() -> str:

@@ -14,12 +14,25 @@ data "aws_caller_identity" "current" {}
 
 locals {
   name = "det-${var.cluster_id}"
-  # In this order: by it subnets have their addresses, and with another those of clusters that are there would be made anew.
-  zones = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.available.names, 0, min(3, length(data.aws_availability_zones.available.names)))
-  # CloudFront reaches no machine in these; accounts have names of their own for them.
+  # CloudFront reaches no machine in these; accounts have names of their own for them. Most of them are old, and refuse new
+  # subnets of some accounts: machines have one there only if it is among the first.
   far_zone_ids = ["use1-az3", "usw1-az2", "cac1-az3", "apne1-az3", "apne2-az1"]
-  zone_ids     = zipmap(data.aws_availability_zones.available.names, data.aws_availability_zones.available.zone_ids)
-  relay_zone   = concat([for zone in local.zones : zone if !contains(local.far_zone_ids, lookup(local.zone_ids, zone, ""))], local.zones)[0]
+  listed       = data.aws_availability_zones.available.names
+  zone_ids     = zipmap(local.listed, data.aws_availability_zones.available.zone_ids)
+  near_zones   = [for zone in local.listed : zone if !contains(local.far_zone_ids, local.zone_ids[zone])]
+  first_zones  = slice(local.listed, 0, min(3, length(local.listed)))
+  letters      = { for number, letter in split("", "abcdefgh") : letter => number }
+
+  # By these numbers subnets have their addresses, and with others those of clusters that are there would be made anew:
+  # three have those of their order, and later ones of their letters, which no new zone changes.
+  zones = length(var.zones) > 0 ? { for number, zone in var.zones : zone => number } : merge(
+    { for zone in local.near_zones : zone => local.letters[substr(zone, -1, 1)] if contains(keys(local.letters), substr(zone, -1, 1)) },
+    { for number, zone in local.first_zones : zone => number },
+  )
+  # Of functions and database. Lambda refuses this old zone, so no cluster that is there has functions in it.
+  lambda_zones   = [for zone in concat(local.first_zones, [for zone in keys(local.zones) : zone if !contains(local.first_zones, zone)]) : zone if local.zone_ids[zone] != "use1-az3"]
+  function_zones = length(var.zones) > 0 ? var.zones : slice(local.lambda_zones, 0, min(3, length(local.lambda_zones)))
+  relay_zone     = concat([for zone in local.function_zones : zone if !contains(local.far_zone_ids, lookup(local.zone_ids, zone, ""))], local.function_zones)[0]
 
   bucket = var.bucket != "" ? var.bucket : lower("det-${var.cluster_id}-${var.region}-${data.aws_caller_identity.current.account_id}")
   # How pools on Google Cloud are rented, by Google's own names.
@@ -34,11 +47,12 @@ locals {
 }
 
 module "network" {
-  source = "../modules/aws/network"
-  name   = local.name
-  cidr   = var.cidr
-  zones  = local.zones
-  nat    = !var.machine_external_ip
+  source         = "../modules/aws/network"
+  name           = local.name
+  cidr           = var.cidr
+  zones          = local.zones
+  function_zones = local.function_zones
+  nat            = !var.machine_external_ip
 }
 
 module "storage" {
@@ -65,7 +79,7 @@ module "database" {
   instance_class           = var.database_instance_class
   pause_after_s            = var.database_pause_after_s
   vpc_id                   = module.network.vpc_id
-  subnet_ids               = module.network.private_subnet_ids
+  subnet_ids               = module.network.function_subnet_ids
   client_security_group_id = module.controlplane.security_group_id
   keep                     = var.keep_data
   removal                  = var.removal
@@ -103,7 +117,7 @@ module "relay" {
   api_url                    = module.controlplane.function_url
   front_secret               = local.front_secret
   vpc_id                     = module.network.vpc_id
-  subnet_id                  = module.network.private_subnet_ids[index(local.zones, local.relay_zone)]
+  subnet_id                  = module.network.function_subnet_ids[index(local.function_zones, local.relay_zone)]
   has_nat                    = !var.machine_external_ip
   database_security_group_id = module.database.security_group_id
   permissions_boundary       = var.permissions_boundary
@@ -133,9 +147,10 @@ module "controlplane" {
   api_concurrency      = var.api_concurrency
   log_retention_days   = var.log_retention_days
   vpc_id               = module.network.vpc_id
-  subnet_ids           = module.network.private_subnet_ids
+  subnet_ids           = module.network.function_subnet_ids
   bucket_arn           = module.storage.arn
   machine_role_arn     = module.machines.role_arn
+  kms_key_arns         = var.kms_key_arns
   permissions_boundary = var.permissions_boundary
   alarm_topic_arn      = var.alarm_topic_arn
   has_nat              = !var.machine_external_ip

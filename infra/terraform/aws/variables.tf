@@ -15,7 +15,7 @@ variable "region" {
 }
 
 variable "zones" {
-  description = "Availability zones; empty for three of the region."
+  description = "Availability zones; empty for those of the region, and for functions and database three of them."
   type        = list(string)
   default     = []
 }
@@ -217,6 +217,12 @@ variable "permissions_boundary" {
   description = "ARN of a permission boundary for all roles."
   type        = string
   default     = null
+}
+
+variable "kms_key_arns" {
+  description = "ARNs of your own keys in KMS with which volumes of machines are encrypted: the account's default key for EBS, and what pools name by root_volume_kms_key_id. AWS's own key needs none."
+  type        = list(string)
+  default     = []
 }
 
 variable "alarm_topic_arn" {

@@ -10,7 +10,8 @@ locals {
   peering       = var.network_id != "" ? var.network_peering : module.network[0].peering
   secrets_key   = var.secrets_key != "" ? var.secrets_key : join("", terraform_data.secrets_key[*].id)
   labels        = merge(var.labels, { managed-by = "determined", determined-cluster = var.cluster_id })
-  apis = setunion(length(var.alarm_emails) > 0 ? ["monitoring"] : [], [
+  mails         = concat(var.alarm_emails, var.monthly_budget_usd > 0 ? var.budget_emails : [])
+  apis = setunion(length(local.mails) > 0 ? ["monitoring"] : [], var.monthly_budget_usd > 0 ? ["billingbudgets"] : [], [
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
     "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
   ])
@@ -24,12 +25,13 @@ resource "google_project_service" "this" {
 }
 
 module "network" {
-  source = "../modules/gcp/network"
-  count  = var.network_id == "" ? 1 : 0
-  name   = local.name
-  region = var.region
-  cidr   = var.cidr
-  nat    = !var.machine_external_ip
+  source   = "../modules/gcp/network"
+  count    = var.network_id == "" ? 1 : 0
+  name     = local.name
+  region   = var.region
+  cidr     = var.cidr
+  nat      = !var.machine_external_ip
+  database = true
 
   depends_on = [google_project_service.this]
 }
@@ -46,11 +48,12 @@ module "storage" {
 }
 
 module "images" {
-  source = "../modules/gcp/images"
-  name   = local.name
-  region = var.region
-  bucket = module.storage.bucket
-  labels = local.labels
+  source  = "../modules/gcp/images"
+  project = var.project
+  name    = local.name
+  region  = var.region
+  bucket  = module.storage.bucket
+  labels  = local.labels
 
   depends_on = [google_project_service.this]
 }
@@ -118,6 +121,8 @@ locals {
     DET_OBJECTS        = "gs://${module.storage.bucket}/contexts"
     DET_MAY_WAIT_S     = "30"
     DET_DB_POOL_SIZE   = "8"
+    # Sessions ask for it as they begin, as Cloud SQL takes no such flag for all: what a stopped process left open ends.
+    DET_DB_IDLE_S = "600"
     # While a deployment replaces instances, both may hold theirs: who finds the database full asks again for so long.
     DET_DB_WAKE_S = "20"
     # What pools of the cluster configuration leave out.
@@ -161,6 +166,7 @@ module "controlplane" {
 
 module "alarms" {
   source             = "../modules/gcp/alarms"
+  project            = var.project
   name               = local.name
   emails             = var.alarm_emails
   database           = module.database.instance

@@ -179,7 +179,7 @@ variable "labels" {
 }
 
 variable "monthly_budget_usd" {
-  description = "Dollars a month of the project at which Google Cloud itself writes mails; 0 for no such alarm."
+  description = "Money a month of the project at which Google Cloud itself writes mails, in the currency of the billing account, dollars or not; 0 for no such alarm."
   type        = number
   default     = 0
 }

@@ -24,6 +24,8 @@ _TAKEN_BACK = (
     "Server.SpotInstanceShutdown",
     "Server.InsufficientInstanceCapacity",
 )
+# What EC2 says of a machine that ended as it started, most often as it could not encrypt its volume.
+_KEY_REFUSED = "Client.InternalError"
 
 
 def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
@@ -40,9 +42,18 @@ def machine_of(instance: dict[str, Any], region: str) -> CloudMachine:
         capacity=(Capacity.SPOT if spot else Capacity.ON_DEMAND).value,
         machine_id=_uuid(tags.get(MACHINE_TAG, "")),
         pool=tags.get(POOL_TAG, ""),
-        ended_because=instance.get("StateReason", {}).get("Message", ""),
+        ended_because=_ended_because(instance),
         taken_back=instance.get("StateReason", {}).get("Code", "") in _TAKEN_BACK,
     )
+
+
+def _ended_because(instance: dict[str, Any]) -> str:
+    """Return why EC2 ended an instance, with the cause that it leaves out: a key that the renting role may not use."""
+    reason = instance.get("StateReason", {})
+    said = str(reason.get("Message", ""))
+    if reason.get("Code", "") == _KEY_REFUSED:
+        return f"{said} (most often, the role that rents may not use the key of KMS that encrypts the volume)"
+    return said
 
 
 def _uuid(text: str) -> UUID | None:

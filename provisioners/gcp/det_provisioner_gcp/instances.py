@@ -15,7 +15,9 @@ Json = dict[str, Any]
 _BUILT_IN = ("a2-", "a3-", "a4-", "a4x-", "g2-", "g4-")
 _TAKES_GPUS = "n1-"
 # Machine types that take no persistent disks.
-_HYPERDISK_ONLY = ("a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "n4-")
+_HYPERDISK_ONLY = (
+    "a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "h4d-", "n4-", "n4a-", "n4d-",
+)  # fmt: skip
 _CLOUD_INIT = ("#cloud-config", "## template:", "Content-Type: multipart", "MIME-Version:")
 
 

@@ -124,7 +124,7 @@ def test_lines_of_which_an_agent_fails_hold_up_the_others_for_a_time_only(
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize(("limit", "most"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 3000)])
+@pytest.mark.parametrize(("limit", "most"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 4000)])
 def test_the_newest_lines_that_there_is_room_for_wait_and_the_others_are_counted(
     master: FakeMaster,
     logs: LogShipper,

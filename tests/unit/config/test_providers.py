@@ -207,7 +207,7 @@ def test_all_problems_of_a_section_are_told_at_once() -> None:
         ({**AWS, "instance_type": "q1.huge"}, "provider.instance_type", "give instance_slots"),
         (
             {**GCP, "instance_types": ["n1-standard-8"], "instance_type": {"gpu_type": "t4"}},
-            "provider.instance_types",
+            "provider.instance_type.gpu_type",
             "GPUs that N1 types take: nvidia-tesla-t4",
         ),
         ({**AWS, "instance_types": ["g5.xlarge"]}, "provider.instance_types", "cannot both"),

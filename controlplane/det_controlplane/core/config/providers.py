@@ -255,7 +255,9 @@ def _types(reader: Reader, kind: str, names: Iterable[str], gpus: _Gpus | None) 
                 priced = catalog.with_gpus(priced, *gpus)
         except Unknown as error:
             if slots < 0:
-                reader.refuse(reader.name_of("instance_types", "instance_type"), str(error))
+                of_type = reader.name_of("instance_types", "instance_type")
+                is_gpu = catalog.is_known(kind, name)
+                reader.refuse("instance_type.gpu_type" if is_gpu else of_type, str(error))
                 continue
             priced = catalog.of_the_operator(kind, name, slots)
         own = slots if slots >= 0 else priced.type.slots or cpu_slots

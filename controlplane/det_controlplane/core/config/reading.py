@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from det_controlplane.core.config.sizes import parse_bytes, parse_duration_s
-from det_controlplane.core.config.suggestions import unknown_key
+from det_controlplane.core.config.suggestions import unknown_keys
 from det_controlplane.core.problems import Problem, shown
 
 
@@ -174,9 +174,9 @@ class Reader:
         return [f"{self.path}.{k}" if self.path else k for k in keys if self.gives(k)]
 
     def close(self) -> None:
-        for key in self._raw:
-            if key not in self._known:
-                self.refuse(str(key), unknown_key(str(key), self._known))
+        unknown = [str(key) for key in self._raw if key not in self._known]
+        for key, message in unknown_keys(unknown, self._known):
+            self.refuse(key, message)
 
 
 def _is_number(value: Any) -> bool:

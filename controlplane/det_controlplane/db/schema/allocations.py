@@ -184,7 +184,9 @@ agents = Table(
     Column("agent_key_hash", LargeBinary, nullable=False),
     Column("incarnation", Uuid, nullable=False),
     Column("token_hash", LargeBinary, nullable=False, unique=True),
+    # Of the interface, and of the agent's program.
     Column("version", Text, nullable=False, server_default=text("''")),
+    Column("product_version", Text, nullable=False, server_default=text("''")),
     Column("hostname", Text, nullable=False, server_default=text("''")),
     Column("runtime", Text, nullable=False, server_default=text("''")),
     Column("addresses", ARRAY(Text), nullable=False, server_default=text("'{}'")),

@@ -6,7 +6,7 @@ asked for; so the greedy route below exists for packaging alone, and requests by
 import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from chalice import Chalice
@@ -75,8 +75,25 @@ def _identity() -> Response | None:
     return identity(settings.cluster_id, cluster_config(settings).cluster_name)
 
 
+def _is_sign_of_life(event: Any) -> bool:
+    """Return whether an event is one by which a schedule keeps Lambda from putting an idle function away."""
+    return isinstance(event, Mapping) and event.get("source") == "sign-of-life"
+
+
+def _stays_ready(work: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Have a function do its work at every event but signs of life, at which the database goes on sleeping."""
+
+    @functools.wraps(work)
+    def handle(event: Any, context: Any) -> Any:
+        return None if _is_sign_of_life(event) else work(event, context)
+
+    return handle
+
+
 class ControlPlane(Chalice):  # type: ignore[misc]
     def __call__(self, event: dict[str, Any], context: Any) -> Any:
+        if _is_sign_of_life(event):
+            return None
         if not is_http(event):
             return super().__call__(event, context)
         try:
@@ -104,6 +121,7 @@ def everything() -> None:
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
+@_stays_ready
 def tick(event: Any, context: Any) -> dict[str, float | None]:
     names = [name for name in os.environ.get("DET_SCHEDULES", "").split(",") if name]
     return _turn(
@@ -112,6 +130,7 @@ def tick(event: Any, context: Any) -> dict[str, float | None]:
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
+@_stays_ready
 def provision(event: Any, context: Any) -> dict[str, float | None]:
     return _turn(scheduled_work.provisioning(built().ctx, starter_of(os.environ)), context)
 
@@ -152,6 +171,7 @@ def _sent(event: Any) -> dict[str, Any]:
 
 
 @app.lambda_function()  # type: ignore[untyped-decorator]
+@_stays_ready
 def migrate(event: Any, context: Any) -> list[str]:
     """Migrate the database: a deployment invokes this before its requests reach the new code."""
     from det_controlplane.db.migrate import migrate as upgrade

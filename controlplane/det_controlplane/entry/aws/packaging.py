@@ -66,8 +66,8 @@ EPOCH = (2020, 1, 1, 0, 0, 0)
 MACHINES = {"x86_64": 62, "arm64": 183}
 # That Terraform sends, and AWS takes, in one request.
 LARGEST_ZIP = 50 * 1024**2
-# The glibc 2.x of runtimes on Amazon Linux 2, and of those since.
-GLIBC = {"python3.10": 26, "python3.11": 26}
+# The glibc 2.x of the runtime on Amazon Linux 2, and of those since.
+GLIBC = {"python3.11": 26}
 NEWER_GLIBC = 34
 
 

@@ -12,7 +12,13 @@ from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.entry.local import bundle, certificate, client, plan
-from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles, default_folder
+from det_controlplane.entry.local.files import (
+    Desired,
+    LocalAgent,
+    LocalFiles,
+    default_folder,
+    running_clusters,
+)
 
 OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 5
 _STOP_S = 60.0
@@ -85,6 +91,21 @@ def cluster_up(args: Any) -> int:
             _say(f"{', '.join(unused)} {changes} nothing while it runs: `cluster-down` first")
         _tell_password(files)
         return OK
+    is_new = not files.folder.exists()
+    try:
+        return _start(files, args)
+    except Exception:
+        if is_new and not _has_begun(files):
+            shutil.rmtree(files.folder, ignore_errors=True)
+        raise
+
+
+def _has_begun(files: LocalFiles) -> bool:
+    """Return whether a start got as far as a database, whose secrets are in the folder."""
+    return files.database.exists() or (files.has_cluster() and bool(files.desired().database_url))
+
+
+def _start(files: LocalFiles, args: Any) -> int:
     files.make()
     if getattr(args, "delete_db", False):
         plan.remove_data(files)
@@ -143,7 +164,7 @@ def cluster_down(args: Any) -> int:
     files = _files(args)
     delete = getattr(args, "delete_db", False)
     if not files.has_cluster():
-        raise LocalError(f"no local cluster in {files.folder}: nothing to stop", NOT_FOUND)
+        raise _not_there(files)
     _stop(files)
     if delete:
         plan.remove_data(files)
@@ -232,7 +253,7 @@ def agent_down(args: Any) -> int:
 def logs(args: Any) -> int:
     files = _files(args)
     if not files.has_cluster():
-        raise LocalError(f"no local cluster in {files.folder}", NOT_FOUND)
+        raise _not_there(files)
     client.print_logs(files, follow=not getattr(args, "no_follow", False))
     return OK
 
@@ -240,7 +261,7 @@ def logs(args: Any) -> int:
 def status(args: Any) -> int:
     files = _files(args)
     if not files.has_cluster():
-        raise LocalError(f"no local cluster in {files.folder}", NOT_FOUND)
+        raise _not_there(files)
     pid = files.supervisor_pid()
     desired, report = files.desired(), files.report()
     print(f"cluster   {desired.cluster_name}")
@@ -266,12 +287,18 @@ def _space(folder: Path) -> str:
 def support_bundle(args: Any) -> int:
     files = _files(args)
     if not files.has_cluster():
-        raise LocalError(f"no local cluster in {files.folder}", NOT_FOUND)
+        raise _not_there(files)
     print(bundle.write(files, Path(getattr(args, "output_dir", None) or ".")))
     _say(
         "it holds versions, the configuration without its secrets, and logs: look through them before you share it"
     )
     return OK
+
+
+def _not_there(files: LocalFiles) -> LocalError:
+    names = running_clusters()
+    told = f"; running are: {', '.join(names)} (--cluster-name {names[0]})" if names else ""
+    return LocalError(f"no local cluster in {files.folder}{told}", NOT_FOUND)
 
 
 def _files(args: Any) -> LocalFiles:

@@ -164,6 +164,13 @@ def default_folder(cluster_name: str) -> Path:
     return Path(base).expanduser() / "determined-serverless" / cluster_name
 
 
+def running_clusters() -> list[str]:
+    """Return the clusters that run in this user's own folders, by the name that finds them."""
+    found = (LocalFiles(path) for path in default_folder("").glob("*"))
+    running = (files for files in found if files.has_cluster() and files.supervisor_pid())
+    return sorted(files.folder.name for files in running if not files.desired().master_url)
+
+
 def _reachable(host: str) -> str:
     return "127.0.0.1" if host in ("", "0.0.0.0") else host
 

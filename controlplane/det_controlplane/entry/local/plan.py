@@ -10,7 +10,7 @@ from det_controlplane.core.config import reach_of_storage
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.cluster_check import load_checked
 from det_controlplane.core.config.text import load_yaml
-from det_controlplane.entry.local import certificate, own_database
+from det_controlplane.entry.local import certificate, own_database, rented
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
 from det_controlplane.services.random_text import random_text
 
@@ -58,7 +58,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     )
     _check_pools(desired, [p.pool_name for p in checked.resource_pools])
     text = json.dumps(config, indent=2) + "\n"
-    warnings = tuple(reach_of_storage.warnings(checked))
+    warnings = (*reach_of_storage.warnings(checked), *rented.warnings(checked, desired.url))
     return Plan(desired, text, password, is_random, checked.ignored, warnings)
 
 

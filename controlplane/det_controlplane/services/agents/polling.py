@@ -49,6 +49,7 @@ class Joining:
     slots: list[dict[str, Any]]
     proof: Mapping[str, str]
     out_of_service: str = ""
+    product_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ def join(ctx: Context, joining: Joining) -> Joined:
         row = {
             "id": joining.agent_id, "pool": pool.pool_name, "key_hash": key_hash,
             "incarnation": joining.incarnation, "token_hash": token_hash(agent_token),
-            "version": joining.version, "hostname": joining.hostname, "runtime": joining.runtime,
+            "version": joining.version, "product_version": joining.product_version,
+            "hostname": joining.hostname, "runtime": joining.runtime,
             "addresses": joining.addresses, "out_of_service": joining.out_of_service, "now": now, "lease_until": lease_until,
             "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
         }  # fmt: skip

@@ -42,11 +42,14 @@ def patch(ctx: Context, user: User, experiment_id: int, changes: Changes) -> Non
         tx = experiment.tx
         if not changes.texts.get("name", "named").strip():
             raise Invalid("name must not be blank")
-        values: dict[str, Any] = dict(changes.texts)
+        described: dict[str, Any] = dict(changes.texts)
+        notes = described.pop("notes", None)
         if changes.labels is not None:
-            values["labels"] = sorted(set(changes.labels))
-        if values:
-            experiments.change(tx, experiment_id, **values)
+            described["labels"] = sorted(set(changes.labels))
+        if described:
+            experiments.change_described(tx, experiment_id, **described)
+        if notes is not None:
+            experiments.change(tx, experiment_id, notes=notes)
         for name, value in changes.resources.items():
             change_resource(experiment, name, value)
         _patch_policy(experiment, user, changes.policy)
@@ -105,5 +108,5 @@ def _change_labels(
         if before is None:
             raise Missing(f"experiment {experiment_id} not found")
         labels = sorted((set(before) | added) - removed)
-        experiments.change(tx, experiment_id, labels=labels)
+        experiments.change_described(tx, experiment_id, labels=labels)
     return labels

@@ -38,7 +38,7 @@ const monthBegan = () => `${new Date().toISOString().slice(0, 7)}-01T00:00:00Z`;
 export function Page() {
   const found = useLive(all, [], LIVE_MS);
   return html`
-    <${Head} title="Machines" text=${`Pools of machines and what each one does. A slot is what one process trains on: a GPU, where there are any. Version ${cluster.value?.version ?? ""}`} />
+    <${Head} title="Machines" text=${`Pools of machines and what each one does. A slot is what one process trains on: a GPU, where there are any. Version ${cluster.value?.productVersion ?? ""}`} />
     <${Loaded} of=${found}>${(/** @type {any} */ data) => html`<${Shown} ...${data} reload=${found.reload} />`}<//>
   `;
 }

@@ -108,8 +108,13 @@ run "a_cluster" {
   }
 
   assert {
-    condition     = length(output.machine_subnet_ids) == 3
-    error_message = "Machines are not offered three zones."
+    condition     = length(output.machine_subnet_ids) == 4
+    error_message = "Machines are not offered every zone."
+  }
+
+  assert {
+    condition     = local.function_zones == tolist(["eu-west-1a", "eu-west-1b", "eu-west-1c"])
+    error_message = "Functions and database of clusters that are there would move: ${join(", ", local.function_zones)}"
   }
 }
 
@@ -246,8 +251,8 @@ run "machines_without_addresses_of_their_own" {
   }
 
   assert {
-    condition     = toset(output.machine_subnet_ids) == toset(module.network.private_subnet_ids)
-    error_message = "Machines without an address would live where only one leads out."
+    condition     = toset(output.machine_subnet_ids) == toset(module.network.private_subnet_ids) && length(output.machine_subnet_ids) == 4
+    error_message = "Machines without an address would live where only one leads out, or not in every zone."
   }
 }
 
@@ -261,7 +266,7 @@ run "zones_keep_their_order_and_the_relay_has_one_that_cloudfront_reaches" {
   }
 
   assert {
-    condition     = local.zones == tolist(["us-west-1a", "us-west-1b", "us-west-1c"]) && local.relay_zone == "us-west-1b"
+    condition     = local.zones == tomap({ "us-west-1a" = 0, "us-west-1b" = 1, "us-west-1c" = 2 }) && local.function_zones == tolist(["us-west-1a", "us-west-1b", "us-west-1c"]) && local.relay_zone == "us-west-1b"
     error_message = "Subnets of clusters that are there would be made anew, or the relay is where CloudFront does not reach it: ${local.relay_zone}"
   }
 }
@@ -280,7 +285,57 @@ run "zones_that_are_named_are_taken_and_the_relay_has_one_that_cloudfront_reache
   }
 
   assert {
-    condition     = local.zones == tolist(["us-west-1a", "us-west-1c"]) && local.relay_zone == "us-west-1c"
+    condition     = local.zones == tomap({ "us-west-1a" = 0, "us-west-1c" = 1 }) && local.function_zones == tolist(["us-west-1a", "us-west-1c"]) && local.relay_zone == "us-west-1c"
     error_message = "The relay is where CloudFront does not reach it: ${local.relay_zone}"
+  }
+}
+
+run "a_zone_that_lambda_refuses_has_no_functions" {
+  override_data {
+    target = data.aws_availability_zones.available
+    values = {
+      names    = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1e", "us-east-1f"]
+      zone_ids = ["use1-az1", "use1-az3", "use1-az2", "use1-az4", "use1-az5", "use1-az6"]
+    }
+  }
+
+  assert {
+    condition     = local.function_zones == tolist(["us-east-1a", "us-east-1c", "us-east-1d"])
+    error_message = "AWS refuses the functions, after network and database are made: ${join(", ", local.function_zones)}"
+  }
+
+  assert {
+    condition     = length(output.machine_subnet_ids) == 6
+    error_message = "Machines are not offered every zone."
+  }
+}
+
+run "a_later_zone_has_the_number_of_its_letter_which_no_new_zone_changes" {
+  override_data {
+    target = data.aws_availability_zones.available
+    values = {
+      names    = ["ap-northeast-1a", "ap-northeast-1c", "ap-northeast-1d", "ap-northeast-1f"]
+      zone_ids = ["apne1-az4", "apne1-az1", "apne1-az2", "apne1-az5"]
+    }
+  }
+
+  assert {
+    condition     = local.zones == tomap({ "ap-northeast-1a" = 0, "ap-northeast-1c" = 1, "ap-northeast-1d" = 2, "ap-northeast-1f" = 5 })
+    error_message = "Subnets of clusters that are there would be made anew."
+  }
+}
+
+run "an_old_zone_is_taken_only_where_clusters_had_it" {
+  override_data {
+    target = data.aws_availability_zones.available
+    values = {
+      names    = ["ca-central-1a", "ca-central-1b", "ca-central-1d", "ca-central-1e"]
+      zone_ids = ["cac1-az1", "cac1-az2", "cac1-az4", "cac1-az3"]
+    }
+  }
+
+  assert {
+    condition     = keys(local.zones) == tolist(["ca-central-1a", "ca-central-1b", "ca-central-1d"])
+    error_message = "AWS may refuse a subnet there: ${join(", ", keys(local.zones))}"
   }
 }

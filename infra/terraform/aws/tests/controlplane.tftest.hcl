@@ -92,6 +92,90 @@ run "rights" {
   }
 }
 
+run "no_key_of_ones_own" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = length([for action in flatten(values(data.aws_iam_policy_document.function)[*].statement[*].actions) : action if startswith(action, "kms:")]) == 0
+    error_message = "A function may use keys that nobody named."
+  }
+}
+
+run "keys_of_ones_own" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  variables {
+    kms_key_arns = ["arn:aws:kms:eu-west-1:123456789012:key/1"]
+  }
+
+  assert {
+    condition     = toset(flatten([for s in data.aws_iam_policy_document.function["provision"].statement : s.actions if s.resources == toset(["arn:aws:kms:eu-west-1:123456789012:key/1"])])) == toset([for a in ["CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo"] : "kms:${a}"])
+    error_message = "Machines end as they start: their volumes cannot be encrypted."
+  }
+
+  assert {
+    condition     = [for s in data.aws_iam_policy_document.function["provision"].statement : s.condition[*].variable if contains(s.actions, "kms:CreateGrant")] == [tolist(["kms:GrantIsForAWSResource"])]
+    error_message = "The key could be lent to anybody."
+  }
+
+  assert {
+    condition     = length([for action in flatten([for name, document in data.aws_iam_policy_document.function : document.statement[*].actions if name != "provision"]) : action if startswith(action, "kms:")]) == 0
+    error_message = "Another function than provision may use the key."
+  }
+}
+
+run "an_idle_function_stays_ready" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = { for name, schedule in aws_scheduler_schedule.sign_of_life : name => "${schedule.name} ${schedule.schedule_expression} ${jsondecode(schedule.target[0].input).source}" } == { for name in ["api", "tick", "provision", "migrate"] : name => "det-lab-sign-of-life-${name} rate(3 days) sign-of-life" }
+    error_message = "Lambda would take a function out of the network after two idle weeks."
+  }
+
+  assert {
+    condition     = toset(data.aws_iam_policy_document.scheduler.statement[0].resources) == toset([for name in ["api:live", "tick:live", "provision:live", "migrate"] : "arn:aws:lambda:eu-west-1:123456789012:function:det-lab-${name}"])
+    error_message = "The schedules may not call what they are to call, or more."
+  }
+
+  assert {
+    condition     = toset(output.schedules) == toset(["det-lab-tick", "det-lab-provision"])
+    error_message = "The control plane would switch off what keeps its functions ready."
+  }
+}
+
+run "functions_that_start_each_other_are_no_loop" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  assert {
+    condition     = { for name, config in aws_lambda_function_recursion_config.this : name => "${config.function_name} ${config.recursive_loop}" } == { tick = "det-lab-tick Allow", provision = "det-lab-provision Allow", keys = "det-lab-keys Allow" }
+    error_message = "Lambda would drop the seventeenth call of a chain of scheduler and provisioner."
+  }
+}
+
+run "a_region_that_finds_no_loops_is_not_asked_to_allow_them" {
+  module {
+    source = "../modules/aws/controlplane"
+  }
+
+  override_data {
+    target = data.aws_region.current
+    values = { name = "mx-central-1" }
+  }
+
+  assert {
+    condition     = length(aws_lambda_function_recursion_config.this) == 0
+    error_message = "Lambda has no such setting there, and refuses it."
+  }
+}
+
 run "addresses_of_aws" {
   module {
     source = "../modules/aws/controlplane"
@@ -362,8 +446,9 @@ run "only_where_machines_have_no_addresses_a_gateway_costs_money" {
   }
 
   variables {
-    cidr  = "10.60.0.0/16"
-    zones = ["eu-west-1a", "eu-west-1b"]
+    cidr           = "10.60.0.0/16"
+    zones          = { "eu-west-1a" = 0, "eu-west-1b" = 1 }
+    function_zones = ["eu-west-1a", "eu-west-1b"]
   }
 
   assert {
@@ -378,9 +463,10 @@ run "a_network_of_machines_without_addresses" {
   }
 
   variables {
-    cidr  = "10.60.0.0/16"
-    zones = ["eu-west-1a", "eu-west-1b"]
-    nat   = true
+    cidr           = "10.60.0.0/16"
+    zones          = { "eu-west-1a" = 0, "eu-west-1b" = 1 }
+    function_zones = ["eu-west-1a", "eu-west-1b"]
+    nat            = true
   }
 
   assert {

@@ -83,6 +83,11 @@ run "a_database_that_pauses" {
   }
 
   assert {
+    condition     = aws_rds_cluster.this[0].apply_immediately && aws_rds_cluster_instance.this[0].apply_immediately
+    error_message = "A larger capacity comes in the next maintenance window."
+  }
+
+  assert {
     condition     = aws_rds_cluster.this[0].engine_version == "16" && aws_rds_cluster_instance.this[0].engine_version != "16"
     error_message = "A minor version is asked for that AWS will not make one day, or the instance asks for another than its cluster."
   }
@@ -118,6 +123,11 @@ run "a_database_that_is_removed" {
   assert {
     condition     = !aws_db_instance.this[0].deletion_protection && aws_db_instance.this[0].final_snapshot_identifier == "det-lab-final20261124"
     error_message = "The database is protected, or leaves no snapshot."
+  }
+
+  assert {
+    condition     = aws_db_instance.this[0].apply_immediately
+    error_message = "A larger class of instances comes in the next maintenance window."
   }
 
   assert {
@@ -238,8 +248,19 @@ run "the_network" {
   }
 
   variables {
-    cidr  = "10.60.0.0/16"
-    zones = ["eu-west-1a", "eu-west-1b"]
+    cidr           = "10.60.0.0/16"
+    zones          = { "eu-west-1a" = 0, "eu-west-1b" = 1, "eu-west-1e" = 4 }
+    function_zones = ["eu-west-1a", "eu-west-1b"]
+  }
+
+  assert {
+    condition     = { for zone, subnet in aws_subnet.private : zone => subnet.cidr_block } == { "eu-west-1a" = "10.60.0.0/20", "eu-west-1b" = "10.60.16.0/20" }
+    error_message = "Functions have subnets elsewhere."
+  }
+
+  assert {
+    condition     = { for zone, subnet in aws_subnet.public : zone => subnet.cidr_block } == { "eu-west-1a" = "10.60.128.0/20", "eu-west-1b" = "10.60.144.0/20", "eu-west-1e" = "10.60.192.0/20" }
+    error_message = "Machines have no subnet in a zone, or one that is there is made anew."
   }
 
   assert {

@@ -56,13 +56,15 @@ data "aws_caller_identity" "current" {}
 locals {
   name    = "det-${var.cluster_id}"
   account = data.aws_caller_identity.current.account_id
+  zones   = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.this.names, 0, 2)
 }
 
 module "network" {
-  source = "../../modules/aws/network"
-  name   = local.name
-  cidr   = "10.70.0.0/16"
-  zones  = length(var.zones) > 0 ? var.zones : slice(data.aws_availability_zones.this.names, 0, 2)
+  source         = "../../modules/aws/network"
+  name           = local.name
+  cidr           = "10.70.0.0/16"
+  zones          = { for number, zone in local.zones : zone => number }
+  function_zones = local.zones
 }
 
 module "machines" {

@@ -21,6 +21,17 @@ variable "cluster_id" {
   type        = string
 }
 
+variable "name" {
+  description = "Name for what is made here, where the cluster's own makes no names in Google Cloud; null for the cluster's."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", coalesce(var.name, var.cluster_id)))
+    error_message = "Give a `name` of a small letter, then at most 19 small letters, digits and hyphens, no hyphen at the end: the cluster's makes no names in Google Cloud."
+  }
+}
+
 variable "aws_account_id" {
   description = "Account of AWS that the machines are in."
   type        = string
@@ -39,15 +50,25 @@ variable "bucket" {
 
 locals {
   role = var.machine_role == null ? "det-${var.cluster_id}-machine" : var.machine_role
+  name = "det-${coalesce(var.name, var.cluster_id)}"
 }
 
 provider "google" {
   project = var.project
 }
 
+# A deleted pool of identities keeps its id for 30 days: one that is made again has another.
+resource "terraform_data" "suffix" {
+  input = substr(uuid(), 0, 6)
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 resource "google_iam_workload_identity_pool" "aws" {
-  workload_identity_pool_id = "det-${var.cluster_id}-machines"
-  display_name              = "Determined ${var.cluster_id} on AWS"
+  workload_identity_pool_id = "${local.name}-${terraform_data.suffix.output}"
+  display_name              = "${local.name} on EC2"
 }
 
 resource "google_iam_workload_identity_pool_provider" "aws" {
@@ -56,7 +77,8 @@ resource "google_iam_workload_identity_pool_provider" "aws" {
   attribute_condition                = "attribute.aws_role == \"${local.role}\""
 
   attribute_mapping = {
-    "google.subject"     = "assertion.arn"
+    # The role and its session: an ARN may have more than the 127 bytes that a subject may.
+    "google.subject"     = "assertion.arn.extract('assumed-role/{session}')"
     "attribute.aws_role" = "assertion.arn.extract('assumed-role/{role}/')"
   }
 
@@ -66,7 +88,7 @@ resource "google_iam_workload_identity_pool_provider" "aws" {
 }
 
 resource "google_service_account" "this" {
-  account_id   = "det-${var.cluster_id}-ec2"
+  account_id   = "${local.name}-ec2"
   display_name = "Machines of Determined ${var.cluster_id} on AWS"
 }
 

@@ -26,6 +26,17 @@ variable "cluster_id" {
   type        = string
 }
 
+variable "name" {
+  description = "Name for what is made here, where the cluster's own makes no names in Google Cloud; null for the cluster's."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = can(regex("^[a-z]([-a-z0-9]{0,18}[a-z0-9])?$", coalesce(var.name, var.cluster_id)))
+    error_message = "Give a `name` of a small letter, then at most 19 small letters, digits and hyphens, no hyphen at the end: the cluster's makes no names in Google Cloud."
+  }
+}
+
 variable "bucket" {
   description = "Bucket of Google Cloud that machines read and write."
   type        = string
@@ -34,6 +45,7 @@ variable "bucket" {
 locals {
   # The role of the one function that rents machines.
   role = "det-${var.cluster_id}-provision"
+  name = "det-${coalesce(var.name, var.cluster_id)}"
 }
 
 variable "region" {
@@ -52,9 +64,18 @@ provider "google" {
   project = var.project
 }
 
+# A deleted pool of identities keeps its id for 30 days, and a role for weeks: what is made again has others.
+resource "terraform_data" "suffix" {
+  input = substr(uuid(), 0, 6)
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 resource "google_iam_workload_identity_pool" "aws" {
-  workload_identity_pool_id = "det-${var.cluster_id}"
-  display_name              = "Determined ${var.cluster_id} on AWS"
+  workload_identity_pool_id = "${local.name}-${terraform_data.suffix.output}"
+  display_name              = "${local.name} on AWS"
 }
 
 resource "google_iam_workload_identity_pool_provider" "aws" {
@@ -63,7 +84,8 @@ resource "google_iam_workload_identity_pool_provider" "aws" {
   attribute_condition                = "attribute.aws_role == \"${local.role}\""
 
   attribute_mapping = {
-    "google.subject"     = "assertion.arn"
+    # The role and its session: an ARN may have more than the 127 bytes that a subject may.
+    "google.subject"     = "assertion.arn.extract('assumed-role/{session}')"
     "attribute.aws_role" = "assertion.arn.extract('assumed-role/{role}/')"
   }
 
@@ -73,7 +95,7 @@ resource "google_iam_workload_identity_pool_provider" "aws" {
 }
 
 resource "google_service_account" "provision" {
-  account_id   = "det-${var.cluster_id}-prov"
+  account_id   = "${local.name}-prov"
   display_name = "Rents machines for Determined ${var.cluster_id}"
 }
 
@@ -83,30 +105,27 @@ resource "google_service_account_iam_member" "federation" {
   member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.aws.name}/attribute.aws_role/${local.role}"
 }
 
-resource "google_project_iam_member" "provision" {
-  project = var.project
-  role    = "roles/compute.instanceAdmin.v1"
-  member  = "serviceAccount:${google_service_account.provision.email}"
-
-  condition {
-    title       = "machines of Determined"
-    description = "Instances are only made, changed and ended under names that Determined gives."
-    expression  = "resource.type != \"compute.googleapis.com/Instance\" || resource.name.extract(\"instances/{name}\").startsWith(\"det-\")"
-  }
+module "renting" {
+  source      = "../../modules/gcp/renting"
+  project     = var.project
+  role_prefix = "${replace(local.name, "-", "_")}_${terraform_data.suffix.output}"
+  cluster_id  = var.cluster_id
+  member      = "serviceAccount:${google_service_account.provision.email}"
 }
 
 module "network" {
-  source = "../../modules/gcp/network"
-  name   = "det-${var.cluster_id}"
-  region = var.region
-  cidr   = "10.70.0.0/20"
-  nat    = false
+  source   = "../../modules/gcp/network"
+  name     = local.name
+  region   = var.region
+  cidr     = "10.70.0.0/20"
+  nat      = false
+  database = false
 }
 
 module "machines" {
   source     = "../../modules/gcp/machines"
-  name       = "det-${var.cluster_id}"
-  account_id = "det-${var.cluster_id}-vm"
+  name       = local.name
+  account_id = "${local.name}-vm"
   network_id = module.network.network_id
   bucket     = var.bucket
 }

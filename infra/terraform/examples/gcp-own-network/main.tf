@@ -52,6 +52,8 @@ resource "google_service_networking_connection" "services" {
   network                 = data.google_compute_network.company.id
   service                 = "servicenetworking.googleapis.com"
   reserved_peering_ranges = [google_compute_global_address.services.name]
+  # Of an earlier connection of this network, Google keeps the addresses.
+  update_on_creation_fail = true
 }
 
 module "cluster" {

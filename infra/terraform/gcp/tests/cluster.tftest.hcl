@@ -41,6 +41,13 @@ run "a_cluster" {
   }
 }
 
+run "sessions_that_rest_end" {
+  assert {
+    condition     = local.environment["DET_DB_IDLE_S"] == "600"
+    error_message = "Connections of processes that stopped would stay until the database has none left."
+  }
+}
+
 run "the_relay_reads_what_it_needs" {
   assert {
     condition     = output.services["relay"] == "det-lab-relay"
@@ -133,6 +140,53 @@ run "a_role_of_aws_is_told_to_the_services" {
   assert {
     condition     = local.environment["DET_CLUSTER_ID"] == "lab"
     error_message = "Machines would not carry the cluster's name, by which they are found when it is removed."
+  }
+}
+
+run "an_alarm_of_google_s_own_has_the_apis_that_it_takes" {
+  variables {
+    monthly_budget_usd = 100
+    billing_account    = "012345-6789AB-CDEF01"
+    budget_emails      = ["team@example.com"]
+  }
+
+  assert {
+    condition     = length(setsubtract(["billingbudgets", "monitoring"], keys(google_project_service.this))) == 0
+    error_message = "The API of budgets, or that of their mails, is not enabled."
+  }
+}
+
+run "logs_apart" {
+  variables {
+    log_retention_days = 90
+  }
+
+  assert {
+    condition     = startswith(module.alarms.log_bucket, "projects/some-project/")
+    error_message = "Logs are not kept apart."
+  }
+}
+
+run "a_budget_that_is_added_leaves_logs_where_they_are" {
+  command = plan
+
+  variables {
+    log_retention_days = 90
+    monthly_budget_usd = 100
+    billing_account    = "012345-6789AB-CDEF01"
+  }
+
+  # Cannot be judged where the plan does not know the project, which would replace the bucket.
+  assert {
+    condition     = startswith(module.alarms.log_bucket, "projects/some-project/")
+    error_message = "The bucket of logs is made anew, without them."
+  }
+}
+
+run "without_alarms_their_apis_stay_as_they_are" {
+  assert {
+    condition     = length(setintersection(["billingbudgets", "monitoring"], keys(google_project_service.this))) == 0
+    error_message = "An API is enabled that nothing uses."
   }
 }
 

@@ -34,12 +34,12 @@ run "rights" {
   }
 
   assert {
-    condition     = alltrue([for permission in concat(tolist(google_project_iam_custom_role.provision.permissions), tolist(google_project_iam_custom_role.schedules.permissions), tolist(google_project_iam_custom_role.sign.permissions)) : can(regex("^[a-z]+(\\.[a-zA-Z]+){2}$", permission))])
+    condition     = alltrue([for permission in concat(tolist(google_project_iam_custom_role.schedules.permissions), tolist(google_project_iam_custom_role.sign.permissions)) : can(regex("^[a-z]+(\\.[a-zA-Z]+){2}$", permission))])
     error_message = "A custom role has something that is not one permission."
   }
 
   assert {
-    condition     = google_project_iam_member.provision.member == "serviceAccount:${google_service_account.this["provision"].email}"
+    condition     = module.renting.member == "serviceAccount:${google_service_account.this["provision"].email}"
     error_message = "Another account than that of provision may rent machines."
   }
 
@@ -56,6 +56,33 @@ run "rights" {
   assert {
     condition     = alltrue([for job in google_cloud_scheduler_job.this : startswith(job.http_target[0].uri, job.http_target[0].oidc_token[0].audience)])
     error_message = "A schedule's token is for another service."
+  }
+}
+
+run "renting" {
+  module {
+    source = "../modules/gcp/renting"
+  }
+
+  variables {
+    project     = "some-project"
+    role_prefix = "det_lab_0a1b2c"
+    member      = "serviceAccount:det-lab-prov@some-project.iam.gserviceaccount.com"
+  }
+
+  assert {
+    condition     = contains(google_project_iam_custom_role.launch.permissions, "compute.instances.create") && length(google_project_iam_member.launch.condition) == 0 && google_project_iam_member.launch.member == var.member
+    error_message = "Machines for which Google chooses a zone are refused, if it judges them by no name of ours."
+  }
+
+  assert {
+    condition     = toset(google_project_iam_custom_role.machines.permissions) == toset(["compute.instances.delete", "compute.instances.get", "compute.instances.getSerialPortOutput"]) && strcontains(google_project_iam_member.machines.condition[0].expression, "startsWith(\"det-\")") && google_project_iam_member.machines.member == var.member
+    error_message = "Machines that are not Determined's may be read and ended."
+  }
+
+  assert {
+    condition     = length(setintersection(google_project_iam_custom_role.launch.permissions, google_project_iam_custom_role.machines.permissions)) == 0
+    error_message = "What is bound to names is given without names, too."
   }
 }
 

@@ -17,6 +17,7 @@ mock_provider "google" {
 }
 
 variables {
+  project    = "some-project"
   name       = "det-lab"
   region     = "europe-west4"
   bucket     = "det-lab-some-project"
@@ -48,6 +49,23 @@ run "images" {
   assert {
     condition     = google_service_account.builder.account_id == "det-lab-build"
     error_message = "`det deploy gcp` builds as an account of another name."
+  }
+}
+
+run "a_network_of_a_name_that_was_used_before" {
+  module {
+    source = "../modules/gcp/network"
+  }
+
+  variables {
+    cidr     = "10.60.0.0/20"
+    nat      = false
+    database = true
+  }
+
+  assert {
+    condition     = google_service_networking_connection.this[0].update_on_creation_fail
+    error_message = "A cluster that is made again has other addresses than those that Google kept, and would be refused."
   }
 }
 
@@ -106,6 +124,11 @@ run "a_database_that_is_kept" {
   assert {
     condition     = google_sql_database_instance.this.settings[0].user_labels["determined-cluster"] == "lab"
     error_message = "The database does not carry the cluster's label."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].database_flags[*].name == tolist(["max_connections"])
+    error_message = "Cloud SQL refuses an instance with a flag that it does not have."
   }
 
   assert {
@@ -180,6 +203,11 @@ run "budget" {
   }
 
   assert {
+    condition     = google_billing_budget.this.amount[0].specified_amount[0].currency_code != "USD"
+    error_message = "A billing account of another currency refuses the budget."
+  }
+
+  assert {
     condition     = length(google_billing_budget.this.all_updates_rule) == 1
     error_message = "Nobody is told."
   }
@@ -226,5 +254,62 @@ run "alarms" {
   assert {
     condition     = google_logging_project_bucket_config.this[0].retention_days == 90 && google_logging_project_sink.this[0].filter == google_logging_project_exclusion.this[0].filter
     error_message = "Logs are kept for another time, or twice."
+  }
+
+  assert {
+    condition     = can(regex("^det-lab-[0-9a-f]{6}$", google_logging_project_bucket_config.this[0].bucket_id))
+    error_message = "A cluster that is made again within a week cannot have its logs apart: ${google_logging_project_bucket_config.this[0].bucket_id}"
+  }
+}
+
+run "logs_stay_in_the_bucket_that_they_are_in" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    name               = "det-of-another-version"
+    emails             = ["team@example.com"]
+    database           = "det-lab-123456"
+    log_retention_days = 30
+  }
+
+  assert {
+    condition     = output.log_bucket == run.alarms.log_bucket && google_logging_project_bucket_config.this[0].retention_days == 30
+    error_message = "A bucket with another name would be made anew, without its logs: ${google_logging_project_bucket_config.this[0].bucket_id}"
+  }
+}
+
+run "logs_are_kept_with_the_project_s_others" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    emails             = []
+    database           = "det-lab-123456"
+    log_retention_days = 0
+  }
+
+  assert {
+    condition     = output.log_bucket == ""
+    error_message = "Logs are kept apart that should not be."
+  }
+}
+
+run "logs_that_are_kept_apart_again_have_a_new_bucket" {
+  module {
+    source = "../modules/gcp/alarms"
+  }
+
+  variables {
+    emails             = []
+    database           = "det-lab-123456"
+    log_retention_days = 30
+  }
+
+  assert {
+    condition     = output.log_bucket != run.alarms.log_bucket
+    error_message = "The bucket has the name of one that was deleted, which Google keeps for a week."
   }
 }

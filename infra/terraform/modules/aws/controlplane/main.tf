@@ -20,6 +20,10 @@ locals {
   region     = data.aws_region.current.name
   arns       = { for name in local.functions : name => "${local.arn_prefix}:lambda:${local.region}:${local.account}:function:${var.name}-${name}" }
   schedules  = toset(["tick", "provision"])
+  # Elsewhere Lambda neither looks for loops nor can be asked not to.
+  finds_loops = !contains(["mx-central-1", "ap-southeast-6"], local.region) && !startswith(local.region, "us-gov-")
+  # Functions in the network, as they are called.
+  callable = merge({ for name in local.schedules : name => aws_lambda_alias.worker[name].arn }, { api = aws_lambda_alias.api.arn, migrate = aws_lambda_function.worker["migrate"].arn })
   # A new account has ten executions at once in all, and lets none be reserved.
   reserves = var.api_concurrency >= 0
   others   = { provision = var.provision_zip, keys = var.keys_zip }
@@ -202,6 +206,14 @@ resource "aws_lambda_function_event_invoke_config" "worker" {
   maximum_event_age_in_seconds = 600
 }
 
+# `tick` and `provision` start each other and themselves for as long as there is work, and ask `keys`: Lambda takes that for
+# a mistake after some sixteen calls in a chain, drops the next, and writes to the account's owner.
+resource "aws_lambda_function_recursion_config" "this" {
+  for_each       = local.finds_loops ? merge({ for name in local.schedules : name => aws_lambda_function.worker[name] }, { keys = aws_lambda_function.keys }) : {}
+  function_name  = each.value.function_name
+  recursive_loop = "Allow"
+}
+
 resource "aws_scheduler_schedule" "this" {
   for_each            = local.schedules
   name                = "${var.name}-${each.key}"
@@ -220,5 +232,23 @@ resource "aws_scheduler_schedule" "this" {
   # The control plane switches its schedules off when nothing is active, and on again.
   lifecycle {
     ignore_changes = [state]
+  }
+}
+
+# From a function that nobody called for 14 days Lambda takes its network interfaces, and refuses the next calls for a minute
+# or two: a wake that is lost so would leave work waiting. At these events functions do nothing, and wake no database.
+resource "aws_scheduler_schedule" "sign_of_life" {
+  for_each            = local.callable
+  name                = "${var.name}-sign-of-life-${each.key}"
+  schedule_expression = "rate(3 days)"
+
+  flexible_time_window {
+    mode = "OFF"
+  }
+
+  target {
+    arn      = each.value
+    role_arn = aws_iam_role.scheduler.arn
+    input    = jsonencode({ source = "sign-of-life" })
   }
 }

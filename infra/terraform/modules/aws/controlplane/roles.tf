@@ -217,6 +217,33 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
+  # EC2 encrypts volumes in the name of whoever starts their machine.
+  dynamic "statement" {
+    for_each = each.key == "provision" && length(var.kms_key_arns) > 0 ? [1] : []
+
+    content {
+      sid       = "EncryptVolumes"
+      actions   = ["kms:DescribeKey", "kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
+      resources = var.kms_key_arns
+    }
+  }
+
+  dynamic "statement" {
+    for_each = each.key == "provision" && length(var.kms_key_arns) > 0 ? [1] : []
+
+    content {
+      sid       = "LendKeysToVolumes"
+      actions   = ["kms:CreateGrant"]
+      resources = var.kms_key_arns
+
+      condition {
+        test     = "Bool"
+        variable = "kms:GrantIsForAWSResource"
+        values   = ["true"]
+      }
+    }
+  }
+
   # The machine of the relay stops by itself.
   dynamic "statement" {
     for_each = each.key == "provision" && var.has_relay ? [1] : []
@@ -276,7 +303,7 @@ resource "aws_iam_role" "scheduler" {
 data "aws_iam_policy_document" "scheduler" {
   statement {
     actions   = ["lambda:InvokeFunction"]
-    resources = ["${local.arns.tick}:live", "${local.arns.provision}:live"]
+    resources = concat([for name in ["api", "tick", "provision"] : "${local.arns[name]}:live"], [local.arns.migrate])
   }
 }
 

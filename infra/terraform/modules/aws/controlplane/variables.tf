@@ -129,6 +129,12 @@ variable "machine_role_arn" {
   type        = string
 }
 
+variable "kms_key_arns" {
+  description = "Keys of KMS with which volumes of machines are encrypted, beside AWS's own."
+  type        = list(string)
+  default     = []
+}
+
 variable "permissions_boundary" {
   description = "ARN of a permission boundary for the roles, or null."
   type        = string

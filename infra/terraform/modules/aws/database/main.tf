@@ -1,4 +1,5 @@
-# PostgreSQL: Aurora Serverless v2, which pauses when nobody is connected, or one RDS instance.
+# PostgreSQL: Aurora Serverless v2, which pauses when nobody is connected, or one RDS instance. What is changed is changed
+# at once: AWS would leave a larger class, which somebody waits for, to a maintenance window days later.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -149,6 +150,7 @@ resource "aws_rds_cluster" "this" {
   db_cluster_parameter_group_name = aws_rds_cluster_parameter_group.this[0].name
   storage_encrypted               = true
   backup_retention_period         = 7
+  apply_immediately               = true
   copy_tags_to_snapshot           = true
   deletion_protection             = var.keep && var.removal == ""
   skip_final_snapshot             = !var.keep
@@ -172,6 +174,7 @@ resource "aws_rds_cluster_instance" "this" {
   identifier         = var.name
   cluster_identifier = aws_rds_cluster.this[0].id
   instance_class     = "db.serverless"
+  apply_immediately  = true
   engine             = aws_rds_cluster.this[0].engine
 
   lifecycle {
@@ -197,6 +200,7 @@ resource "aws_db_instance" "this" {
   vpc_security_group_ids    = [aws_security_group.this.id]
   publicly_accessible       = false
   backup_retention_period   = 7
+  apply_immediately         = true
   copy_tags_to_snapshot     = true
   deletion_protection       = var.keep && var.removal == ""
   skip_final_snapshot       = !var.keep

@@ -1,6 +1,6 @@
-# Dual-stack subnets in every chosen zone. Functions live in private ones, from which only IPv6 leaves, through an
-# egress-only gateway that costs nothing; rented machines live in public ones. S3 has a gateway endpoint. With `nat`, IPv4
-# leaves the private subnets as well, so that machines without addresses of their own may live there.
+# Dual-stack subnets. Functions live in private ones of a few zones, from which only IPv6 leaves, through an egress-only
+# gateway that costs nothing; rented machines live in public ones of every zone, as each has machines of its own. S3 has a
+# gateway endpoint. With `nat`, IPv4 leaves private subnets of every zone, where machines without addresses may live.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -13,7 +13,12 @@ variable "cidr" {
 }
 
 variable "zones" {
-  description = "Availability zones with a private and a public subnet each."
+  description = "Availability zones of machines, each with a number from 0 to 7, by which its subnets have their addresses."
+  type        = map(number)
+}
+
+variable "function_zones" {
+  description = "Those of the zones that have functions and the database."
   type        = list(string)
 }
 
@@ -21,6 +26,11 @@ variable "nat" {
   description = "Let IPv4 leave the private subnets by a NAT gateway, which costs money by the hour."
   type        = bool
   default     = false
+}
+
+locals {
+  # In the order of their numbers.
+  zones = flatten([for number in range(8) : [for zone, own in var.zones : zone if own == number]])
 }
 
 resource "aws_vpc" "this" {
@@ -47,7 +57,7 @@ resource "aws_egress_only_internet_gateway" "this" {
 }
 
 resource "aws_subnet" "private" {
-  for_each                        = { for index, zone in var.zones : zone => index }
+  for_each                        = { for zone, number in var.zones : zone => number if var.nat || contains(var.function_zones, zone) }
   vpc_id                          = aws_vpc.this.id
   availability_zone               = each.key
   cidr_block                      = cidrsubnet(var.cidr, 4, each.value)
@@ -57,7 +67,7 @@ resource "aws_subnet" "private" {
 }
 
 resource "aws_subnet" "public" {
-  for_each                        = { for index, zone in var.zones : zone => index }
+  for_each                        = var.zones
   vpc_id                          = aws_vpc.this.id
   availability_zone               = each.key
   cidr_block                      = cidrsubnet(var.cidr, 4, 8 + each.value)
@@ -87,7 +97,7 @@ resource "aws_eip" "nat" {
 resource "aws_nat_gateway" "this" {
   count         = var.nat ? 1 : 0
   allocation_id = aws_eip.nat[0].id
-  subnet_id     = aws_subnet.public[var.zones[0]].id
+  subnet_id     = aws_subnet.public[local.zones[0]].id
   tags          = { Name = var.name }
 
   depends_on = [aws_route.public_ipv4]
@@ -144,12 +154,17 @@ output "vpc_id" {
   value       = aws_vpc.this.id
 }
 
+output "function_subnet_ids" {
+  description = "Private subnets of functions and database, in the order of their zones."
+  value       = [for zone in var.function_zones : aws_subnet.private[zone].id]
+}
+
 output "private_subnet_ids" {
-  description = "Subnets of functions and database, in the order of the zones; with NAT, of machines too."
-  value       = [for zone in var.zones : aws_subnet.private[zone].id]
+  description = "Private subnets, in the order of the zones' numbers: with NAT one in each, for machines."
+  value       = [for zone in local.zones : aws_subnet.private[zone].id if contains(keys(aws_subnet.private), zone)]
 }
 
 output "public_subnet_ids" {
-  description = "Subnets of machines, in the order of the zones."
-  value       = [for zone in var.zones : aws_subnet.public[zone].id]
+  description = "Subnets of machines, in the order of the zones' numbers."
+  value       = [for zone in local.zones : aws_subnet.public[zone].id]
 }

@@ -1,6 +1,11 @@
 # What addresses are told by Cloud Monitoring: services that fail, schedules that start nothing, requests that find no
 # instance, a database that is full or busy. And how long logs of services are kept, where that is not the project's.
 
+variable "project" {
+  description = "Id of the project."
+  type        = string
+}
+
 variable "name" {
   description = "Prefix of the names of everything here, and of the services."
   type        = string
@@ -31,14 +36,12 @@ variable "labels" {
   type        = map(string)
 }
 
-data "google_project" "this" {}
-
 locals {
   run     = "resource.type = \"cloud_run_revision\" AND metric.type = \"run.googleapis.com/request_count\""
   workers = "resource.labels.service_name = monitoring.regex.full_match(\"${var.name}-(tick|provision)\")"
   all     = "resource.labels.service_name = monitoring.regex.full_match(\"${var.name}-(api|tick|provision|relay)\")"
   api     = "resource.labels.service_name = \"${var.name}-api\""
-  sql     = "resource.type = \"cloudsql_database\" AND resource.labels.database_id = \"${data.google_project.this.project_id}:${var.database}\" AND metric.type = \"cloudsql.googleapis.com/database"
+  sql     = "resource.type = \"cloudsql_database\" AND resource.labels.database_id = \"${var.project}:${var.database}\" AND metric.type = \"cloudsql.googleapis.com/database"
   alarms = {
     errors    = { filter = "${local.run} AND ${local.all} AND metric.labels.response_code_class = \"5xx\"", aligner = "ALIGN_DELTA", above = 5, for_s = 0, says = "A service answers with errors" }
     schedules = { filter = "${local.run} AND ${local.workers} AND metric.labels.response_code_class = \"4xx\"", aligner = "ALIGN_DELTA", above = 0, for_s = 0, says = "A schedule, or the API, may not start a service" }
@@ -85,13 +88,28 @@ locals {
   ours        = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${var.name}-(api|tick|provision|relay)$\""
 }
 
+# A deleted bucket keeps its name for a week: each that is made has another.
+resource "terraform_data" "suffix" {
+  count = local.keeps_apart ? 1 : 0
+  input = substr(uuid(), 0, 6)
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 resource "google_logging_project_bucket_config" "this" {
   count          = local.keeps_apart ? 1 : 0
-  project        = data.google_project.this.project_id
+  project        = var.project
   location       = var.region
-  bucket_id      = var.name
+  bucket_id      = "${var.name}-${terraform_data.suffix[0].output}"
   retention_days = var.log_retention_days
   description    = "Logs of the services of ${var.name}"
+
+  lifecycle {
+    # One of an earlier version has no suffix; another name would take its logs away.
+    ignore_changes = [bucket_id]
+  }
 }
 
 resource "google_logging_project_sink" "this" {
@@ -106,8 +124,13 @@ resource "google_logging_project_sink" "this" {
 resource "google_logging_project_exclusion" "this" {
   count       = local.keeps_apart ? 1 : 0
   name        = var.name
-  description = "They are in the bucket ${var.name}"
+  description = "They are in a bucket of ${var.name}"
   filter      = local.ours
 
   depends_on = [google_logging_project_sink.this]
+}
+
+output "log_bucket" {
+  description = "Bucket of logs that are kept apart, by its full name; empty for none."
+  value       = join("", [for bucket in google_logging_project_bucket_config.this : "projects/${bucket.project}/locations/${bucket.location}/buckets/${bucket.bucket_id}"])
 }

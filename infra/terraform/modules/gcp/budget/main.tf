@@ -17,7 +17,7 @@ variable "cluster_id" {
 }
 
 variable "limit_usd" {
-  description = "Dollars a month."
+  description = "Money a month, in the currency of the billing account."
   type        = number
 }
 
@@ -46,8 +46,8 @@ resource "google_billing_budget" "this" {
 
   amount {
     specified_amount {
-      currency_code = "USD"
-      units         = tostring(floor(var.limit_usd))
+      # Without a currency it is the billing account's; any other is refused.
+      units = tostring(floor(var.limit_usd))
     }
   }
 

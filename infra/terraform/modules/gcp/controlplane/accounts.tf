@@ -70,43 +70,22 @@ resource "google_project_iam_member" "schedules" {
   member  = "serviceAccount:${google_service_account.this["tick"].email}"
 }
 
-resource "google_project_iam_custom_role" "provision" {
-  role_id = "${local.role_prefix}_provision"
-  title   = "Determined ${var.cluster_id}: start and end machines"
-  permissions = [
-    "compute.acceleratorTypes.list",
-    "compute.disks.create",
-    "compute.disks.setLabels",
-    "compute.globalOperations.list",
-    "compute.images.useReadOnly",
-    "compute.instances.create",
-    "compute.instances.delete",
-    "compute.instances.get",
-    "compute.instances.getSerialPortOutput",
-    "compute.instances.list",
-    "compute.instances.setLabels",
-    "compute.instances.setMetadata",
-    "compute.instances.setServiceAccount",
-    "compute.instances.setTags",
-    "compute.machineTypes.list",
-    "compute.networks.use",
-    "compute.regionOperations.get",
-    "compute.subnetworks.use",
-    "compute.subnetworks.useExternalIp",
-    "compute.zoneOperations.get",
-  ]
+module "renting" {
+  source      = "../renting"
+  project     = local.project
+  role_prefix = local.role_prefix
+  cluster_id  = var.cluster_id
+  member      = "serviceAccount:${google_service_account.this["provision"].email}"
 }
 
-resource "google_project_iam_member" "provision" {
-  project = local.project
-  role    = google_project_iam_custom_role.provision.id
-  member  = "serviceAccount:${google_service_account.this["provision"].email}"
+moved {
+  from = google_project_iam_custom_role.provision
+  to   = module.renting.google_project_iam_custom_role.machines
+}
 
-  condition {
-    title       = "machines of Determined"
-    description = "Instances are only made, changed and ended under names that Determined gives."
-    expression  = "resource.type != \"compute.googleapis.com/Instance\" || resource.name.extract(\"instances/{name}\").startsWith(\"det-\")"
-  }
+moved {
+  from = google_project_iam_member.provision
+  to   = module.renting.google_project_iam_member.machines
 }
 
 # The machines' account is the only one that may be given to a machine.

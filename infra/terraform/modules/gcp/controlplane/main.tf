@@ -132,7 +132,7 @@ resource "google_cloud_run_v2_service" "this" {
   }
 
   # Agents are told to dial anew by a new API: it must find the new relay.
-  depends_on = [google_project_iam_member.provision, google_cloud_run_v2_service.relay]
+  depends_on = [module.renting, google_cloud_run_v2_service.relay]
 }
 
 resource "google_cloud_scheduler_job" "this" {

@@ -122,12 +122,6 @@ resource "google_sql_database_instance" "this" {
       name  = "max_connections"
       value = tostring(var.max_connections)
     }
-
-    # What a stopped process left open.
-    database_flags {
-      name  = "idle_session_timeout"
-      value = "600000"
-    }
   }
 
   lifecycle {

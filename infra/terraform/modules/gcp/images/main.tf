@@ -1,5 +1,10 @@
 # Where the image of the control plane lies, and the account that Cloud Build makes it as.
 
+variable "project" {
+  description = "Id of the project."
+  type        = string
+}
+
 variable "name" {
   description = "Id of the repository, and prefix of the builder's account."
   type        = string
@@ -19,8 +24,6 @@ variable "labels" {
   description = "Labels of the repository."
   type        = map(string)
 }
-
-data "google_project" "this" {}
 
 resource "google_artifact_registry_repository" "this" {
   repository_id = var.name
@@ -75,14 +78,14 @@ resource "google_storage_bucket_iam_member" "builder" {
 }
 
 resource "google_project_iam_member" "logs" {
-  project = data.google_project.this.project_id
+  project = var.project
   role    = "roles/logging.logWriter"
   member  = "serviceAccount:${google_service_account.builder.email}"
 }
 
 output "repository" {
   description = "Where images are pushed to."
-  value       = "${var.region}-docker.pkg.dev/${data.google_project.this.project_id}/${google_artifact_registry_repository.this.repository_id}"
+  value       = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.this.repository_id}"
 }
 
 output "builder" {

@@ -1,5 +1,5 @@
 # A network of the cluster's own: one subnet for services and machines, and a peering to Cloud SQL, which has no public
-# address. Machines have addresses of their own, or reach out through Cloud NAT.
+# address, where there is one. Machines have addresses of their own, or reach out through Cloud NAT.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -21,6 +21,11 @@ variable "nat" {
   type        = bool
 }
 
+variable "database" {
+  description = "Peer the network with Cloud SQL."
+  type        = bool
+}
+
 resource "google_compute_network" "this" {
   name                    = var.name
   auto_create_subnetworks = false
@@ -36,6 +41,7 @@ resource "google_compute_subnetwork" "this" {
 }
 
 resource "google_compute_global_address" "services" {
+  count         = var.database ? 1 : 0
   name          = "${var.name}-services"
   network       = google_compute_network.this.id
   purpose       = "VPC_PEERING"
@@ -44,11 +50,14 @@ resource "google_compute_global_address" "services" {
 }
 
 resource "google_service_networking_connection" "this" {
+  count                   = var.database ? 1 : 0
   network                 = google_compute_network.this.id
   service                 = "servicenetworking.googleapis.com"
-  reserved_peering_ranges = [google_compute_global_address.services.name]
+  reserved_peering_ranges = google_compute_global_address.services[*].name
   # Cloud SQL holds on to it for days after the database is gone: whoever removes the network removes the peering.
   deletion_policy = "ABANDON"
+  # Its side of a network of this name outlives the network, with the addresses of that one.
+  update_on_creation_fail = true
 }
 
 resource "google_compute_router" "this" {
@@ -78,6 +87,6 @@ output "subnetwork_id" {
 }
 
 output "peering" {
-  description = "Id of the peering with Cloud SQL, which exists once Cloud SQL may get addresses here."
-  value       = google_service_networking_connection.this.id
+  description = "Id of the peering with Cloud SQL, which exists once Cloud SQL may get addresses here; empty for none."
+  value       = join("", google_service_networking_connection.this[*].id)
 }

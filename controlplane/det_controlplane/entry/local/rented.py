@@ -1,0 +1,28 @@
+"""Warn of pools of a local cluster that rent machines which can reach neither its API nor its checkpoints."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from det_controlplane.core.config.cluster import ClusterConfig
+
+_OF_THIS_MACHINE = ("shared_fs", "directory")
+
+
+def warnings(config: ClusterConfig, url: str) -> Iterator[str]:
+    """Warn of rented pools, whose machines find the API at a URL unless their section says otherwise."""
+    storage = str((config.checkpoint_storage or {}).get("type") or "")
+    host = urlsplit(url).hostname or ""
+    is_loopback = host == "localhost" or host.startswith("127.")
+    for pool in config.resource_pools:
+        sections = [section.settings for section in pool.sections]
+        if storage in _OF_THIS_MACHINE and not all(s.get("startup_script") for s in sections):
+            yield (
+                f"machines that pool {pool.pool_name} rents have no checkpoint_storage of type {storage}, which is a"
+                " directory of this machine: give a bucket (type s3 or gcs), or mount it by their startup_script"
+            )
+        if is_loopback and not all(s.get("master_url") for s in sections):
+            yield (
+                f"machines that pool {pool.pool_name} rents cannot join: they would look for the API at {url},"
+                " which is themselves: let it listen for others by --host 0.0.0.0, and give their section its address"
+                " as master_url"
+            )

@@ -1,0 +1,62 @@
+"""What `det deploy aws up` says of keys that encrypt the volumes of machines."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from det_cli.deployment import aws_keys
+
+KEY = "arn:aws:kms:us-west-2:123456789012:key/1234abcd"
+
+
+class Account:
+    """An account with a default key for EBS in each region."""
+
+    account = "123456789012"
+
+    def __init__(self, keys: dict[str, str], region: str = "us-west-2") -> None:
+        self.region = region
+        self._keys = keys
+
+    def client(self, service: str) -> Any:
+        return self
+
+    def at(self, region: str) -> "Account":
+        return Account(self._keys, region)
+
+    def get_ebs_default_kms_key_id(self) -> dict[str, str]:
+        if self.region not in self._keys:
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, "Operation")
+        return {"KmsKeyId": self._keys[self.region]}
+
+
+def said(
+    keys: dict[str, str], section: dict[str, Any] | None = None, granted: tuple[str, ...] = ()
+) -> list[str]:
+    provider = {"type": "aws", "regions": ["us-west-2", "eu-west-1"], "instance_type": "g5.xlarge"}
+    config = {
+        "resource_pools": [{"pool_name": "gpus", "provider": {**provider, **(section or {})}}]
+    }
+    return list(aws_keys.warnings(Account(keys), config, granted))
+
+
+def test_a_default_key_that_nobody_lets_the_cluster_use_is_told_with_the_next_option() -> None:
+    (warning,) = said({"us-west-2": KEY, "eu-west-1": "alias/aws/ebs"})
+    assert "volumes of machines in us-west-2 are encrypted with" in warning
+    assert f"--var 'kms_key_arns=[{KEY}]'" in warning
+
+
+@pytest.mark.parametrize(
+    "keys", [{"us-west-2": "alias/aws/ebs", "eu-west-1": "alias/aws/ebs"}, {}], ids=["AWS's", "denied"]
+)  # fmt: skip
+def test_the_key_of_aws_and_one_that_may_not_be_looked_at_are_passed_over(
+    keys: dict[str, str],
+) -> None:
+    assert said(keys) == []
+
+
+@pytest.mark.parametrize("named", [KEY, "1234abcd"])
+def test_a_key_that_a_pool_names_is_looked_for_among_those_that_are_granted(named: str) -> None:
+    section = {"root_volume_kms_key_id": named}
+    assert len(said({}, section)) == 2
+    assert said({}, section, (KEY,)) == []

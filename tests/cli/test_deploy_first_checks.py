@@ -1,0 +1,126 @@
+"""`det deploy up` refuses what is wrong in itself before it asks the account, and names it as it was typed."""
+
+from pathlib import Path
+
+import pytest
+from det_cli.actions import deploy_options
+from det_controlplane.core.provision import catalog
+
+from tests.cli.conftest import Det
+from tests.support.aws_account import Account
+from tests.support.fake_terraform import FakeTerraform
+
+WRONG_FILE = "name: x\nentrypoint: train.py\nsearcher: {name: single}\nhyperparameters: {}\n"
+
+
+@pytest.fixture
+def signed_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("--region=mars-1", "--region: 'mars-1' is unknown"),
+        ("--compute-agent-instance-type=z9.huge", "--compute-agent-instance-type: 'z9.huge' is unknown"),
+        ("--aux-agent-instance-type=z9.huge", "--aux-agent-instance-type: 'z9.huge' is unknown"),
+        ("--max-idle-agent-period=long", "--max-idle-agent-period: "),
+        ("--spot-max-price=cheap", "--spot-max-price: must be an amount of dollars, not 'cheap'"),
+        ("--var=nosuch=1", "--var nosuch: the stack has no such variable"),
+        ("--initial-user-password=abc", "a password needs at least 8 characters"),
+        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is no name of a bucket"),
+        ("--initial-user-password=alllower1", "a password needs an upper-case letter"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_refused_by_their_names_without_an_account(
+    det: Det, signed_out: None, given: str, told: str
+) -> None:
+    ran = det(
+        "deploy", "aws", "up", "--cluster-id", "box", "--region", "us-west-2", "--dry-run", given
+    )
+    assert (ran.code, told in ran.err) == (2, True), ran.err
+    assert ran.err.count(told) == 1
+    assert "resource_pools[" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("--region=mars-1", "--region: 'mars-1' is unknown"),
+        ("--compute-agent-instance-type=z9-huge", "--compute-agent-instance-type: 'z9-huge' is unknown"),
+        ("--gpu-type=nvidia-none", "--gpu-type: "),
+        ("--var=bucket=Bad_Bucket", "--var bucket=Bad_Bucket is no name of a bucket"),
+        ("--initial-user-password=abc", "a password needs at least 8 characters"),
+    ],
+)  # fmt: skip
+def test_wrong_options_for_google_are_refused_by_their_names_without_credentials(
+    det: Det, home: Path, given: str, told: str
+) -> None:
+    at = ("--cluster-id", "lab", "--project-id", "acme")
+    ran = det("deploy", "gcp", "up", *at, "--dry-run", given)
+    assert (ran.code, told in ran.err) == (2, True), ran.err
+
+
+def test_paths_of_a_configuration_keep_their_names(
+    det: Det, signed_out: None, tmp_path: Path
+) -> None:
+    config = tmp_path / "master.yaml"
+    config.write_text(
+        "resource_pools: [{pool_name: p, provider: {type: aws, instance_type: z9.huge}}]\n"
+    )
+    at = ("--cluster-id", "box", "--region", "us-west-2")
+    ran = det("deploy", "aws", "up", *at, "--dry-run", "--config", config)
+    assert "resource_pools[0].provider.instance_type: 'z9.huge' is unknown" in ran.err
+
+
+def test_what_is_allowed_is_listed_once_for_a_file_of_another_kind(
+    det: Det, signed_out: None, tmp_path: Path
+) -> None:
+    config = tmp_path / "experiment.yaml"
+    config.write_text(WRONG_FILE)
+    at = ("--cluster-id", "box", "--region", "us-west-2")
+    ran = det("deploy", "aws", "up", *at, "--dry-run", "--config", config)
+    assert (ran.code, ran.err.count("allowed here: ")) == (2, 1), ran.err
+    assert "- entrypoint: is unknown\n" in ran.err
+    assert "- hyperparameters: is unknown; did you mean 'hyperparameter_importance'?" in ran.err
+
+
+def test_a_minimum_is_held_against_the_maximum_of_the_last_time(
+    det: Det, account: Account, terraform: FakeTerraform
+) -> None:
+    """Alone it would be above the default of 5."""
+    account.has_cluster(max_dynamic_agents=10)
+    ran = det("deploy", "aws", "up", "--dry-run", "--min-dynamic-agents", "7", *account.where)
+    assert ran.code == 0, ran.err
+    assert "7 g4dn.xlarge that compute-pool always keeps" in ran.out
+
+
+@pytest.mark.parametrize(
+    "path", ["resource_pools", "resource_pools[0].pool_name", "checkpoint_storage.bucket"]
+)
+def test_a_path_that_no_option_sets_keeps_its_name(path: str) -> None:
+    assert deploy_options._option_of(path) == path
+
+
+def test_a_list_without_clusters_says_where_there_are_none(det: Det, account: Account) -> None:
+    ran = det("deploy", "aws", "list", *account.where[2:])
+    told = "There are no clusters in us-west-2 of account 123456789012.\n"
+    assert (ran.code, ran.out, ran.err) == (0, "", told)
+
+
+def test_pools_of_the_last_time_stand_in_place_of_those_that_options_make(
+    det: Det, account: Account, terraform: FakeTerraform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region without known machines has a cluster whose pools rent elsewhere."""
+    at = ("--cluster-id", "box", "--region", "us-west-2", "--endpoint-url", account.url)
+    provider = {"type": "aws", "region": "us-east-1", "instance_type": "g4dn.xlarge"}
+    account.has_cluster(config={"resource_pools": [{"pool_name": "p", "provider": provider}]})
+    monkeypatch.delitem(catalog._REGIONS["aws"], "us-west-2")
+    ran = det("deploy", "aws", "up", "--dry-run", *at)
+    assert ran.code == 0, ran.err
+    forgotten = det("deploy", "aws", "up", "--dry-run", "--forget-options", *at)
+    assert (forgotten.code, "--region: 'us-west-2' is unknown" in forgotten.err) == (2, True)

@@ -1,0 +1,47 @@
+"""Google Cloud's own budget: what it takes is looked at, and enabled, before anything is made."""
+
+import pytest
+
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_terraform import FakeTerraform
+from tests.support.google_project import MADE, Project, cause, outputs, state
+
+BUDGET = ("--var", "monthly_budget_usd=100", "--var", "billing_account=0A-0B-0C")
+
+
+def test_up_with_a_budget_enables_the_apis_of_budgets_and_their_mails(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    """Both answer late: Terraform would fail if `up` did not wait for them."""
+    project.google.billing_permissions, project.google.late = {"billing.budgets.create"}, 2
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up("--image", "img", *BUDGET)
+    assert ran.code == 0, ran.err
+    assert "Enabling the APIs billingbudgets, monitoring" in ran.err
+    assert project.google._refuses == {"billingbudgets": 0, "monitoring": 0}
+
+
+def test_up_without_a_budget_asks_nothing_of_a_billing_account(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    assert project.up("--image", "img").code == 0
+    assert "billingbudgets" not in project.google.apis
+    assert [call for call in project.google.calls if "billingAccounts" in call] == []
+
+
+@pytest.mark.parametrize("account", ["0A-0B-0C", "0D-0E-0F"])
+def test_a_budget_that_may_not_be_made_is_told_before_anything_is(
+    project: Project, terraform: FakeTerraform, account: str
+) -> None:
+    ran = project.up(*BUDGET, "--var", f"billing_account={account}")
+    assert f"lacks billing.budgets.create on the billing account {account}" in cause(ran)
+    assert "roles/billing.costsManager" in ran.err
+    assert terraform.calls("init") == []
+
+
+def test_a_dry_run_with_a_budget_names_the_apis_that_are_missing(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    ran = project.up("--dry-run", *BUDGET)
+    assert "disabled that a plan asks: billingbudgets, monitoring" in cause(ran)

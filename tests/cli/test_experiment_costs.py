@@ -1,0 +1,142 @@
+"""What a submitted experiment may cost: the estimate of a dry run, and --max-cost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Det
+from tests.support.fake_api import Asked, Refusal
+from tests.support.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text("searcher: {name: single, metric: loss, max_length: {batches: 10}}\n")
+    return path
+
+
+POOL = {
+    "name": "gpu",
+    "offers": [
+        {"provider": "aws", "region": "r", "zone": "r-a", "machineType": "g5.12xlarge",
+         "capacity": "spot", "slots": 4, "priceUsdHour": 2.0, "priceFrom": "cloud",
+         "priceReadAt": "2026-11-20T10:00:00Z", "isOffered": True},
+        {"provider": "gcp", "region": "s", "zone": "", "machineType": "g2-standard-4",
+         "capacity": "on-demand", "slots": 1, "priceUsdHour": 0.8, "priceFrom": "list", "priceReadAt": None,
+         "isOffered": True},
+        {"provider": "gcp", "region": "t", "zone": "", "machineType": "g2-standard-4",
+         "capacity": "spot", "slots": 1, "priceUsdHour": 0.1, "priceFrom": "list", "priceReadAt": None,
+         "isOffered": False},
+    ],
+    "priceListOf": "June 2025",
+}  # fmt: skip
+
+
+def test_a_dry_run_tells_what_an_hour_of_the_search_costs(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    resolved = {"resources": {"slots_per_trial": 2, "resource_pool": "gpu"}, "searcher": {}}
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
+    cluster.on(
+        "POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 3}, {"count": 5}]}}
+    )
+    ran = det("e", "create", config, "--dry-run")
+    assert ran.code == 0
+    assert "8 trials with 2 slots each" in ran.err
+    assert ran.err.index("$1.00  aws r-a g5.12xlarge spot") < ran.err.index(
+        "$1.60  gcp s g2-standard-4"
+    )
+    assert "costs $8.00 to $12.80" in ran.err
+    assert "spot (told by the cloud at 2026-11-20 10:00:00+0000)" in ran.err
+    assert "on-demand (list price of June 2025)" in ran.err
+
+
+def offered(slots: int, price: float, **more: object) -> dict[str, object]:
+    return {
+        "provider": "aws", "region": "r", "zone": "", "machineType": f"m{slots}", "capacity": "spot",
+        "slots": slots, "priceUsdHour": price, "priceFrom": "list", **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("resources", "pool", "told"),
+    [
+        ({"slots_per_trial": 3}, {}, "costs $3.00 to $12.00"),
+        ({"slots_per_trial": 3}, {"allowHeterogeneousFits": True}, "costs $3.00 to $16.00"),
+        ({"slots_per_trial": 3, "is_single_node": True}, {}, "costs $12.00;"),
+        (
+            {"slots_per_trial": 9, "is_single_node": True},
+            {},
+            "No offer of pool gpu holds a trial of 9",
+        ),
+    ],
+)
+def test_a_dry_run_counts_only_what_can_be_rented_for_it(
+    resources: dict[str, object], pool: dict[str, object], told: str,
+    cluster: FakeCluster, det: Det, config: Path,
+) -> None:  # fmt: skip
+    offers = [
+        offered(1, 1.0), offered(2, 8.0), offered(4, 16.0, maxPriceUsdHour=16.0), offered(4, 40.0, maxPriceUsdHour=20),
+    ]  # fmt: skip
+    resolved = {"resources": {"resource_pool": "gpu", **resources}, "searcher": {}}
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [{**POOL, "offers": offers, **pool}]})
+    cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
+    assert told in det("e", "create", config, "--dry-run").err
+
+
+def test_a_dry_run_without_a_pool_takes_the_default_one(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    resolved = {"resources": {"slots_per_trial": 1, "resource_pool": ""}, "searcher": {}}
+    named = [
+        {"name": "aux", "defaultComputePool": False},
+        {"name": "gpu", "defaultComputePool": True},
+    ]
+    cluster.on("POST", "/api/v1/experiments", {"config": resolved, "experiment": {"id": 0}})
+    cluster.on("GET", "/api/v1/rented-pools", {"pools": [POOL]})
+    cluster.on("GET", "/api/v1/resource-pools", {"resourcePools": named})
+    cluster.on("POST", "/api/v1/preview-hp-search", {"summary": {"trials": [{"count": 1}]}})
+    ran = det("e", "create", config, "--dry-run")
+    assert "One trial with 1 slot. An hour of one trial in pool gpu" in ran.err
+
+
+def test_a_bound_on_the_cost_is_set_before_anything_runs(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    budget = {"id": 1, "limitUsd": 12.5, "spentUsd": 0}
+    cluster.on("PUT", "/api/v1/budgets", {"budget": budget})
+    assert det("e", "create", config, "--max-cost", "12.50").code == 0
+    (created,) = cluster.sent("POST", "/api/v1/experiments")
+    assert created.body["activate"] is False
+    (asked,) = cluster.sent("PUT", "/api/v1/budgets")
+    assert (asked.body["limitUsd"], asked.body["of"]) == ("12.50", "1")
+    paths = [a.path for a in cluster.asked]
+    assert paths.index("/api/v1/budgets") < paths.index("/api/v1/experiments/1/activate")
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "0.001", "nan", "ten"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=["create", "dry-run"])
+def test_a_bound_that_is_no_amount_is_refused_before_anything_is_made(
+    cluster: FakeCluster, det: Det, config: Path, amount: str, more: list[str]
+) -> None:
+    ran = det("e", "create", config, f"--max-cost={amount}", *more)
+    assert (ran.code, f"not '{amount}'" in ran.err) == (2, True)
+    assert cluster.sent("POST", "/api/v1/experiments") == []
+
+
+def test_an_experiment_whose_bound_fails_is_named(
+    cluster: FakeCluster, det: Det, config: Path
+) -> None:
+    def refuse(asked: Asked) -> Any:
+        raise Refusal(403, "no right to budgets")
+
+    cluster.on("PUT", "/api/v1/budgets", refuse)
+    ran = det("e", "create", config, "--max-cost", "5")
+    told = "experiment 1 was created and stays paused, as its budget could not be set: no right"
+    assert (ran.code, told in ran.err) == (1, True)
+    assert "det budget set 5 --experiment 1" in ran.err
+    assert cluster.sent("POST", "/api/v1/experiments/1/activate") == []
