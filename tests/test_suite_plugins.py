@@ -290,11 +290,12 @@ def test_processes_of_another_run_are_not_ours() -> None:
 
 
 def test_a_container_that_mounts_something_of_the_run_is_left_behind(tmp_path: Path) -> None:
-    (tmp_path / "mounted").mkdir()
+    run, beside = tmp_path / "one" / "of-me" / "run-0", tmp_path / "other" / "of-me" / "run-0"
+    (run / "mounted").mkdir(parents=True)
     script = 'mount --bind "$0" /mnt && echo ready && exec sleep 600'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     with subprocess.Popen(
-        [*command, str(tmp_path / "mounted")],
+        [*command, str(run / "mounted")],
         env={"PATH": os.environ["PATH"]},
         cwd="/",
         stdout=subprocess.PIPE,
@@ -305,8 +306,8 @@ def test_a_container_that_mounts_something_of_the_run_is_left_behind(tmp_path: P
                 "this machine allows no mount namespaces", "a machine or container that does"
             )
         try:
-            assert [left.pid for left in leftovers("another", tmp_path)] == [container.pid]
-            assert leftovers("another", tmp_path / "elsewhere") == []
+            assert [left.pid for left in leftovers("another", run)] == [container.pid]
+            assert leftovers("another", beside) == [], "of a run beside this one"
         finally:
             container.kill()
 

@@ -55,6 +55,7 @@ _log = logging.getLogger(__name__)
 class Agent:
     def __init__(self, settings: Settings, sources: tuple[SignalSource, ...] = ()) -> None:
         self._settings = settings
+        self._is_rented = bool(sources)
         self._state = StateDirectory(settings.state_dir)
         self._state.claim()
         self._slots = tuple(discover(settings.slots, settings.visible_gpus))
@@ -150,9 +151,23 @@ class Agent:
             self._containers.kill_all("the agent is being stopped")
             self._containers.wait_until_ended(KILL_S)
         if self._signals.current():
-            self._loop.last_report()
+            gone = kill and self._is_done()
+            if gone:  # a poll after that would be refused, and the agent join again
+                self._loop.stop()
+            self._loop.last_report(gone=gone)
         self._signals.stop()
         self._shipper.stop(FLUSH_S)
+
+    def _is_done(self) -> bool:
+        """Return whether nothing of this agent is left to wait for: containers that run, or logs to send.
+
+        A rented machine is given back by what its cloud says, not by the end of a process there."""
+        return (
+            not self._is_rented
+            and not self._containers.live()
+            and self._loop.in_contact
+            and self._shipper.flush(FLUSH_S)
+        )
 
     def _connection_lost(self) -> None:
         command = self._settings.on_connection_lost

@@ -113,10 +113,10 @@ class Loop:
         if self._replaced is not None:
             raise self._replaced
 
-    def last_report(self) -> None:
+    def last_report(self, *, gone: bool) -> None:
         """Poll once more before the process ends, so that the control plane knows the last states."""
         try:
-            self._exchange(0.0)
+            self._exchange(0.0, gone=gone)
         except (APIError, MasterUnreachableError, AgentReplaced) as e:
             _log.info("could not say goodbye: %s", e)
 
@@ -176,7 +176,7 @@ class Loop:
             except (APIError, MasterUnreachableError) as e:
                 _log.debug("the change is told at the next poll: %s", e)
 
-    def _exchange(self, wait_s: float) -> _Outcome:
+    def _exchange(self, wait_s: float, *, gone: bool = False) -> _Outcome:
         """Poll and apply the answer."""
         with self._contact.lock:
             # A higher number never tells of an older state, and all that was applied is in it.
@@ -194,6 +194,7 @@ class Loop:
                     out_of_service=self._agent.health.out_of_service,
                     seen=self._contact.seen,
                     wait_s=wait_s,
+                    gone=gone,
                 )
             )
         except ConflictError as e:

@@ -31,6 +31,9 @@ from det_agent.task_python import MISLEADING, BasePython, NoPython, make_environ
 OUTPUT_LOOK_S = 0.25
 READ_BYTES = 1024 * 1024
 CHECK_TIMEOUT_S = 60
+SHARED_FS = (
+    "/determined_shared_fs"  # a storage of checkpoints, which is made when the first is stored
+)
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -77,6 +80,7 @@ class ProcessRuntime:
 
     def start(self, spec: ContainerSpec, env: Mapping[str, str]) -> Started:
         key = ContainerKey.of(spec)
+        _require_paths(spec)
         folder = self._new_folder(key)
         try:
             paths = lay_out(spec, folder)
@@ -292,3 +296,13 @@ def _lines_from(path: Path, position: int, whole: bool) -> Iterator[bytes]:
                 rest = b""
         if rest and (rest.endswith(b"\n") or not whole):
             yield rest
+
+
+def _require_paths(spec: ContainerSpec) -> None:
+    """Refuse what Docker refuses, too: a task would find nothing where its data should be."""
+    mounted = [m.host_path for m in spec.mounts if m.container_path.rstrip("/") != SHARED_FS]
+    missing = [path for path in mounted if not os.path.exists(path)]
+    if missing:
+        raise StartFailed(
+            "container_failed", f"this machine has no {missing[0]}, which the task mounts"
+        )

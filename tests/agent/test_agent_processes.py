@@ -228,6 +228,22 @@ def test_a_replaced_agent_stops_and_leaves_its_containers_running(
     assert _runs(int(running["runtime_id"]))
 
 
+def test_a_mount_of_what_is_not_there_fails_the_task(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    start_agent()
+    mounts = [
+        {"host_path": "/not/made/yet", "container_path": "/determined_shared_fs"},
+        {"host_path": "/no/such/data", "container_path": "/data"},
+    ]
+    for kept, told in ((mounts[:1], None), (mounts, "this machine has no /no/such/data, which")):
+        spec = make_spec("true", mounts=kept)
+        plane.want(spec)
+        ended = plane.until_state(spec["container_id"], "terminated")
+        assert ended.get("failure") == (told and "container_failed")
+        assert (told or "") in ended.get("message", "")
+
+
 def test_sigterm_leaves_containers_running(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
@@ -237,6 +253,7 @@ def test_sigterm_leaves_containers_running(
     assert agent.stop() == 0
     assert _runs(int(running["runtime_id"]))
     assert plane.signals == []
+    assert not plane.gone
 
 
 def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
@@ -249,6 +266,8 @@ def test_sigterm_with_on_stop_kill_ends_them_and_says_so(
     assert not _runs(int(running["runtime_id"]))
     assert plane.reported[spec["container_id"]]["failure"] == "aborted"
     assert [s["kind"] for s in plane.signals] == ["shutdown"]
+    assert plane.gone
+    assert len(plane.joins) == 1, "it came back"
 
 
 def test_with_on_stop_kill_trials_may_save_a_checkpoint_and_end_by_themselves(

@@ -65,7 +65,7 @@ def test_a_poll_that_begins_while_an_answer_is_applied_tells_of_all_that_it_star
     given: Any = MagicMock(control_plane=control_plane, containers=containers)
     given.health.out_of_service, given.signals.current.return_value = "", ()
     loop = Loop(_dependencies(given), threading.Event())
-    polls = [threading.Thread(target=loop.last_report) for _ in range(2)]
+    polls = [threading.Thread(target=lambda: loop.last_report(gone=False)) for _ in range(2)]
     polls[0].start()
     assert containers.begun.wait(60)
     polls[1].start()

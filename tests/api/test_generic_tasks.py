@@ -310,7 +310,10 @@ def project_of(caller: Caller) -> int:
     ("change", "told"),
     [
         ("DELETE FROM projects WHERE id = :id", (404, "project {} not found")),
-        ("UPDATE projects SET state = 'DELETING' WHERE id = :id", (400, "project {} is being deleted: choose another")),
+        (
+            "UPDATE projects SET state = 'DELETING' WHERE id = :id",
+            (400, "project {} is being deleted, or could not be deleted: choose another"),
+        ),
     ],
 )  # fmt: skip
 def test_a_project_that_goes_while_a_task_is_checked_gets_no_task(

@@ -1,5 +1,6 @@
 """The job queue through the API: its order, and changing it."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -56,6 +57,34 @@ def test_the_queue_tells_why_each_job_waits_and_counts_jobs(api: Api, user: Call
     assert command["why"].startswith("needs 1 slot")
     pools = {p["name"]: p for p in user.get("/api/v1/resource-pools")["resourcePools"]}
     assert pools["default"]["stats"] == {"queuedCount": 2, "scheduledCount": 0}, "jobs, not trials"
+
+
+def test_what_waits_in_a_pool_that_was_renamed_is_told_how_to_move(api: Api, user: Caller) -> None:
+    experiment_id = activated(user)
+    command = {"config": {"entrypoint": ["true"], "resources": {"slots": 1}}}
+    user.post("/api/v1/commands", command)
+    job_id = job_of(user, experiment_id)
+    api.tick()
+    (_, other) = api.ctx.config.resource_pools
+    pools = (replace(other, pool_name="gpu"), other)
+    api.ctx.config = replace(
+        api.ctx.config, resource_pools=pools, default_compute_resource_pool="gpu"
+    )
+    gone = "its resource pool 'default' no longer exists: "
+    told = (
+        f"{gone}`det job update {job_id} --resource-pool gpu` moves it (there are: gpu, reserved)"
+    )
+    (reason,) = user.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert (reason["code"], reason["sentence"]) == ("NO_POOL", told)
+    found = [j["full"] for j in user.get(f"{QUEUES}-v2", resourcePool="gpu")["jobs"]]
+    by_kind = {j["type"]: (j["resourcePool"], j["why"]) for j in found}
+    assert by_kind["TYPE_EXPERIMENT"] == ("default", told)
+    again = "start it again in another, and kill this one"
+    assert by_kind["TYPE_COMMAND"] == ("default", f"{gone}{again} (there are: gpu, reserved)")
+    assert user.get(f"{QUEUES}-v2", resourcePool="reserved")["jobs"] == []
+    update(user, experiment_id, resourcePool="gpu")
+    jobs = user.get(f"{QUEUES}-v2")["jobs"]
+    assert [j["full"]["resourcePool"] for j in jobs] == ["gpu", "default"]
 
 
 def test_a_queued_experiment_says_when_it_may_start(api: Api, user: Caller) -> None:

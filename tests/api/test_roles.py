@@ -47,6 +47,41 @@ def test_a_viewer_looks_at_one_workspace_and_changes_nothing(house: House) -> No
     assert "Editor" in told.error
 
 
+def test_who_names_no_workspace_is_told_to_name_one(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    named = {"workspace": "red", "project": "work"}
+    editor.post("/api/v1/experiments", {"config": config_of(**named)})
+    command = {"config": {"entrypoint": ["true"]}}
+    editor.post("/api/v1/commands", {**command, "workspaceId": house.red})
+    for path, body, right in (
+        ("experiments", {"config": config_of()}, "CREATE_EXPERIMENT"),
+        ("commands", command, "CREATE_NSC"),
+        ("generic-tasks", {"config": "entrypoint: ['true']"}, "CREATE_NSC"),
+        ("models", {"name": "mine"}, "CREATE_MODEL_REGISTRY"),
+        ("templates/mine", {"config": {}}, "CREATE_TEMPLATES"),
+    ):
+        refused = editor.ask("POST", f"/api/v1/{path}", body)
+        assert refused.status == 403, refused.body
+        assert f"user editor lacks {right} in workspace Uncategorized" in refused.error
+        assert "name a workspace of yours by --workspace-name" in refused.error
+
+
+def test_a_workspace_that_is_not_there_is_named_and_not_its_project(house: House) -> None:
+    editor = house.person("editor", "Editor", house.red)
+    for workspace, told in (
+        ("nope", "workspace 'nope' not found"),
+        ("blue", "workspace 'blue' not found"),  # which the editor may not see
+        ("red", "project 'none' of workspace 'red' not found"),
+    ):
+        body = {"config": config_of(workspace=workspace, project="none")}
+        refused = editor.ask("POST", "/api/v1/experiments", body)
+        assert (refused.status, told in refused.error) == (404, True), refused.error
+    assert (
+        "'blue'"
+        in editor.ask("POST", "/api/v1/models", {"name": "m", "workspaceName": "blue"}).error
+    )
+
+
 def test_an_editor_works_in_one_workspace_and_deletes_nothing_of_others(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     own = house.experiment(editor, house.red_project)

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from tests.support.api import Api, Caller, create, create_ended, trial_of
+from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of
 from tests.support.played_agent import PlayedAgent
 
 E = "/api/v1/experiments"
@@ -43,6 +43,24 @@ def test_the_job_of_what_has_ended_has_ended_as_it_did(user: Caller) -> None:
     assert state == "CANCELED"
 
 
+def test_an_experiment_whose_checkpoints_are_being_deleted_has_ended(
+    api: Api, user: Caller
+) -> None:
+    experiment_id = create(user)
+    report_checkpoint(user, experiment_id)
+    user.post(f"{E}/{experiment_id}/kill")
+    collecting = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
+    user.done(
+        "PATCH", f"{E}/{experiment_id}", {"id": experiment_id, "checkpointStorage": collecting}
+    )
+    PlayedAgent(api, "a1").join()
+    api.tick()
+    names = {t["name"] for t in user.get("/api/v1/tasks")["allocationIdToSummary"].values()}
+    assert names == {f"Checkpoint GC (Experiment {experiment_id})"}
+    for kind, id in (("experiment", experiment_id), ("job", job_of(user, experiment_id))):
+        assert told(user, kind, id) == [("CANCELED", "was canceled")]
+
+
 def test_a_run_that_was_killed_tells_what_that_mostly_means(api: Api, user: Caller) -> None:
     experiment_id = create(user, activate=True)
     agent = PlayedAgent(api, "a1")
@@ -77,6 +95,35 @@ def test_a_run_that_raised_tells_its_exception(api: Api, user: Caller) -> None:
     for kind, id in (("experiment", experiment_id), ("job", job_of(user, experiment_id))):
         ((_, sentence),) = told(user, kind, id)
         assert sentence.endswith("non-zero exit code: 1; it ended with ValueError: bad")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"level": "LOG_LEVEL_ERROR", "stdtype": "stdout", "log": "cannot save\n"}, "cannot save"),
+        ({"stdtype": "stderr", "log": "sh: 1: nope: not found\n"}, "sh: 1: nope: not found"),
+    ],
+    ids=["logged", "a shell"],
+)
+def test_a_run_without_an_exception_tells_its_last_error_and_the_restarts(
+    api: Api, user: Caller, line: dict[str, str], words: str
+) -> None:
+    experiment_id = create(user, activate=True, max_restarts=1)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    for _ in range(2):
+        api.tick()
+        (order,) = agent.poll()
+        run = {
+            "task_id": trial_of(user, experiment_id)["taskId"], "container_id": order["id"],
+            "allocation_id": order["spec"]["allocation_id"], "source": "task",
+        }  # fmt: skip
+        of_agent = {"source": "agent", "level": "LOG_LEVEL_ERROR", "log": "it failed"}
+        user.post("/api/v1/task/logs", {"logs": [run | line, run | of_agent]})
+        agent.poll("terminated", exit_code=2, failure="container_failed")
+    ((_, sentence),) = told(user, "experiment", experiment_id)
+    assert "its last run, after 1 of 1 restarts: container failed with" in sentence
+    assert sentence.endswith(f"exit code: 2; its last error: {words}")
 
 
 def test_a_kill_while_an_experiment_pauses_is_what_is_told(api: Api, user: Caller) -> None:

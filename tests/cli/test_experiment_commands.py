@@ -209,6 +209,15 @@ def test_describe_says_that_the_searcher_metric_was_never_reported(
     assert "best        unknown: no validation reported val_los, the searcher.metric" in out
 
 
+def test_describe_says_that_the_searcher_metric_was_no_number(mine: FakeCluster, det: Det) -> None:
+    mine.experiments[1]["config"]["searcher"] = {"name": "single", "metric": "val_loss"}
+    reported = {"totalBatches": 200, "metrics": {"avgMetrics": {"val_loss": "NaN"}}}
+    mine.trials[10] |= {"bestValidation": None, "latestValidation": reported}
+    mine.trials[10]["searcherMetricValue"] = None
+    out = " ".join(det("e", "describe", 1).out.split())
+    assert "best unknown: what validations reported is not a number (NaN): val_loss, the" in out
+
+
 @pytest.mark.parametrize(
     "words", [["--table"], ["--format", "table"], ["-o", "table"], ["--metrics"]]
 )

@@ -158,6 +158,14 @@ def test_job_list_reads_the_default_pool(busy: FakeCluster, det: Det) -> None:
     assert asked.first("resourcePool") == "default"
 
 
+def test_job_list_says_what_waits_in_a_pool_that_is_no_more(busy: FakeCluster, det: Det) -> None:
+    gone = {**job(), "resourcePool": "old", "why": "its resource pool 'old' no longer exists"}
+    here = {**job(), "jobId": "job-2", "resourcePool": "default", "why": "needs 2 slots"}
+    rows = [{"full": here}, {"full": gone}]
+    busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", rows, a))
+    assert det("job", "list").err == "mnist: its resource pool 'old' no longer exists\n"
+
+
 @pytest.mark.parametrize("flag", ["-p", "-rp", "--resource-pool"])
 def test_a_fair_share_pool_shows_weights(busy: FakeCluster, det: Det, flag: str) -> None:
     (row,) = csv.DictReader(io.StringIO(det("job", "ls", flag, "fair", "--csv").out))

@@ -182,6 +182,13 @@ def test_top_once_prints_the_picture(busy: FakeCluster, det: Det) -> None:
     assert (found["priceUsdHour"], found["monthUsd"]) == (0.4, 3.25)
 
 
+def test_top_shows_what_waits_in_a_pool_that_is_no_more(busy: FakeCluster, det: Det) -> None:
+    gone = {"full": job("3", "QUEUED", 0, 1, resourcePool="old")}
+    busy.on("GET", "/api/v1/job-queues-v2", lambda a: page("jobs", [gone], a))
+    (found,) = json.loads(det("top", "--once", "--json").out)["jobs"]
+    assert (found["pool"], found["reason"]) == ("old", "needs 8 slots")
+
+
 def test_what_the_caller_may_not_see_is_named_and_the_rest_is_shown(
     busy: FakeCluster, det: Det
 ) -> None:

@@ -46,6 +46,13 @@ class Cluster:
         }
         return self.do("cluster-up", **{**defaults, **flags})
 
+    def kill(self) -> None:
+        """End the cluster as a crash of the machine does."""
+        pids = [self.files.supervisor_pid(), *self.files.report()["processes"].values()]
+        for pid in filter(None, pids):
+            os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: not any(alive(pid) for pid in pids if pid))
+
     def pid(self, name: str) -> int:
         return int(self.files.report().get("processes", {}).get(name) or 0)
 
@@ -187,6 +194,29 @@ def test_a_cluster_whose_command_was_killed_tells_the_password_to_the_next(
     cluster.files.keep_untold_password("untold")
     assert cluster.do("cluster-up") == 0
     assert "have the password: untold" in capsys.readouterr().err
+
+
+def test_up_lists_agents_as_they_join_and_not_as_they_were(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "given.yaml"
+    two = "local_agents: [{name: big, pool: old, slots: 2}, {name: left, pool: old, slots: 1}]"
+    config.write_text(f"{_pool('old')}{two}")
+    assert cluster.up(master_config_path=str(config)) == 0
+    config.write_text(f"{_pool('new')}local_agents: [{{name: big, pool: new, slots: 2}}]")
+    for stop in (cluster.kill, lambda: cluster.do("cluster-down")):
+        stop()
+        capsys.readouterr()
+        assert cluster.up(master_config_path=str(config)) == 0
+        told = capsys.readouterr().err
+        assert "big: 2 slots in pool new" in told
+        assert "left" not in told
+
+
+def _pool(name: str) -> str:
+    defaults = ("default_compute_resource_pool", "default_aux_resource_pool")
+    chosen = ", ".join(f"{default}: {name}" for default in defaults)
+    return f"resource_pools: [{{pool_name: {name}}}]\nresource_manager: {{{chosen}}}\n"
 
 
 def test_agents_come_and_go_while_the_cluster_runs(cluster: Cluster) -> None:

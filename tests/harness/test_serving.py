@@ -277,6 +277,24 @@ def test_a_port_that_is_taken_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
             _serve.wait_for_port(port, timeout_s=0.01)
 
 
+@pytest.mark.parametrize(
+    ("runtime", "hint"),
+    [("docker", "choose an image that has it"), ("process", "DET_PYTHON_EXECUTABLE")],
+)
+def test_what_is_not_installed_is_missed_where_it_can_be_installed(
+    monkeypatch: pytest.MonkeyPatch, runtime: str, hint: str
+) -> None:
+    monkeypatch.setenv("DET_RUNTIME", runtime)
+    with pytest.raises(Failure, match="Nothing is not installed") as told:
+        _serve.require("no_such_module", "Nothing", "nothing")
+    assert hint in told.value.hint
+    assert ("image" in told.value.hint) == (runtime == "docker")
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(Failure) as of_ssh:
+        shell._program("sshd")
+    assert ("image" in of_ssh.value.hint) == (runtime == "docker")
+
+
 def test_the_image_without_ssh_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(Failure, match="sshd is not installed") as told:

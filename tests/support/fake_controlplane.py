@@ -38,6 +38,7 @@ class FakeControlPlane:
         self.refuses_together = 0  # the status that all such requests get, if any
         self.callers: set[tuple[str, int]] = set()
         self.polls = 0
+        self.gone = False
         self.acknowledging = True
         self.lost_answers = 0
         self.lost_forwarded_answers = 0
@@ -145,6 +146,8 @@ class FakeControlPlane:
         if body["incarnation"] != self._incarnation:
             return 409, {"error": {"code": 6, "reason": "Aborted", "error": "replaced"}}
         self.polls += 1
+        if body.get("gone"):
+            self.gone, self._token = True, ""
         self.signals = body["signals"]
         self.out_of_service = body["out_of_service"]
         for report in body["containers"]:

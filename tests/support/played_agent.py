@@ -28,15 +28,18 @@ class PlayedAgent:
     def caller(self) -> Caller:
         return self._caller
 
-    def poll(self, state: str = "running", **more: Any) -> list[dict[str, Any]]:
+    def poll(
+        self, state: str = "running", *, gone: bool = False, **more: Any
+    ) -> list[dict[str, Any]]:
         """Report all containers in a state; return the directives that came back."""
         reports = [
             {"id": c["id"], "epoch": c["epoch"], "state": state, "address": "127.0.0.1", **more}
             for c in self.containers.values()
         ]
         self._seq += 1
-        body = {"incarnation": self._incarnation, "seq": self._seq, "containers": reports}
-        self.told: dict[str, Any] = self._caller.post("/agents/v1/poll", body)
+        said = {"incarnation": self._incarnation, "seq": self._seq, "gone": gone}
+        self.sent: dict[str, Any] = {**said, "containers": reports}
+        self.told: dict[str, Any] = self._caller.post("/agents/v1/poll", self.sent)
         self.containers = {c["id"]: c for c in self.told["containers"]}
         return list(self.containers.values())
 

@@ -1,7 +1,7 @@
 """The exception with which the output of a program ends."""
 
 import pytest
-from det_controlplane.core.tracebacks import last_exception
+from det_controlplane.core.tracebacks import last_error, last_exception
 
 BEGIN = "Traceback (most recent call last):"
 PLACE = '  File "train.py", line 3, in <module>'
@@ -21,6 +21,29 @@ PLACE = '  File "train.py", line 3, in <module>'
 )  # fmt: skip
 def test_the_line_after_the_last_traceback_names_it(lines: list[str], told: str) -> None:
     assert last_exception(lines) == told
+
+
+def test_an_error_that_is_logged_beside_a_traceback_is_not_its_exception() -> None:
+    assert last_exception([BEGIN, "ERROR: lost contact", PLACE, "KeyError: 'a'"]) == "KeyError: 'a'"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], ""),
+        (["epoch 1", "an ERROR: in words"], ""),
+        (["ERROR: first", "ERROR: [7] root: second", "bye"], "[7] root: second"),
+        (["python3: can't open file 'no.py': [Errno 2]"], "python3: can't open file 'no.py': [Errno 2]"),
+        (["/usr/bin/python3.11: No module named nope"], "/usr/bin/python3.11: No module named nope"),
+        (["sh: 1: nope: not found", ""], "sh: 1: nope: not found"),
+        (["bash: line 1: nope: command not found"], "bash: line 1: nope: command not found"),
+        (["ERROR: " + "x" * 1000], "x" * 299 + "…"),
+    ],
+)  # fmt: skip
+def test_the_last_error_is_what_was_logged_as_one_or_what_could_not_start(
+    lines: list[str], told: str
+) -> None:
+    assert last_error(lines) == told
 
 
 def test_long_messages_are_shortened() -> None:

@@ -27,6 +27,9 @@ def list_(args: argparse.Namespace) -> None:
     found = paged(session, args, "/job-queues-v2", "jobs", **filters)
     jobs = [j.get("full") or j["limited"] for j in found]
     show(args, _columns(pool["schedulerType"]), jobs, {"jobs": jobs})
+    for job in jobs:
+        if job.get("resourcePool", pool["name"]) != pool["name"] and job.get("why"):
+            say(f"{job.get('name') or job['jobId']}: {job['why']}")
 
 
 def _pool(session: Session, name: "str | None") -> dict[str, Any]:

@@ -118,7 +118,7 @@ def job_of(told: Mapping[str, Any], pool: Pool, reason: str) -> Job:
         subject=f"{kind} {entity[:8] if kind != 'experiment' else entity}".strip(),
         name=str(told.get("name") or ""),
         owner=str(told.get("username") or ""),
-        pool=pool.name,
+        pool=str(told.get("resourcePool") or pool.name),
         state=_job_state(summary),
         urgency=urgency or str(told.get("priority") or ""),
         allocated=int(told.get("allocatedSlots") or 0),

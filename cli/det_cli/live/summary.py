@@ -71,16 +71,19 @@ def _rows(experiment: Experiment, now: float) -> Iterator[tuple[str, str, str]]:
         yield "", chosen(best.hparams, search), ""
         yield from _of_best(best)
     elif experiment.state == "COMPLETED" and search.metric:
-        yield (
-            "best",
-            f"unknown: no validation reported {search.metric}, the searcher.metric",
-            "warn",
-        )
+        yield "best", f"unknown: {_why_no_best(experiment)}, the searcher.metric", "warn"
     if experiment.cost_usd:
         hours = experiment.slot_hours
         yield "cost", f"{money(experiment.cost_usd)} for {hours:.2f} slot hours", ""
     for reason in waiting(experiment):
         yield "why", reason, "bad" if experiment.state == "ERROR" else "warn"
+
+
+def _why_no_best(experiment: Experiment) -> str:
+    metric = experiment.search.metric
+    if any(trial.latest is not None for trial in experiment.trials):
+        return f"what validations reported is not a number (NaN): {metric}"
+    return f"no validation reported {metric}"
 
 
 def _of_best(best: Trial) -> Iterator[tuple[str, str, str]]:

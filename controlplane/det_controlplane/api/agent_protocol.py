@@ -106,6 +106,7 @@ def poll(ctx: Context, request: Request) -> Answer:
         leaves_at=_earliest(s.text("deadline") for s in body.bodies("signals")),
         reclaimed=any(s.text("kind") in RECLAIMS for s in body.bodies("signals")),
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
+        gone=body.flag("gone"),
     )
     _uuid(asked.incarnation, "incarnation")
     answer = polling.poll(ctx, asked)

@@ -19,7 +19,7 @@ _LIMITED = (
 
 def list_jobs(ctx: Context, request: Request) -> Answer:
     pool = request.text("resourcePool", "resource_pool")
-    found = jobs.listed(ctx, pool, descending=sort_of(request).descending)
+    found = jobs.shown(ctx, pool, descending=sort_of(request).descending)
     states = states_of(request, _STATES)
     if states:
         found = [j for j in found if j["summary"]["state"].removeprefix("STATE_") in states]

@@ -217,6 +217,7 @@ class PollRequest(Message):
     out_of_service: str = ""
     seen: str = ""
     wait_s: float = 0.0
+    gone: bool = False  # the agent ends, and nothing of it runs any more
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,15 @@
-"""Find in the output of a program with which exception it ended."""
+"""Find in the output of a program with which exception or error it ended."""
 
+import re
 from collections.abc import Iterable
 
 _BEGIN = "Traceback (most recent call last):"
 _LONGEST = 300
+ERROR = "ERROR: "  # what a line begins with that was logged as one
+_NOT_STARTED = re.compile(
+    r"\S*python[\d.]*: (can't open file|No module named|Error while finding module)"
+    r"|\S*sh: .*(not found|No such file|cannot open|Permission denied)"
+)
 
 
 def last_exception(lines: Iterable[str]) -> str:
@@ -12,6 +18,19 @@ def last_exception(lines: Iterable[str]) -> str:
     for line in lines:
         if line.rstrip().endswith(_BEGIN):
             inside = True
-        elif inside and line.strip() and not line[0].isspace():
+        elif inside and line.strip() and not line[0].isspace() and not line.startswith(ERROR):
             found, inside = line.strip(), False
-    return found if len(found) <= _LONGEST else f"{found[: _LONGEST - 1]}…"
+    return _shortened(found)
+
+
+def last_error(lines: Iterable[str]) -> str:
+    """Return the last line that was logged as an error, or by which Python or a shell refuses a program."""
+    found = ""
+    for line in map(str.strip, lines):
+        if line.startswith(ERROR) or _NOT_STARTED.match(line):
+            found = line.removeprefix(ERROR)
+    return _shortened(found)
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

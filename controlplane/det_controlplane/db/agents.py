@@ -200,10 +200,11 @@ def expire_leases(tx: Tx, now: datetime) -> list[OverdueAgent]:
     return [OverdueAgent(**r._mapping) for r in tx.execute(_OVERDUE, {"now": now}).all()]
 
 
-def give_up(tx: Tx, agent_id: str, now: datetime) -> None:
-    """Declare an agent lost whose machine is gone; the tick ends its containers."""
+def give_up(tx: Tx, agent_id: str, now: datetime) -> str | None:
+    """Declare an agent lost that is gone for good; the tick ends its containers. Return its pool, unless it was lost before."""
     row = update(schema.agents).where(_agents.id == agent_id, _agents.state != AgentState.LOST)
-    tx.execute(row.values(state=AgentState.LOST, lease_until=now, lost_after=now))
+    lost = row.values(state=AgentState.LOST, lease_until=now, lost_after=now)
+    return tx.execute(lost.returning(_agents.pool)).scalar()
 
 
 def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:

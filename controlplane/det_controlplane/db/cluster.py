@@ -39,6 +39,7 @@ class JoinedAgent:
     id: str
     pool: str
     runtime: str
+    seen_at: float  # in seconds since the epoch
     slots: int
 
 
@@ -68,7 +69,13 @@ def set_first_password(tx: Tx, password_hash: str) -> int:
 
 def joined_agents(tx: Tx) -> list[JoinedAgent]:
     found = (
-        select(agents.c.id, agents.c.pool, agents.c.runtime, func.count(slots.c.slot_id))
+        select(
+            agents.c.id,
+            agents.c.pool,
+            agents.c.runtime,
+            func.date_part("epoch", agents.c.last_seen_at),
+            func.count(slots.c.slot_id),
+        )
         .outerjoin_from(agents, slots, slots.c.agent_id == agents.c.id)
         .where(agents.c.state == AgentState.JOINED)
         .group_by(agents.c.id)

@@ -1,5 +1,6 @@
 """Rows of jobs: what the queue orders."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import experiments, jobs
 from det_controlplane.db.views import time
 
-_LISTED = text(f"""
+_LISTED = f"""
     SELECT j.id::text AS id, json_build_object('jobId', j.id, 'type', 'TYPE_' || j.kind, 'submissionTime', {time("j.submitted_at")},
         'username', u.username, 'userId', j.user_id, 'resourcePool', j.pool, 'weight', j.weight,
         'priority', coalesce(j.priority, :default_priority), 'workspaceId', j.workspace_id,
@@ -25,8 +26,10 @@ _LISTED = text(f"""
             ORDER BY a.requested_at, a.id) FILTER (WHERE a.state = 'QUEUED' AND a.wait_reason IS NOT NULL))[1] AS waits
     FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
     LEFT JOIN experiments e ON e.job_id = j.id
-    WHERE a.pool = :pool GROUP BY j.id, u.username, e.id
-""")
+    WHERE {{where}} GROUP BY j.id, u.username, e.id
+"""
+_LISTED_OF_POOL = text(_LISTED.replace("{where}", "a.pool = :pool"))
+_LISTED_ELSEWHERE = text(_LISTED.replace("{where}", "a.pool <> ALL(cast(:pools AS text[]))"))
 _WAITED = text("""
     SELECT to_char(a.assigned_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
         avg(extract(epoch FROM a.assigned_at - a.requested_at))::float8 AS seconds
@@ -57,7 +60,13 @@ class ListedJob:
 def listed(tx: Tx, pool: str, default_priority: int) -> list[ListedJob]:
     """Return jobs with live allocations in the pool."""
     params = {"pool": pool, "default_priority": default_priority}
-    return [ListedJob(*row) for row in tx.execute(_LISTED, params)]
+    return [ListedJob(*row) for row in tx.execute(_LISTED_OF_POOL, params)]
+
+
+def listed_elsewhere(tx: Tx, pools: Collection[str], default_priority: int) -> list[ListedJob]:
+    """Return jobs with live allocations in none of the pools."""
+    params = {"pools": list(pools), "default_priority": default_priority}
+    return [ListedJob(*row) for row in tx.execute(_LISTED_ELSEWHERE, params)]
 
 
 def waited(tx: Tx, pool: str, since: datetime) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.schema import experiments, projects, templates, workspaces
@@ -80,6 +80,12 @@ def project_by_name(db: Database, workspace: str, project: str) -> TargetProject
     for row in db.read(_PROJECT_BY_NAME, {"workspace": workspace, "project": project}):
         return TargetProject(**row._mapping)
     return None
+
+
+def workspace_named(db: Database, name: str) -> int | None:
+    wanted = select(workspaces.c.id).where(func.lower(workspaces.c.name) == func.lower(name))
+    rows = db.read(wanted)
+    return rows[0].id if rows else None
 
 
 def workspace(db: Database, workspace_id: int) -> TargetWorkspace | None:

@@ -5,12 +5,13 @@ from typing import Any
 
 from sqlalchemy import text
 
+from det_controlplane.core.tracebacks import ERROR
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.views import time
 
 _REASONS = (
     """
-    SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state,
+    SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state, 'pool', a.pool, 'jobId', a.job_id,
         'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
                 WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' WHEN a.state = 'WAITING' THEN 'NO_METRICS' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'
@@ -33,23 +34,31 @@ _REASONS = (
     .replace("{next_try}", time("a.machine_next_try"))
     .replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))
 )
+# What deletes an experiment's checkpoints is not the experiment: it begins when that has ended.
 _BY = {
-    "experiment": "k.experiment_id = cast(:id AS integer)",
+    "experiment": "k.experiment_id = cast(:id AS integer) AND k.kind <> 'CHECKPOINT_GC'",
     "trial": "k.trial_id = cast(:id AS integer)",
     "job": "a.job_id = cast(:id AS uuid)",
     "task": "k.id = :id",
 }
-# What the last run said at its end matters where it failed: of its last lines, those of each container together.
+# What the last run said at its end matters where it failed: of its last lines, those of each container together. Levels
+# were taken off the lines when they were sent.
 _LAST_RUN = """
     LEFT JOIN LATERAL (
-        SELECT a.id, a.task_id, a.exit_kind, a.exit_reason FROM allocations a JOIN tasks k ON k.id = a.task_id
+        SELECT a.id, a.task_id, a.exit_kind, a.exit_reason, y.restarts, x.max_restarts
+        FROM allocations a JOIN tasks k ON k.id = a.task_id
+        LEFT JOIN trials y ON y.id = k.trial_id LEFT JOIN experiments x ON x.id = y.experiment_id
         WHERE a.ended_at IS NOT NULL AND {where} ORDER BY a.ended_at DESC LIMIT 1
     ) r ON true LEFT JOIN LATERAL (
-        SELECT string_agg(left(l.log, 400), chr(10) ORDER BY l.container_id, l.id) AS errors
+        SELECT string_agg(CASE WHEN {is_error} THEN '{error}' ELSE '' END || left(l.log, 400), chr(10)
+                          ORDER BY l.container_id, l.id) AS errors
         FROM (SELECT * FROM task_logs o WHERE o.task_id = r.task_id ORDER BY o.id DESC LIMIT 500) l
-        WHERE r.exit_kind = 'failed' AND l.allocation_id = r.id AND l.stdtype = 'stderr'
+        WHERE r.exit_kind = 'failed' AND l.allocation_id = r.id
+              AND (l.stdtype = 'stderr' OR ({is_error} AND l.source IS DISTINCT FROM 'agent'))
     ) o ON true
-"""
+""".replace(
+    "{is_error}", "coalesce(l.level, '') IN ('LOG_LEVEL_ERROR', 'LOG_LEVEL_CRITICAL')"
+).replace("{error}", ERROR)
 _STATES = {
     "experiment": ("e.state::text, e.error, e.id, false", "experiments e", "e.id = cast(:id AS integer)"),
     "trial": (
@@ -67,7 +76,7 @@ _STATES = {
 }  # fmt: skip
 _STATE_OF = {
     kind: text(
-        f"SELECT {columns}, r.exit_reason, coalesce(o.errors, '') FROM {tables}"
+        f"SELECT {columns}, r.exit_reason, coalesce(o.errors, ''), r.restarts, r.max_restarts FROM {tables}"
         f" {_LAST_RUN.replace('{where}', _BY[kind])} WHERE {of_id}"
     )
     for kind, (columns, tables, of_id) in _STATES.items()
@@ -92,7 +101,9 @@ class Subject:
     experiment_id: int | None
     parked: bool
     exit_reason: str | None  # of its last run
-    errors: str  # what that run wrote last to stderr, where it failed
+    errors: str  # what that run wrote last to stderr or logged as errors, where it failed
+    restarts: int | None  # of the trial that it was of
+    max_restarts: int | None
 
 
 def subject(tx: Tx, kind: str, id: str) -> Subject | None:

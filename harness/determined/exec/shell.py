@@ -49,6 +49,11 @@ def _login_name() -> "Dict[str, str]":
 def _program(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path=_PLACES)
     if found is None:
+        if _serve.is_process():
+            raise _serve.NotInstalled(
+                f"{name} is not installed on this machine",
+                "install OpenSSH there (apt-get install openssh-server)",
+            )
         raise _serve.NotInstalled(
             f"{name} is not installed in this task's image",
             "choose an image that has OpenSSH (environment.image), or install it in yours"

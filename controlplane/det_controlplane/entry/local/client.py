@@ -49,12 +49,15 @@ def wait_until_up(files: LocalFiles) -> None:
 
 
 def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]]:
-    """Wait until all of these agents have joined, and return every agent."""
+    """Wait until all of these agents have joined, and return every agent that this start has heard of."""
     limit = time.monotonic() + _JOIN_S
+    started_at = float(files.report().get("started_at", 0.0))
     missing = names
     while time.monotonic() < limit:
         answer = _get(files, STATUS_PATH)
-        agents: list[dict[str, Any]] = answer[1]["agents"] if answer and answer[0] == 200 else []
+        known: list[dict[str, Any]] = answer[1]["agents"] if answer and answer[0] == 200 else []
+        # The database remembers agents of a cluster that was killed, in the pools that they had.
+        agents = [a for a in known if a["seen_at"] >= started_at]
         missing = names - {a["id"] for a in agents}
         if answer is not None and not missing:
             return agents

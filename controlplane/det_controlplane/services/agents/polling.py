@@ -151,6 +151,7 @@ class Poll:
     leaves_at: datetime | None = None  # at the latest
     reclaimed: bool = False  # and that its cloud takes it back
     out_of_service: str = ""  # why the agent cannot start containers now
+    gone: bool = False  # it ends, and nothing of it runs any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,8 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     in_time = poll.leaves_at is None
     if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in assigned):
         changed |= leaving.stop_all(ctx, agent_id, poll.leaves_at, poll.out_of_service)
+    if poll.gone:
+        _take_farewell(ctx, agent_id)
     if changed:
         assigned = agents.assigned_containers(ctx.db, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]
@@ -208,6 +211,14 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     )
     spec_due = any(d.spec is not None for d in listed)
     return PollAnswer(agent_id, message, bool(forget) or spec_due or version != poll.seen)
+
+
+def _take_farewell(ctx: Context, agent_id: str) -> None:
+    """Wait for nothing more of an agent that was stopped: until its lease ended, it was shown as one that works."""
+    with change(ctx) as changed:
+        pool = agents.give_up(changed.tx, agent_id, changed.now)
+        if pool is not None:
+            changed.queue_changed(pool)
 
 
 def _take_reports(

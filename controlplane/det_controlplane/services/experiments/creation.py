@@ -27,7 +27,11 @@ from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.experiments.model_definitions import File, Prepared
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.route_rights import require_in, require_things
+from det_controlplane.services.identity.route_rights import (
+    UNCATEGORIZED,
+    require_in,
+    require_things,
+)
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
@@ -139,17 +143,21 @@ def _project(ctx: Context, user: User, project_id: int, submitted: dict[str, Any
     if by_name:
         row = submissions.project_by_name(ctx.db, str(workspace), str(project))
     else:
-        row = submissions.project_by_id(ctx.db, max(project_id, 1))
-    if row is None or not user.grants.has(Right.VIEW_PROJECT, row.workspace_id):
-        what = (
-            f"project {project!r} of workspace {workspace!r}"
-            if by_name
-            else f"project {project_id}"
-        )
-        raise Missing(f"{what} not found")
+        row = submissions.project_by_id(ctx.db, max(project_id, UNCATEGORIZED))
+    if row is None or (row.id != UNCATEGORIZED and not _sees(user, row.workspace_id)):
+        if not by_name:
+            raise Missing(f"project {project_id} not found")
+        its_workspace = submissions.workspace_named(ctx.db, str(workspace))
+        if its_workspace is None or not _sees(user, its_workspace):
+            raise Missing(f"workspace {workspace!r} not found: see 'det workspace list'")
+        raise Missing(f"project {project!r} of workspace {workspace!r} not found")
     require_in(user, Right.CREATE_EXPERIMENT, row.workspace_id)
     require_open(f"project {row.id}", archived=row.archived, deleting=row.deleting)
     return row
+
+
+def _sees(user: User, workspace_id: int) -> bool:
+    return user.grants.has(Right.VIEW_PROJECT, workspace_id)
 
 
 def _resolve(

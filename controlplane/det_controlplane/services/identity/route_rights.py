@@ -17,6 +17,7 @@ from det_controlplane.services.identity.rights import require_sign_in
 Names = Callable[[Need], Sequence[object]]  # what a request names, as it wrote it
 _UUIDS = ("checkpoint", "job")
 _TEXTS = ("project-key", "experiment-external", "task", "allocation", "model", "template")
+UNCATEGORIZED = 1  # the workspace, and its project, of what names none
 _ALL = ("0", "-1")  # where a project or workspace could be named
 _DEEDS = {
     Right.UPDATE_AGENTS: "take agents, slots and machines in and out of service",
@@ -69,6 +70,12 @@ def require_in(user: User, right: Right, workspace_id: int | None) -> None:
     if workspace_id is None:
         if right not in user.grants.everywhere:
             raise _forbidden(user, right, "in the cluster")
+    elif workspace_id == UNCATEGORIZED and not user.grants.has(right, workspace_id):
+        raise Forbidden(
+            f"user {user.username} lacks {right.value} in workspace Uncategorized, where all goes that names no other:"
+            " name a workspace of yours by --workspace-name, for an experiment a project by --project_id or by"
+            " workspace and project in its configuration"
+        )
     elif not user.grants.has(Right.VIEW_WORKSPACE, workspace_id):
         raise Missing(f"workspace {workspace_id} not found")
     elif not user.grants.has(right, workspace_id):

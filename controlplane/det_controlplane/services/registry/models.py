@@ -15,7 +15,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState, require_open
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner, require_removal
-from det_controlplane.services.identity.route_rights import require_in
+from det_controlplane.services.identity.route_rights import UNCATEGORIZED, require_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,17 @@ def _workspace(tx: Tx, caller: User, changes: ModelChanges, default: int = 0) ->
     if not wanted and not name:
         return None
     workspace = models.workspace(tx, wanted, name)
-    if workspace is None or not caller.grants.has(Right.VIEW_WORKSPACE, workspace.id):
+    if workspace is None or not _is_told(caller, workspace.id):
         raise Missing(f"workspace {wanted or repr(name)} not found")
     require_in(caller, Right.CREATE_MODEL_REGISTRY, workspace.id)
     what = f"workspace {workspace.id}"
     require_open(what, archived=workspace.archived, deleting=workspace.deleting)
     return workspace.id
+
+
+def _is_told(caller: User, workspace_id: int) -> bool:
+    """Return whether the caller may know of a workspace: everybody knows that which needs no name."""
+    return workspace_id == UNCATEGORIZED or caller.grants.has(Right.VIEW_WORKSPACE, workspace_id)
 
 
 def _checked_name(name: str) -> str:

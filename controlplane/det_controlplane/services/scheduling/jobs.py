@@ -34,6 +34,28 @@ def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, 
     return jobs
 
 
+def shown(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, Any]]:
+    """List a queue; the default pool's ends with the jobs of pools that are no longer configured."""
+    jobs = listed(ctx, pool_name, descending=descending)
+    default = ctx.config.default_compute_resource_pool
+    return jobs if (pool_name or default) != default else [*jobs, *_stranded(ctx)]
+
+
+def _stranded(ctx: Context) -> list[dict[str, Any]]:
+    pools, scheduler = [p.pool_name for p in ctx.config.resource_pools], ctx.config.scheduler
+    with ctx.db.autocommit() as tx:
+        rows = job_rows.listed_elsewhere(tx, pools, scheduler.default_priority)
+    return [_stranded_job(ctx, row, scheduler.preemption) for row in rows]
+
+
+def _stranded_job(ctx: Context, row: ListedJob, preemptible: bool) -> dict[str, Any]:
+    job = _listed_job(row, preemptible, ahead=-1)
+    if row.scheduled and not row.waits:
+        return job
+    is_experiment = job["type"] == "TYPE_EXPERIMENT"
+    return job | {"why": why.without_pool(ctx, job["resourcePool"], row.id, is_experiment)}
+
+
 def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
     """Return where an experiment stands in the queue; None unless it waits there."""
     if experiment.state != "STATE_QUEUED" or ctx.config.pool(experiment.pool) is None:

@@ -8,7 +8,7 @@ from det_controlplane.core.budget import spent_sentence
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
-from det_controlplane.core.tracebacks import last_exception
+from det_controlplane.core.tracebacks import last_error, last_exception
 from det_controlplane.db import budgets, waiting
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.waiting import Subject
@@ -48,7 +48,9 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         found = waiting.subject(tx, kind, id)
         if found is None:
             raise Missing(f"{kind} '{id}' not found")
-        reasons = [_of_metrics(tx, reason) for reason in waiting.reasons(tx, kind, id)]
+        reasons = [
+            _of_pool(ctx, _of_metrics(tx, reason)) for reason in waiting.reasons(tx, kind, id)
+        ]
         spent = _spent_budget(ctx, tx, found.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, found.experiment_id)
     told = [_told(reason, spent, nearly) for reason in reasons] or [_itself(found, spent)]
@@ -67,6 +69,24 @@ def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
     whose = f" of {', '.join(shown[:_NAMED])}{more}" if shown else ""
     told = f"{reason['sentence']} and has no metrics to show yet{whose}: it waits for the first"
     return reason | {"sentence": told}
+
+
+def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
+    """Replace what a scheduler said of a pool that is no longer configured: its agents are elsewhere now."""
+    pool, job_id = reason.pop("pool"), reason.pop("jobId")
+    if reason["state"] != "QUEUED" or ctx.config.pool(pool) is not None:
+        return reason
+    told = without_pool(ctx, pool, job_id, is_experiment=reason["trialId"] is not None)
+    return reason | {"code": "NO_POOL", "sentence": told, "machineReason": None, "noShow": None}
+
+
+def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> str:
+    """Return why a job waits whose pool is no longer configured, and what brings it to one that is."""
+    known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+    default = ctx.config.default_compute_resource_pool
+    moved = f"`det job update {job_id} --resource-pool {default}` moves it"
+    way = moved if is_experiment else "start it again in another, and kill this one"
+    return f"its resource pool {pool!r} no longer exists: {way} (there are: {known})"
 
 
 def _decided(ctx: Context, kind: str, id: str, found: Subject) -> str:
@@ -141,10 +161,7 @@ def _itself(row: Subject, spent: str) -> dict[str, Any]:
 def _sentence_of(row: Subject, spent: str) -> str:
     if row.state == "PAUSED" and spent:
         return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
-    last = f"its last run: {_with_meaning(row.exit_reason)}" if row.exit_reason else ""
-    exception = last_exception(row.errors.splitlines())
-    if last and exception:
-        last += f"; it ended with {exception}"
+    last = _last_run(row)
     if row.state == "ERROR":
         return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
     if row.state in ("COMPLETED", "ENDED") and last:
@@ -155,6 +172,19 @@ def _sentence_of(row: Subject, spent: str) -> str:
         return "is paused: `det task unpause` continues it"
     told = _SENTENCES.get(row.state, "has nothing queued and nothing running")
     return told.format(experiment_id=row.experiment_id)
+
+
+def _last_run(row: Subject) -> str:
+    """Return how the last run ended, with its last words; empty where there is nothing to say."""
+    if not row.exit_reason:
+        return ""
+    used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
+    ended = f"its last run{used if row.state == 'ERROR' else ''}: {_with_meaning(row.exit_reason)}"
+    lines = row.errors.splitlines()
+    if exception := last_exception(lines):
+        return f"{ended}; it ended with {exception}"
+    error = last_error(lines)
+    return f"{ended}; its last error: {error}" if error else ended
 
 
 def _with_meaning(exit_reason: str) -> str:

@@ -22,7 +22,11 @@ from det_controlplane.services.errors import Invalid, Missing, WrongState, requi
 from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
-from det_controlplane.services.identity.route_rights import require_things
+from det_controlplane.services.identity.route_rights import (
+    UNCATEGORIZED,
+    require_in,
+    require_things,
+)
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import projects
 from det_controlplane.services.scheduling import stopping
@@ -31,7 +35,6 @@ from det_controlplane.services.tasks.launching import Resolved, Submission
 from det_controlplane.services.tasks.listing import SHOWN_AFTER_END
 from det_controlplane.services.use_case import Change, change
 
-DEFAULT_PROJECT = 1
 # A moved task gets no more children that would have to be moved; others, which run without pauses, may without end.
 _PASSES = 20
 _PAUSED = (GenericTaskState.STOPPING_PAUSED, GenericTaskState.PAUSED)
@@ -100,9 +103,11 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
     if new.inherit_context and parent is None:
         raise Invalid("inheritContext needs a parent task: name it by parentId")
     config = _config(ctx, user, new, original)
-    project = submissions.project_by_id(ctx.db, new.project_id or DEFAULT_PROJECT)
+    project = submissions.project_by_id(ctx.db, new.project_id or UNCATEGORIZED)
     if project is None:
         raise Missing(f"project {new.project_id} not found")
+    if project.id == UNCATEGORIZED:
+        require_in(user, Right.CREATE_NSC, project.workspace_id)
     require_things(ctx, user, Right.VIEW_PROJECT, "project", [project.id])
     what = f"project {project.id}"
     require_open(what, archived=project.archived, deleting=project.deleting)

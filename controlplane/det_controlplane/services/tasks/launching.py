@@ -30,7 +30,7 @@ from det_controlplane.services.experiments import model_definitions
 from det_controlplane.services.experiments.model_definitions import File, Prepared
 from det_controlplane.services.identity import host_access
 from det_controlplane.services.identity.principal import User
-from det_controlplane.services.identity.route_rights import require_in
+from det_controlplane.services.identity.route_rights import UNCATEGORIZED, require_in
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies, templates
 from det_controlplane.services.scheduling import capacity
@@ -43,7 +43,6 @@ from det_controlplane.services.tasks.programs import (
 )
 from det_controlplane.services.use_case import Change, change
 
-DEFAULT_WORKSPACE = 1
 _SERVING = (TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD)
 _ADDRESSED = (TaskKind.NOTEBOOK, TaskKind.TENSORBOARD)  # by an address that opens by itself
 # The same request may come twice at the same time: one of them makes the task, the other finds it.
@@ -90,7 +89,7 @@ def resolve(ctx: Context, user: User, submission: Submission) -> Resolved:
 
 
 def _resolved(ctx: Context, user: User, submission: Submission) -> Resolved:
-    workspace = _workspace(ctx, user, submission.workspace_id or DEFAULT_WORKSPACE)
+    workspace = _workspace(ctx, user, submission.workspace_id or UNCATEGORIZED)
     submitted: dict[str, Any] = dict(sealing.completed(dict(submission.config), None))
     template = templates.to_merge(ctx, user, submission.template)
     with templates.naming(submission.template, submitted, template):

@@ -1,0 +1,31 @@
+"""An agent that ends for good says so, and is shown no more."""
+
+from tests.support.api import Api, Caller, create
+from tests.support.played_agent import PlayedAgent
+
+
+def test_an_agent_that_says_that_it_is_gone_is_neither_listed_nor_enabled(
+    api: Api, admin: Caller
+) -> None:
+    experiment_id = create(admin, activate=True)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    agent.poll("terminated", failure="aborted", message="the agent is being stopped", gone=True)
+    api.tick()
+    assert admin.get("/api/v1/agents")["agents"] == []
+    assert admin.ask("POST", "/api/v1/agents/a1/enable").status == 404
+    assert agent.caller.ask("POST", "/agents/v1/poll", agent.sent).status == 401
+    (reason,) = admin.get(f"/api/v1/why/experiment/{experiment_id}")["reasons"]
+    assert "no agent" in reason["sentence"]
+
+
+def test_an_agent_that_was_gone_comes_back_with_its_next_process(api: Api, admin: Caller) -> None:
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    agent.poll(gone=True)
+    agent.join(pool="reserved")
+    agent.poll()
+    (listed,) = admin.get("/api/v1/agents")["agents"]
+    assert (listed["resourcePools"], listed["enabled"]) == (["reserved"], True)
