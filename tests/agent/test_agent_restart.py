@@ -47,7 +47,10 @@ def test_containers_are_known_before_the_gateway_answers(
         return []
 
     monkeypatch.setattr(ProcessRuntime, "adoptable", adoptable)
+    limit = threading.Timer(60, agent.stop)
+    limit.start()
     agent.run()
+    limit.cancel()
     agent._spool.close()
     agent._state._lock.close()
     assert outcomes == ["waits"]
