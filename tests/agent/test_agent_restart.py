@@ -29,7 +29,7 @@ def test_containers_are_known_before_the_gateway_answers(
     state = StateDirectory(tmp_path / "state")
     state.write("cluster_id", "cluster-1")
     options = {"master_url": plane.url, "agent_id": "agent-1", "slots": "artificial:1"}
-    options |= {"runtime": "process", "state_dir": str(state.root)}
+    options |= {"container_runtime": "process", "state_dir": str(state.root)}
     agent = Agent(load(options | {"token_file": str(tmp_path / "token")}, {}))
     outcomes: list[str] = []
 
