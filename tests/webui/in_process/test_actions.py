@@ -113,7 +113,7 @@ def test_a_workspace_is_pinned_and_unpinned(tab: Tab, house: House) -> None:
     told(tab, "Unpinned red")
     assert not pinned()
     press(tab, "Actions on red", "Pin")
-    told(tab, "Pinned red")
+    tab.page.get_by_role("status").get_by_text("Pinned red", exact=True).wait_for()
     assert pinned()
 
 
