@@ -1,4 +1,4 @@
-"""What a container without an engine wrote is read to its last line."""
+"""The output that a container without an engine wrote is read to its last line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `det deploy aws up` says of keys that encrypt the volumes of machines."""
+"""`det deploy aws up` warns of keys of volumes that the cluster may not use."""
 
 from typing import Any
 

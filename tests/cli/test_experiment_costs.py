@@ -1,4 +1,4 @@
-"""What a submitted experiment may cost: the estimate of a dry run, and --max-cost."""
+"""The cost of a submitted experiment: the estimate of a dry run, and --max-cost."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What holds a pool: an operator, machines that do not join; and a row of a budget by an earlier version."""
+"""Pools are held by operators and by machines that do not join; not by rows of budgets of earlier versions."""
 
 from datetime import datetime, timedelta, timezone
 
