@@ -43,6 +43,13 @@ class Agent:
         )
         self.reports.start()
 
+    def end(self) -> None:
+        """Stop delivering, as the end of a process does: what is on its way has arrived, or never will."""
+        self.reports.stop()
+        for thread in threading.enumerate():
+            if thread.name == "trial-reports":
+                thread.join(timeout=60)
+
     def post(self, target: str, body: bytes, key: ContainerKey = KEY) -> Answer | None:
         return self.reports.put(key, TrialReport(target, {"Authorization": "Bearer s"}, body))
 
@@ -154,7 +161,7 @@ def test_what_is_undelivered_when_the_agent_dies_is_delivered_by_the_next_proces
     agent.post(METRICS, b"1")
     agent.post(CHECKPOINTS, b"2", OTHER)
     agent.post(CHECKPOINTS, b"3")
-    agent.reports.stop()
+    agent.end()
     plane.outage = False
     agent.restart()
     agent.post(METRICS, b"4")
@@ -170,7 +177,7 @@ def test_a_report_whose_delivery_an_agent_did_not_survive_is_repeated_under_its_
     plane.lost_forwarded_answers = 1000
     agent.post(CHECKPOINTS, b"1")
     plane.until(lambda: len(plane.forwarded) >= 1)
-    agent.reports.stop()
+    agent.end()
     plane.lost_forwarded_answers = 0
     agent.restart()
     agent.drain()
@@ -186,7 +193,7 @@ def test_what_several_containers_left_is_delivered_under_its_keys_however_often_
     for key, bodies in left.items():
         for body in bodies:
             agent.post(METRICS, body, key)
-    agent.reports.stop()
+    agent.end()
     plane.outage, plane.lost_forwarded_answers, agent.token = False, 3, plane.admit()
     agent.restart()
     agent.drain(KEY)
@@ -292,7 +299,7 @@ def test_an_agent_starts_beside_a_report_that_is_lost_on_disk(
     agent.post(METRICS, b"1")
     agent.post(METRICS, b"2")
     agent.post(METRICS, b"3", OTHER)
-    agent.reports.stop()
+    agent.end()
     for key in (KEY, OTHER):
         damage(min((agent.folder / key.place).iterdir()), how)
     plane.outage = False
@@ -320,7 +327,7 @@ def test_a_report_that_cannot_be_read_for_a_moment_is_sent_later(
     plane.outage = True
     agent.post(METRICS, b"1")
     agent.post(METRICS, b"2")
-    agent.reports.stop()
+    agent.end()
     agent.restart()
     fail_for_a_moment(monkeypatch)
     plane.outage = False
@@ -334,7 +341,7 @@ def test_an_agent_that_cannot_read_reports_for_a_moment_keeps_them(
 ) -> None:
     plane.outage = True
     agent.post(METRICS, b"1")
-    agent.reports.stop()
+    agent.end()
     fail_for_a_moment(monkeypatch)
     agent.restart()
     assert len(list((agent.folder / KEY.place).iterdir())) == 1
