@@ -17,6 +17,7 @@ FIRST_LINGER_S = 0.1
 STEADY_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
 LONGEST_BACKOFF_S = 15.0
+AWAITED_BACKOFF_S = 0.5  # while a container's end waits for its last lines
 DISK_PAUSE_S = 5.0
 LAST_REQUEST_S = 5.0  # how long a stop waits for a request that is under way
 # The answers that another try may change; any other refusal would block all later lines for ever.
@@ -33,6 +34,7 @@ class LogShipper:
         self._stop = threading.Event()
         self._max_lines = MAX_BATCH_LINES
         self._interval_s = STEADY_INTERVAL_S
+        self._awaited_until = 0.0
         self._thread = threading.Thread(target=self._run, name="log-shipper", daemon=True)
 
     def start(self) -> None:
@@ -50,6 +52,7 @@ class LogShipper:
 
         Later lines are not waited for: a chatty container must not keep others from ending."""
         place = self._spool.written()
+        self._awaited_until = max(self._awaited_until, time.monotonic() + timeout_s)
         self._hurry.set()
         return self._spool.wait_until_sent(place, timeout_s)
 
@@ -103,8 +106,18 @@ class LogShipper:
                 else:
                     _log.log(level, "log lines wait in the spool: %s", e)
                     level = logging.DEBUG
-                    self._stop.wait(max(pause_s, getattr(e, "retry_after_s", 0.0)))
+                    asked_s = getattr(e, "retry_after_s", 0.0)
+                    self._stop.wait(asked_s)
+                    self._back_off(pause_s - asked_s)
                     continue
             self._spool.acknowledge(batch)
             return True
         return False
+
+    def _back_off(self, pause_s: float) -> None:
+        """Wait for the next try, which comes soon while somebody waits for the lines."""
+        until = time.monotonic() + pause_s
+        while (left_s := until - time.monotonic()) > 0:
+            stopped = self._stop.wait(min(left_s, AWAITED_BACKOFF_S))
+            if stopped or time.monotonic() < self._awaited_until:
+                return

@@ -1,5 +1,6 @@
 """How spooled lines reach the control plane."""
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -90,6 +91,22 @@ def test_an_outage_delays_lines_loses_none_and_is_told_once(
     assert plane.texts() == ["0", "1", "2"]
     (told,) = (r.getMessage() for r in caplog.records if r.name == "det_agent.shipper")
     assert told.startswith("log lines wait in the spool: ")
+
+
+def test_the_last_lines_of_a_container_wait_for_no_long_pause_between_tries(
+    plane: FakeControlPlane,
+    spool: Spool,
+    shipper: LogShipper,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("det_agent.shipper.pauses", lambda *_: itertools.repeat(3600.0))
+    plane.outage = True
+    spool.append(numbered(3))
+    plane.until(lambda: any(r.name == "det_agent.shipper" for r in caplog.records))
+    plane.outage = False
+    assert shipper.flush(timeout_s=30)
+    assert plane.texts() == ["0", "1", "2"]
 
 
 def test_a_disk_that_fails_delays_lines_and_is_told_once(
