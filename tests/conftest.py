@@ -32,6 +32,10 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+# Terraform, a program of Go's, spends a third of its time in collecting garbage where memory is not scarce at all.
+os.environ.setdefault("GOGC", "800")
+os.environ.setdefault("GOMEMLIMIT", "2GiB")
+
 
 @pytest.fixture(scope="session")
 def machines_may_boot() -> None:

@@ -40,6 +40,8 @@ def four_slots(cluster: Cluster) -> int:
     return trial_id
 
 
+# In Docker ranks of two containers meet in test_ssh_launchers.py, too.
+@in_docker_on_demand
 def test_four_ranks_in_two_containers_train_one_model(cluster: Cluster, four_slots: int) -> None:
     by_rank = told(cluster, four_slots)
     assert sorted(by_rank) == [0, 1, 2, 3]
