@@ -87,9 +87,8 @@ GALLERY = [
     Example(
         "keras_adaptive/adaptive.yaml",
         "tensorflow",
-        small=("searcher.max_trials=2", "searcher.max_time=2", "hyperparameters.epochs=2"),
+        small=("searcher.max_trials=1", "searcher.max_time=2", "hyperparameters.epochs=2"),
         metrics=("loss", "accuracy"),
-        trials=2,
     ),
     Example(
         "transformers_text/const.yaml",
