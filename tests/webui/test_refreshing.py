@@ -1,5 +1,7 @@
 """What a page shows stays fresh: beside a question that is not answered, and below what is in sight."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from tests.support.browser import Tab
 
 LONG = 240  # rows; a table fetches a hundred at a time
 SOON_MS = 20_000
+TRIES = 3  # for a script, each by a page that is loaded anew
 
 
 @pytest.fixture
@@ -60,3 +63,62 @@ def scroll(tab: Tab, to: str) -> None:
     for _ in range(5):
         tab.page.wait_for_timeout(50)
         tab.page.clock.run_for(100)
+
+
+@pytest.mark.parametrize("script", ["trial", "trial_profiler"], ids=["its own", "one it needs"])
+def test_a_page_whose_script_did_not_arrive_is_loaded_anew(
+    tab: Tab, trial: int, script: str
+) -> None:
+    with lost(tab, f"pages/{script}.js", times=1):
+        tab.visit(f"/trials/{trial}")
+        tab.page.get_by_role("heading", name=f"Trial {trial}").wait_for()
+
+
+def test_a_page_whose_script_never_arrives_says_so(tab: Tab, trial: int) -> None:
+    with lost(tab, "pages/trial.js") as asked:
+        tab.visit(f"/trials/{trial}")
+        tab.page.get_by_role("alert").get_by_text("This page did not load").wait_for()
+        assert len(asked) == TRIES
+        tab.visit("/queue")
+        tab.ready()
+
+
+def test_a_part_that_did_not_arrive_takes_no_text_that_is_not_saved(
+    tab: Tab, searched: int
+) -> None:
+    tab.open(f"/experiments/{searched}/notes")
+    notes = tab.page.get_by_role("textbox", name="Notes")
+    notes.fill("to be kept")
+    with lost(tab, "experiment/dialogs.js"):
+        tab.page.get_by_role("button", name="Fork").click()
+        tab.page.get_by_role("alert").get_by_text("A part of this page did not load").wait_for()
+        assert notes.input_value() == "to be kept"
+        tab.page.once("dialog", lambda asked: asked.accept())
+        tab.visit("/queue")
+
+
+@pytest.fixture
+def trial(tab: Tab, user: Caller, searched: int) -> int:
+    """A trial that nobody looks at yet."""
+    tab.open("/")
+    tab.ready()
+    best: int = user.get(f"/api/v1/experiments/{searched}")["experiment"]["bestTrialId"]
+    return best
+
+
+@contextmanager
+def lost(tab: Tab, script: str, times: int = 1_000) -> Iterator[list[str]]:
+    """Lose a script of the page so many times; yields the addresses that were asked for."""
+    asked: list[str] = []
+
+    def lose(route: Any) -> None:
+        asked.append(route.request.url)
+        if len(asked) > times:
+            route.continue_()
+        else:
+            route.abort()
+
+    tab.page.route(f"**/{script}", lose)
+    yield asked
+    assert asked
+    tab.complaints[:] = [c for c in tab.complaints if "ERR_FAILED" not in c]

@@ -1,7 +1,7 @@
 // The WebUI: finds the page for an address, and loads its script when somebody goes there.
 import { keepFocus } from "./lib/focus.js";
 import { expect, heading, titled, told } from "./lib/page_titles.js";
-import { withRetries } from "./lib/library.js";
+import { imported } from "./lib/library.js";
 import { link, listen, matched, place } from "./lib/router.js";
 import { begin, cluster, user } from "./lib/session.js";
 import { Broken, html, render, useEffect, useLayoutEffect, useRef, useState } from "./lib/view.js";
@@ -66,7 +66,7 @@ function Loading({ load, params }) {
   const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
   useEffect(() => {
     let here = true;
-    withRetries(load).then(
+    imported(load).then(
       (module) => here && setPage(() => module.Page),
       () => here && setError(new Error("This page did not load. The cluster may have been upgraded: load it again.")),
     );

@@ -1,26 +1,58 @@
 // Scripts that are fetched when somebody needs them: libraries with their style sheets, and parts of pages.
+import { holds } from "./router.js";
 import { html, useEffect, useState } from "./view.js";
 
-const PAUSES_MS = [300, 1_000, 3_000];
+const PAUSES_MS = [300, 1_000, 3_000, 10_000];
+// How often the page was loaded anew since a script last arrived.
+const ANEW = "loaded-anew";
 
-/** Try again a few times before giving up: networks change meanwhile, as those of phones do. @template T @param {() => Promise<T>} act @returns {Promise<T>} */
-export async function withRetries(act) {
-  for (const pause of PAUSES_MS) {
-    try {
-      return await act();
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, pause));
-    }
+/**
+ * Import scripts; those that did not arrive are asked for again, as networks change.
+ *
+ * Browsers from before the summer of 2026 remember that a script failed for as long as the page is open. There the page
+ * is loaded anew, once the cluster answers and where nothing is lost by that.
+ * @template T @param {() => Promise<T>} load @returns {Promise<T>}
+ */
+export async function imported(load) {
+  let found;
+  try {
+    found = await load().catch(async () => {
+      await pause(PAUSES_MS[0]);
+      return load();
+    });
+  } catch (e) {
+    if (await loadAnew()) return new Promise(() => {}); // this page ends
+    throw e;
   }
-  return act();
+  sessionStorage.removeItem(ANEW);
+  return found;
 }
+
+/** Tell whether the page is being loaded anew. */
+async function loadAnew() {
+  const times = Number(sessionStorage.getItem(ANEW) ?? 0);
+  if (times > 1) return false;
+  for (const ms of PAUSES_MS) {
+    await pause(ms);
+    const answer = await fetch(location.href).catch(() => null);
+    if (!answer?.ok) continue;
+    if (holds()) return false;
+    sessionStorage.setItem(ANEW, String(times + 1));
+    location.reload();
+    return true;
+  }
+  return false;
+}
+
+/** @param {number} ms */
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Return what fetches a library once. @template T @param {() => Promise<T>} load @param {URL} css @returns {() => Promise<T>} */
 export function library(load, css) {
   /** @type {Promise<T> | undefined} */
   let fetched;
   return () => {
-    fetched ??= withRetries(() => Promise.all([load(), style(css.href)])).then(
+    fetched ??= imported(() => Promise.all([load(), style(css.href)])).then(
       ([module]) => module,
       (e) => {
         fetched = undefined;
@@ -46,13 +78,13 @@ function style(href) {
 /**
  * Return a component of a script that is fetched once it is shown `when` something is true; from then on it is there.
  * @param {() => Promise<any>} load @param {string} name that the script exports it by @param {any} [wait] component that is shown meanwhile
- * @returns its `soon` fetches what will be needed
+ * @returns its `soon` fetches what may be needed
  */
 export function later(load, name, wait) {
   /** @type {any} */
   let part;
   const fetched = async () => {
-    part ??= (await withRetries(load))[name];
+    part ??= (await imported(load))[name];
   };
   const Later = (/** @type {any} */ { when = true, ...props }) => {
     const [error, setError] = useState(/** @type {Error | undefined} */ (undefined));
@@ -68,11 +100,11 @@ export function later(load, name, wait) {
         here = false;
       };
     }, [when]);
-    if (error) throw error;
+    if (error) return html`<div class="notice red" role="alert"><p>${error.message}</p></div>`;
     if (part) return html`<${part} ...${props} />`;
     return wait && when ? html`<${wait} />` : null;
   };
-  return Object.assign(Later, { soon: () => void fetched().catch(() => {}) });
+  return Object.assign(Later, { soon: () => void load().catch(() => {}) });
 }
 
 /** Return the value of a token of the style sheets. @param {string} name */

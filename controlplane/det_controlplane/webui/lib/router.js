@@ -109,6 +109,9 @@ export function useUnsavedText(text, stored) {
   return { changed, release, saved: () => (setSaved(text), release()) };
 }
 
+/** Tell whether something is not saved. */
+export const holds = () => holders.size > 0;
+
 /** Ask, where something would be lost, whether it may be. */
 export function mayLeave() {
   if (!holders.size) return true;
