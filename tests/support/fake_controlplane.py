@@ -49,6 +49,7 @@ class FakeControlPlane:
         )
         self._token = ""
         self._incarnation = ""
+        self._newest = 0  # number of a poll
         self._server = _Server(("127.0.0.1", 0), type("Bound", (_Handler,), {"plane": self}))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -132,6 +133,7 @@ class FakeControlPlane:
             }
         self.joins.append(body)
         self._token, self._incarnation = uuid.uuid4().hex, body["incarnation"]
+        self._newest = 0
         self.changed.notify_all()
         return 200, {
             "agent_token": self._token,
@@ -148,8 +150,10 @@ class FakeControlPlane:
         self.polls += 1
         if body.get("gone"):
             self.gone, self._token = True, ""
-        self.signals = body["signals"]
-        self.out_of_service = body["out_of_service"]
+        if body["seq"] > self._newest:  # two may be under way
+            self._newest = body["seq"]
+            self.signals = body["signals"]
+            self.out_of_service = body["out_of_service"]
         for report in body["containers"]:
             self._take_report(report)
         self.changed.notify_all()

@@ -11,7 +11,7 @@ from tests.support.browser import Tab
 
 LONG = 240  # rows; a table fetches a hundred at a time
 SOON_MS = 20_000
-TRIES = 3  # for a script, each by a page that is loaded anew
+TRIES = 3  # for a script, each by a page that is loaded anew; some browsers ask twice in one
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_page_whose_script_never_arrives_says_so(tab: Tab, trial: int) -> None
     with lost(tab, "pages/trial.js") as asked:
         tab.visit(f"/trials/{trial}")
         tab.page.get_by_role("alert").get_by_text("This page did not load").wait_for()
-        assert len(asked) == TRIES
+        assert TRIES <= len(asked) <= 2 * TRIES
         tab.visit("/queue")
         tab.ready()
 
