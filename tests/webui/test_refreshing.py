@@ -83,6 +83,15 @@ def test_a_page_whose_script_never_arrives_says_so(tab: Tab, trial: int) -> None
         tab.ready()
 
 
+def test_a_page_says_which_part_never_arrives_though_the_others_do(
+    tab: Tab, trial: int, searched: int
+) -> None:
+    with lost(tab, "experiment/trials.js") as asked:
+        tab.visit(f"/experiments/{searched}/trials")
+        tab.page.get_by_role("alert").get_by_text("A part of this page did not load").wait_for()
+        assert len(asked) == TRIES
+
+
 def test_a_part_that_did_not_arrive_takes_no_text_that_is_not_saved(
     tab: Tab, searched: int
 ) -> None:

@@ -3,17 +3,17 @@ import { holds } from "./router.js";
 import { html, useEffect, useState } from "./view.js";
 
 const PAUSES_MS = [300, 1_000, 3_000, 10_000];
-// How often the page was loaded anew since a script last arrived.
-const ANEW = "loaded-anew";
+// How often the page was loaded anew for a script since that last arrived: where others arrive each time, it ends as well.
+const ANEW = "loaded-anew ";
 
 /**
  * Import scripts; those that did not arrive are asked for again, as networks change.
  *
  * Browsers from before the summer of 2026 remember that a script failed for as long as the page is open. There the page
  * is loaded anew, once the cluster answers and where nothing is lost by that.
- * @template T @param {() => Promise<T>} load @returns {Promise<T>}
+ * @template T @param {() => Promise<T>} load @param {string} [name] of what is loaded @returns {Promise<T>}
  */
-export async function imported(load) {
+export async function imported(load, name = String(load)) {
   let found;
   try {
     found = await load().catch(async () => {
@@ -21,23 +21,23 @@ export async function imported(load) {
       return load();
     });
   } catch (e) {
-    if (await loadAnew()) return new Promise(() => {}); // this page ends
+    if (await loadAnew(ANEW + name)) return new Promise(() => {}); // this page ends
     throw e;
   }
-  sessionStorage.removeItem(ANEW);
+  sessionStorage.removeItem(ANEW + name);
   return found;
 }
 
-/** Tell whether the page is being loaded anew. */
-async function loadAnew() {
-  const times = Number(sessionStorage.getItem(ANEW) ?? 0);
+/** Tell whether the page is being loaded anew. @param {string} key of how often it was */
+async function loadAnew(key) {
+  const times = Number(sessionStorage.getItem(key) ?? 0);
   if (times > 1) return false;
   for (const ms of PAUSES_MS) {
     await pause(ms);
     const answer = await fetch(location.href).catch(() => null);
     if (!answer?.ok) continue;
     if (holds()) return false;
-    sessionStorage.setItem(ANEW, String(times + 1));
+    sessionStorage.setItem(key, String(times + 1));
     location.reload();
     return true;
   }
@@ -52,7 +52,7 @@ export function library(load, css) {
   /** @type {Promise<T> | undefined} */
   let fetched;
   return () => {
-    fetched ??= imported(() => Promise.all([load(), style(css.href)])).then(
+    fetched ??= imported(() => Promise.all([load(), style(css.href)]), css.href).then(
       ([module]) => module,
       (e) => {
         fetched = undefined;
