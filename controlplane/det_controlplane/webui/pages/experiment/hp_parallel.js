@@ -12,6 +12,9 @@ const PAD = 60;
 const TOP = 40;
 const BOTTOM = 24;
 const STEP = 0.1;
+// Of a letter of a name, about; names of crowded axes stand on two lines in turn.
+const LETTER = 6.2;
+const LINES = [14, 27];
 // A shorter drag is a click.
 const LEAST = 0.02;
 
@@ -33,6 +36,10 @@ export function fits(row, axes, goal, brushes) {
 export function Parallel({ axes, rows, smaller, brushes, setBrushes }) {
   const goal = axes[axes.length - 1];
   const x = (/** @type {number} */ i) => PAD + ((WIDTH - 2 * PAD) * i) / (axes.length - 1);
+  const between = x(1) - x(0);
+  const crowded = axes.some((a) => titleOf(a).length * LETTER > between);
+  const room = crowded ? 2 * between : between;
+  const lettersAt = (/** @type {number} */ i) => Math.floor((i % (axes.length - 1) ? room : Math.min(room, 2 * PAD)) / LETTER) - 1;
   const drawn = [...rows].sort((a, b) => (smaller ? b.value - a.value : a.value - b.value));
   return html`
     <p class="soft small">Drag over an axis to keep the trials that pass there; with the keyboard, the arrows narrow an axis and Escape frees it.</p>
@@ -43,7 +50,7 @@ export function Parallel({ axes, rows, smaller, brushes, setBrushes }) {
           const within = fits(r, axes, goal, brushes);
           return html`<polyline class=${within ? "" : "out"} points=${points.join(" ")} opacity=${within ? 0.12 + (0.8 * (n + 1)) / drawn.length : 0.08}><title>Trial ${r.id}: ${metric(r.value)}</title></polyline>`;
         })}
-        ${axes.map((a, i) => html`<${AxisLine} key=${a.name} axis=${a} x=${x(i)} part=${brushes[a.name]} onPart=${(/** @type {[number, number] | null} */ part) => setBrushes(changed(brushes, a.name, part))} />`)}
+        ${axes.map((a, i) => html`<${AxisLine} key=${a.name} axis=${a} x=${x(i)} line=${LINES[crowded ? i % 2 : 0]} letters=${lettersAt(i)} part=${brushes[a.name]} onPart=${(/** @type {[number, number] | null} */ part) => setBrushes(changed(brushes, a.name, part))} />`)}
       </svg>
     </div>
   `;
@@ -55,8 +62,14 @@ function changed(brushes, name, part) {
   return part ? { ...rest, [name]: part } : rest;
 }
 
-/** @param {{ axis: Axis, x: number, part?: [number, number], onPart: (part: [number, number] | null) => void }} props */
-function AxisLine({ axis, x, part, onPart }) {
+/** @param {Axis} axis */
+const titleOf = (axis) => axis.name + (axis.log ? " (log)" : "");
+
+/** Leave the end of a name, which tells `optimizer.lr` from `optimizer.momentum`. @param {string} name @param {number} letters */
+const endOf = (name, letters) => (name.length > letters ? `…${name.slice(1 - letters)}` : name);
+
+/** @param {{ axis: Axis, x: number, line: number, letters: number, part?: [number, number], onPart: (part: [number, number] | null) => void }} props */
+function AxisLine({ axis, x, line, letters, part, onPart }) {
   const from = useRef(/** @type {number | null} */ (null));
   /** @param {PointerEvent} e */
   const at = (e) => {
@@ -95,7 +108,7 @@ function AxisLine({ axis, x, part, onPart }) {
     <g class="brushed" role="slider" tabindex="0" aria-label=${axis.name} aria-orientation="vertical" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round(low * 100)} aria-valuetext=${told}
       onPointerDown=${onDown} onPointerMove=${onMove} onPointerUp=${onUp} onKeyDown=${onKey}>
       <line x1=${x} x2=${x} y1=${y(0)} y2=${y(1)} class="axis" />
-      <text x=${x} y="14" text-anchor="middle" class="axis-name">${axis.name}${axis.log ? " (log)" : ""}</text>
+      <text x=${x} y=${line} text-anchor="middle" class="axis-name">${endOf(titleOf(axis), letters)}<title>${axis.name}</title></text>
       ${axis.ticks.map(([p, text]) => html`<text x=${x + 8} y=${y(p) + 4} class="tick">${text}</text>`)}
       ${part && html`<rect class="part" x=${x - 7} width="14" y=${y(high)} height=${Math.max(2, y(low) - y(high))} rx="3" />`}
       <rect class="grip" x=${x - 14} width="28" y=${y(1) - 6} height=${y(0) - y(1) + 12} rx="4" />

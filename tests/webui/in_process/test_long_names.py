@@ -1,0 +1,96 @@
+"""Names of 119 characters without a space: no page becomes wider than its window by them."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.support.api import config_of, report_metrics
+from tests.support.browser import DESK, PHONE, Tab
+from tests.support.house import House
+
+RATE = {"type": "double", "minval": 0, "maxval": 1}
+
+
+def long(kind: str) -> str:
+    return kind.ljust(119, "x")
+
+
+@pytest.fixture(scope="module")
+def pages(house: House) -> list[str]:
+    """Make something of each kind; return the addresses of the pages that name it."""
+    ask, workspace = house.admin.post, house.workspace(long("workspace")[:80])
+    at = f"/api/v1/workspaces/{workspace}/projects"
+    project = ask(at, {"name": long("project")[:80], "description": long("described")})["project"]
+    model = {"name": long("model"), "labels": [long("label")], "description": long("described")}
+    ask("/api/v1/models", {**model, "workspaceId": workspace})
+    ask(f"/api/v1/templates/{long('template')}", {"config": {"max_restarts": 1}})
+    experiment = searched(house, project["id"], {long(name): RATE for name in "ab"})
+    trial = house.admin.get(f"/api/v1/experiments/{experiment}/trials")["trials"][0]["id"]
+    parts = ("overview", "trials", "search", "hyperparameters", "configuration")
+    return [
+        *(f"/experiments/{experiment}/{part}" for part in parts),
+        *(f"/trials/{trial}/{part}" for part in ("metrics", "workloads", "hyperparameters")),
+        f"/compare?experiments={experiment}", f"/experiments?project={project['id']}", "/workspaces",
+        "/models", "/models/1", "/templates", f"/templates/{long('template')}",
+        f"/admin/roles?in={workspace}", f"/admin/policies?in={workspace}",
+    ]  # fmt: skip
+
+
+def searched(house: House, project: int, hyperparameters: dict[str, Any]) -> int:
+    """Return an experiment of trials that have reported."""
+    metric = long("metric")
+    config = config_of(
+        name=long("experiment"), labels=[long("label")], description=long("described"),
+        hyperparameters=hyperparameters,
+        searcher={"name": "random", "metric": metric, "max_trials": 3, "max_length": {"batches": 4}},
+    )  # fmt: skip
+    request = {"config": config, "activate": False, "projectId": project}
+    made = int(house.admin.post("/api/v1/experiments", request)["experiment"]["id"])
+    for trial in house.admin.get(f"/api/v1/experiments/{made}/trials")["trials"]:
+        for batches in (2, 4):
+            told = report_metrics(house.admin, trial["id"], "validation", batches, {metric: 0.5})
+            assert told.status == 200
+    return made
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_pages_fit_whatever_things_are_called(tab: Tab, pages: list[str], width: int) -> None:
+    tab.open("/")
+    tab.look(width)
+    wide = {}
+    for address in pages:
+        tab.visit(address)
+        tab.ready()
+        if beyond := tab.beyond():
+            wide[address] = beyond
+    assert wide == {}
+
+
+def test_values_that_are_compared_are_in_sight_beside_their_names(
+    tab: Tab, pages: list[str]
+) -> None:
+    tab.open(next(page for page in pages if page.startswith("/compare")))
+    table = tab.page.get_by_role("region", name="Differences").bounding_box()
+    row = tab.page.get_by_role("row").filter(has_text=long("a")).first
+    cell = row.get_by_role("cell").last.bounding_box()
+    assert cell["x"] < table["x"] + table["width"] / 2
+
+
+def test_names_of_many_hyperparameters_lie_beside_each_other(tab: Tab, house: House) -> None:
+    names = [f"optimizer_of_all.parameter_{nth}" for nth in range(9)]
+    made = searched(house, house.red_project, dict.fromkeys(names, RATE))
+    tab.open(f"/experiments/{made}/hyperparameters")
+    shown = tab.page.locator(".axis-name")
+    shown.first.wait_for()
+    boxes = sorted((box["y"], box["x"], box["width"]) for box in map(bounds, shown.all()))
+    assert len(boxes) == len(names) + 1
+    for (line, x, width), (next_line, next_x, _) in pairwise(boxes):
+        assert line != next_line or x + width <= next_x
+    whole = shown.locator("title").all_text_contents()
+    assert whole[:9] == names
+
+
+def bounds(found: Any) -> dict[str, float]:
+    box: dict[str, float] = found.bounding_box()
+    return box
