@@ -11,6 +11,7 @@ import pytest
 from tests.support.api import PASSWORD, Caller, config_of, create, report_checkpoint
 from tests.support.browser import Tab, opened
 from tests.support.house import House
+from tests.support.pressing import press
 from tests.support.processes import eventually
 from tests.webui.conftest import MARKUP
 
@@ -61,6 +62,31 @@ def test_a_session_that_ended_asks_to_sign_in_and_goes_on(
         tab.sign_in(*ME)
         tab.page.get_by_role("link", name="Configuration").wait_for()
         assert f"/det/experiments/{searched}" in tab.page.url
+
+
+@pytest.mark.parametrize("way", ["notes", "dialog"])
+def test_what_is_typed_outlives_the_session(
+    browser: Any, house_base: str, searched: int, way: str
+) -> None:
+    from playwright.sync_api import expect
+
+    with opened(browser, house_base, user=ME) as tab:
+        page = tab.page
+        tab.open(f"/experiments/{searched}/notes")
+        if way == "dialog":
+            press(tab, "Fork")
+        typed = page.get_by_role("textbox", name="Notes" if way == "notes" else "Configuration")
+        typed.fill("name: typed before")
+        page.context.clear_cookies()
+        if way == "notes":
+            press(tab, "Save")
+        page.get_by_label("User name").wait_for()
+        page.keyboard.press("Escape")
+        tab.sign_in(*ME)
+        page.get_by_label("User name").wait_for(state="detached")
+        assert typed.input_value() == "name: typed before"
+        told = page.get_by_text("Your session had ended: try again.")
+        expect(told).to_have_count(int(way == "notes"))  # what was not saved; the page is fresh
 
 
 def test_markup_in_names_stays_text(tab: Tab, searched: int) -> None:

@@ -3,7 +3,7 @@ import { keepFocus } from "./lib/focus.js";
 import { expect, heading, titled, told } from "./lib/page_titles.js";
 import { imported } from "./lib/library.js";
 import { link, listen, matched, place } from "./lib/router.js";
-import { begin, cluster, user } from "./lib/session.js";
+import { begin, cluster, lapsed, user, visit } from "./lib/session.js";
 import { Broken, html, render, useEffect, useLayoutEffect, useRef, useState } from "./lib/view.js";
 import { Bones, Button, Failure, Head } from "./parts/basic.js";
 import { Frame } from "./parts/frame.js";
@@ -108,7 +108,15 @@ function App() {
   }
   if (user.value === undefined) return html`<main class="main"><${Bones} /></main>`;
   if (user.value === null || place.value.path === "/sign-in") return html`<${Loading} key="sign-in" load=${SIGN_IN} params=${{}} />`;
-  return html`<${Frame}><${Boundary} key=${page.key}><${Loading} ...${page} /><//><//><div class="hidden-visually" role="status" aria-live="polite" aria-label="Page">${told.value}</div>`;
+  return html`${lapsed.value && html`<${SignInOver} />`}<${Frame}><${Boundary} key=${`${visit.value} ${page.key}`}><${Loading} ...${page} /><//><//><div class="hidden-visually" role="status" aria-live="polite" aria-label="Page">${told.value}</div>`;
+}
+
+/** Asks to sign in again, over the page and its dialogs. */
+function SignInOver() {
+  const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const show = () => box.current?.isConnected && box.current.showModal();
+  useEffect(() => void show(), []);
+  return html`<dialog class="whole" ref=${box} aria-label="Sign in" onClose=${show}><${Loading} load=${SIGN_IN} params=${{}} /></dialog>`;
 }
 
 /** Expect another heading where somebody went to another page; the first one comes with the window. @param {string} key */

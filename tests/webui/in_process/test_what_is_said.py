@@ -118,3 +118,11 @@ def test_the_code_that_is_shown_first_is_what_runs(tab: Tab, house: House) -> No
     made = house.admin.post("/api/v1/experiments", request)["experiment"]["id"]
     tab.open(f"/experiments/{made}/code")
     tab.page.locator(".tree [aria-current=page]", has_text="train.py").wait_for()
+
+
+@pytest.mark.parametrize("path", ["/webhooks/999999", "/compare?trials=999999"])
+def test_a_page_of_what_is_not_there_has_a_heading(browser: Any, base: str, path: str) -> None:
+    with opened(browser, base, user=("admin", PASSWORD)) as tab:
+        tab.open(path)
+        tab.page.get_by_role("alert").get_by_text("not found").wait_for()
+        assert tab.page.get_by_role("heading", level=1).count() == 1

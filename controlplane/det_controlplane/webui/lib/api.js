@@ -54,7 +54,10 @@ async function respond(method, url, body, options) {
     throw new ApiError(0, `The cluster does not answer. ${method === "GET" ? "This page tries again by itself." : "Try again in a moment."}`);
   }
   if (response.ok) return response;
-  if (response.status === 401 && !options.quiet) onSignedOut();
+  if (response.status === 401 && !options.quiet) {
+    onSignedOut();
+    throw new ApiError(401, "Your session had ended: try again.");
+  }
   throw new ApiError(response.status, await reason(response));
 }
 

@@ -202,6 +202,11 @@ export function retry() {
   for (const asker of [...askers]) if (asker.failed) asker.run();
 }
 
+/** Ask everything, now: what was refused without a session is answered in the next. */
+export function askAll() {
+  for (const asker of [...askers]) asker.run();
+}
+
 function arm() {
   clearTimeout(timer);
   if (document.hidden) return;

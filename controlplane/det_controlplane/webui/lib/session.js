@@ -1,12 +1,18 @@
 // Who is signed in, and where the session begins and ends.
 import { get, post, whenSignedOut } from "./api.js";
+import { askAll } from "./live.js";
 import { learn } from "./rights.js";
+import { holds } from "./router.js";
 import { signal } from "./view.js";
 
 /** @typedef {{ id: number, username: string, displayName: string, admin: boolean }} User */
 
 /** The user; null when nobody is signed in, undefined until we know. */
 export const user = signal(/** @type {User | null | undefined} */ (undefined));
+/** Whether the session has ended by itself: the user signs in over the page, which stays with what is typed there. */
+export const lapsed = signal(false);
+/** How often somebody signed in: each time pages begin anew, but not over what is not saved. */
+export const visit = signal(0);
 /** What the cluster says of itself. */
 export const cluster = signal(/** @type {any} */ (null));
 
@@ -15,7 +21,7 @@ const HINT = "signed-in";
 
 whenSignedOut(() => {
   localStorage.removeItem(HINT);
-  if (user.value) user.value = null;
+  if (user.value) lapsed.value = true;
 });
 
 /** Ask again what the cluster says of itself. */
@@ -28,7 +34,10 @@ export async function refresh() {
 export async function arrived(who) {
   localStorage.setItem(HINT, "1");
   await learn(who, !!cluster.value?.rbacEnabled);
+  if (!holds() || who.id !== user.value?.id) visit.value += 1;
   user.value = who;
+  if (lapsed.value) askAll();
+  lapsed.value = false;
 }
 
 /** Find out who we are; throws when the cluster does not answer. */
@@ -61,6 +70,7 @@ export async function signOut() {
 export function signedOut() {
   localStorage.removeItem(HINT);
   user.value = null;
+  lapsed.value = false;
 }
 
 /** @param {User | null | undefined} of */

@@ -33,7 +33,7 @@ export function Page() {
     (sides) => (sides.every((s) => ended(s.state)) ? 0 : LIVE_MS),
   );
   if (!experiments.length && !trials.length) return html`<${Head} title="Compare" /><div class="panel"><${Nothing} /></div>`;
-  return html`<${Loaded} of=${found}>${(/** @type {Side[]} */ sides) => html`<${Sides} sides=${sides} left=${left} />`}<//>`;
+  return html`<${Loaded} of=${found} title="Compare">${(/** @type {Side[]} */ sides) => html`<${Sides} sides=${sides} left=${left} />`}<//>`;
 }
 
 const Nothing = () => html`

@@ -24,7 +24,7 @@ export function Page({ id }) {
     LIVE_MS,
   );
   return html`
-    <${Loaded} of=${found}>
+    <${Loaded} of=${found} title="Webhook">
       ${(/** @type {{ webhook: any, deliveries: any[] }} */ { webhook, deliveries }) => html`
         <${Head} title=${webhook.name} text=${`What was sent to ${webhook.url}`}><${Button} href=${link("/webhooks")}>All webhooks<//><//>
         <${Panel} flush>${deliveries.length ? html`<${Deliveries} rows=${deliveries} />` : html`<${None} waiting=${webhook.waitingMessages} />`}<//>

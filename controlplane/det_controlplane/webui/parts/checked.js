@@ -1,4 +1,5 @@
 // What the cluster says of a text while it is typed.
+import { lapsed } from "../lib/session.js";
 import { html, useEffect, useState } from "../lib/view.js";
 
 const PAUSE_MS = 400;
@@ -24,7 +25,7 @@ export function useChecked(ask, keys) {
       clearTimeout(timer);
       ended.abort();
     };
-  }, keys);
+  }, [...keys, lapsed.value]);
   return said;
 }
 
