@@ -126,3 +126,11 @@ def test_a_page_of_what_is_not_there_has_a_heading(browser: Any, base: str, path
         tab.open(path)
         tab.page.get_by_role("alert").get_by_text("not found").wait_for()
         assert tab.page.get_by_role("heading", level=1).count() == 1
+
+
+def test_a_project_that_is_unknown_is_not_told_to_be_empty(browser: Any, base: str) -> None:
+    with opened(browser, base, user=("admin", PASSWORD)) as tab:
+        tab.open("/experiments?project=999999")
+        tab.page.get_by_role("alert").get_by_text("project 999999 not found").wait_for()
+        tab.page.get_by_text("0 experiments").wait_for()
+        assert tab.page.get_by_text("No experiments yet").count() == 0

@@ -69,9 +69,10 @@ export function Page() {
       <${Bar} asked=${asked} known=${known.data ?? []} names=${names} open=${open} />
       <${Chips} when=${sizeOf(asked.more) > 0} of=${asked.more} nameOf=${(/** @type {string} */ column) => cellOf(column, known.data ?? []).name} keep=${keep} open=${open} />
       ${asked.dropped > 0 && html`<${Dropped} of=${asked.more} />`}
+      <${Failure} error=${project.error} retry=${project.reload} />
       <${Failure} error=${found.error} retry=${found.reload} />
       ${found.total === undefined && !found.error && html`<div class="panel"><${Bones} /></div>`}
-      ${found.total === 0 && html`<div class="panel">${narrowed ? html`<${NoneFits} />` : html`<${NoneYet} archived=${asked.archived} newOne=${newOne} />`}</div>`}
+      ${found.total === 0 && !project.error && html`<div class="panel">${narrowed ? html`<${NoneFits} />` : html`<${NoneYet} archived=${asked.archived} newOne=${newOne} />`}</div>`}
       ${!!found.total &&
       html`
         <div class="panel">
