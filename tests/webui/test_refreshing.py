@@ -89,7 +89,7 @@ def test_a_page_says_which_part_never_arrives_though_the_others_do(
     with lost(tab, "experiment/trials.js") as asked:
         tab.visit(f"/experiments/{searched}/trials")
         tab.page.get_by_role("alert").get_by_text("A part of this page did not load").wait_for()
-        assert len(asked) == TRIES
+        assert TRIES <= len(asked) <= 2 * TRIES
 
 
 def test_a_part_that_did_not_arrive_takes_no_text_that_is_not_saved(
