@@ -289,6 +289,7 @@ class Agent:
             proof=proof_of(self._settings, joining),
             on_joined=self._on_joined,
             pace_logs=self._shipper.pace,
+            has_unsent=self._spool.has_unsent,
             want_relay=self._relay.want,
             silence_limit_s=self._settings.shutdown_after_silence,
         )

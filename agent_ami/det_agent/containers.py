@@ -29,7 +29,7 @@ from det_agent.trial_reports import TrialReports
 
 KILL_AGAIN_AFTER_S = 15.0
 KILLED_EXIT_CODE = 137
-LAST_OUTPUT_S = 5.0
+LAST_OUTPUT_S = 5.0  # how long the end of a container waits for one more line of its output
 SPOOL_FULL_S = 1.0  # between tries to store a line for which the disk has no room
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
@@ -45,6 +45,7 @@ class _Container:
     kill_asked: threading.Event = field(default_factory=threading.Event)
     exited: threading.Event = field(default_factory=threading.Event)
     killed_at: float = -KILL_AGAIN_AFTER_S
+    last_output: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -216,13 +217,23 @@ class Containers:
             self._in_thread(self._ship_output, container, started, stream) for stream in STREAMS
         ]
         ended = self._agent.runtime.wait(started)
-        for reader in readers:
-            reader.join(LAST_OUTPUT_S)
+        self._await_output(container, readers)
         # Work that fails as a GPU does pays for it with none of its restarts, and is not placed here again. The end of
         # what was killed waits for no look: a driver that hangs takes minutes.
         failed = ended.exit_code and not container.kill_asked.is_set()
         broken = self._agent.health.look() if failed else ""
         self._end(container, _exit_report(container, ended, broken))
+
+    def _await_output(self, container: _Container, readers: Sequence[threading.Thread]) -> None:
+        """Wait until all output is stored: its files are deleted with the container. What hangs is not waited for."""
+        ended = time.monotonic()
+        for reader in readers:
+            while reader.is_alive():
+                quiet_since = max(ended, container.last_output)
+                left_s = quiet_since + LAST_OUTPUT_S - time.monotonic()
+                if left_s <= 0:
+                    break
+                reader.join(left_s)
 
     def _ship_output(self, container: _Container, started: Started, stream: Stream) -> None:
         key = container.key
@@ -232,6 +243,7 @@ class Containers:
                 while not self._is_stored(key, entry) and not container.exited.wait(SPOOL_FULL_S):
                     pass
                 cursor.write(line.cursor)
+                container.last_output = time.monotonic()
 
     def _is_stored(self, key: ContainerKey, line: TaskLine) -> bool:
         try:

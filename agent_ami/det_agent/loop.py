@@ -50,6 +50,7 @@ class LoopDependencies:
     proof: Callable[[], Mapping[str, str]]
     on_joined: Callable[[JoinAnswer], None]
     pace_logs: Callable[[float], None]
+    has_unsent: Callable[[], bool]
     want_relay: Callable[[str], None]
     silence_limit_s: float = 0.0
 
@@ -195,6 +196,7 @@ class Loop:
                     seen=self._contact.seen,
                     wait_s=wait_s,
                     gone=gone,
+                    unsent=self._agent.has_unsent(),
                 )
             )
         except ConflictError as e:

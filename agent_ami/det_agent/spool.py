@@ -124,6 +124,11 @@ class Spool:
             self._changed.wait_for(lambda: self._has_lines() or stopping.is_set(), timeout_s)
             return self._has_lines()
 
+    def has_unsent(self) -> bool:
+        """Return whether lines were not acknowledged yet."""
+        with self._changed:
+            return self._has_lines()
+
     def _has_lines(self) -> bool:
         return self._stored_bytes > self._read_at
 

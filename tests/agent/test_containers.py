@@ -2,7 +2,7 @@
 
 import errno
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +42,7 @@ class PlayedRuntime:
     kind: Literal["docker", "process"] = "process"
     errors: dict[str, Exception] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    before_line: Callable[[], object] = lambda: None
     over: threading.Event = field(default_factory=threading.Event)
     killed: list[str] = field(default_factory=list)
 
@@ -77,6 +78,7 @@ class PlayedRuntime:
     def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
         self._do("output")
         for number, text in enumerate(self.lines if stream == "stdout" else ()):
+            self.before_line()
             yield OutputLine(text, "2026-11-27T10:00:00Z", str(number))
 
     def addresses(self, started: Started, port: int) -> Sequence[tuple[str, int]]:
@@ -218,3 +220,30 @@ def test_output_is_read_where_the_place_of_reading_cannot_be_noted(bench: Bench)
     bench.runtime.over.set()
     assert bench.run().exit_code == 0
     assert "a second line" in bench.texts()
+
+
+def test_the_end_waits_for_output_that_a_busy_machine_reads_slowly(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "LAST_OUTPUT_S", 0.5)
+    # Each line comes in time, all of them together do not.
+    bench.runtime.before_line = lambda: threading.Event().wait(0.1)
+    bench.runtime.lines = [f"line {number} of 15" for number in range(1, 16)]
+    bench.runtime.over.set()
+    assert bench.run().exit_code == 0
+    assert "line 15 of 15" in bench.texts()
+
+
+def test_the_end_does_not_wait_for_output_that_hangs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "LAST_OUTPUT_S", 0.05)
+    hangs = threading.Event()
+    bench.runtime.before_line = lambda: hangs.wait(60)
+    bench.runtime.lines = ["a late line"]
+    bench.runtime.over.set()
+    assert bench.run().exit_code == 0
+    assert "a late line" not in bench.texts()
+    hangs.set()
+    for reader in (t for t in threading.enumerate() if "_ship_output" in t.name):
+        reader.join(60)  # before the spool is closed

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import MagicMock
 
+import pytest
 from det_agent.loop import Loop, LoopDependencies
 from det_controlplane.core.agent_protocol import (
     ContainerReport,
@@ -81,4 +82,16 @@ def _dependencies(given: Any) -> LoopDependencies:
         control_plane=given.control_plane, containers=given.containers, sessions=given.sessions,
         signals=given.signals, health=given.health, join_request=given.join_request, proof=dict,
         on_joined=given.on_joined, pace_logs=given.pace_logs, want_relay=given.want_relay,
+        has_unsent=given.has_unsent,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("unsent", [True, False])
+def test_a_poll_says_whether_log_lines_wait(unsent: bool) -> None:
+    control_plane, containers = ControlPlane(), Containers()
+    containers.let.set()
+    given: Any = MagicMock(control_plane=control_plane, containers=containers)
+    given.health.out_of_service, given.signals.current.return_value = "", ()
+    given.has_unsent.return_value = unsent
+    Loop(_dependencies(given), threading.Event()).last_report(gone=False)
+    assert [poll.unsent for poll in control_plane.sent] == [unsent]

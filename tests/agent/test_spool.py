@@ -284,3 +284,15 @@ def test_whatever_happens_every_line_is_stored_once_and_in_order(
         spool.acknowledge(batch)
     assert [line for batch in stored.values() for line in batch.lines] == lines(1, written)
     spool.close()
+
+
+def test_lines_are_unsent_until_they_are_acknowledged(open_spool: OpenSpool) -> None:
+    spool = open_spool()
+    assert not spool.has_unsent()
+    spool.append(lines(1, 2))
+    batch = spool.next_batch()
+    assert batch is not None
+    assert spool.has_unsent()
+    assert open_spool().has_unsent(), "another process of the agent has them to send"
+    spool.acknowledge(batch)
+    assert not spool.has_unsent()

@@ -95,6 +95,25 @@ def test_a_machine_goes_minutes_after_its_last_work(cluster: Rented, user: Calle
     assert (ended["state"], ended["costUsd"] > 0) == ("GONE", True)
 
 
+def test_log_lines_that_wait_on_a_machine_keep_it_but_not_for_ever(
+    cluster: Rented, user: Caller
+) -> None:
+    create(user, activate=True)
+    _, agent = cluster.employ()
+    agent.finish()
+    for _ in range(20):
+        cluster.pass_time(minutes=1)
+        agent.poll(unsent=True)
+        cluster.settle(1)
+    assert [i["state"] for i in cluster.instances()] == ["REGISTERED"]
+    for _ in range(15):
+        cluster.pass_time(minutes=1)
+        if [i["state"] for i in cluster.instances()] == ["REGISTERED"]:
+            agent.poll(unsent=True)
+        cluster.settle(1)
+    assert not cluster.cloud.alive()
+
+
 def test_machines_that_ended_before_a_time_are_left_out(cluster: Rented, user: Caller) -> None:
     create(user, activate=True)
     cluster.settle()

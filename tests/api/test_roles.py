@@ -47,6 +47,15 @@ def test_a_viewer_looks_at_one_workspace_and_changes_nothing(house: House) -> No
     assert "Editor" in told.error
 
 
+def test_a_refusal_names_the_workspace(house: House) -> None:
+    viewer = house.person("viewer", "Viewer", house.red)
+    red = house.experiment(house.admin, house.red_project)
+    told = viewer.ask("POST", f"/api/v1/experiments/{red}/kill").error
+    assert f"lacks UPDATE_EXPERIMENT in workspace 'red', where experiment {red} is" in told
+    told = viewer.ask("PATCH", f"/api/v1/workspaces/{house.red}", {"name": "x"}).error
+    assert "in workspace 'red': it comes with" in told
+
+
 def test_who_names_no_workspace_is_told_to_name_one(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     named = {"workspace": "red", "project": "work"}

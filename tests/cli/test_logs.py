@@ -91,6 +91,19 @@ def test_filters_are_the_servers(logged: FakeCluster, det: Det) -> None:
     }
 
 
+def test_a_source_that_no_line_has_is_told_with_those_there_are(
+    cluster: FakeCluster, det: Det
+) -> None:
+    cluster.add(1)
+    fields = {"sources": ["task", "agent"], "stdtypes": ["stdout"]}
+    cluster.on("GET", "/api/v1/trials/10/logs/fields", lambda _: iter([{"result": fields}]))
+    ran = det("t", "logs", 10, "--source", "tsak", "--source", "task", "--stdtype", "STDERR")
+    assert (ran.code, ran.out) == (0, "")
+    assert "no line of this log has --source tsak; there are: agent, task\n" in ran.err
+    assert "no line of this log has --stdtype STDERR; there are: stdout\n" in ran.err
+    assert "--source task;" not in ran.err
+
+
 @pytest.mark.parametrize("command", EVERY_LOG)
 def test_the_server_searches_for_a_text_or_a_regular_expression(
     logged: FakeCluster, det: Det, command: str

@@ -237,6 +237,20 @@ def test_a_weak_first_password_is_refused_before_a_local_cluster_is_made(
     assert list(home.rglob("*")) == []
 
 
+def test_a_weak_first_password_of_a_configuration_is_refused_before_a_local_cluster_is_made(
+    home: Path, tmp_path: Path, det: Det
+) -> None:
+    config = tmp_path / "cluster.yaml"
+    # The pool, which is looked at later, keeps a cluster from starting where the password is let through.
+    config.write_text(
+        "{security: {initial_user_password: abc}, local_agents: [{name: a, pool: absent}]}"
+    )
+    ran = det("deploy", "local", "cluster-up", "--config", str(config))
+    assert ran.code == 1
+    said = "security.initial_user_password of the configuration: a password needs at least 8"
+    assert said in ran.err
+
+
 def test_a_user_that_exists_is_a_conflict(cluster: FakeCluster, det: Det) -> None:
     assert det("user", "create", "bob", "--password", "Bobby1234").code == 0
     ran = det("user", "create", "bob", "--password", "Bobby1234")

@@ -51,6 +51,17 @@ def test_an_empty_password_lets_in_this_machine_only(files: LocalFiles) -> None:
         assert not made.password_is_random
 
 
+def test_a_weak_password_of_a_configuration_is_refused_for_a_new_database_only(
+    files: LocalFiles,
+) -> None:
+    config = "security: {initial_user_password: abc}"
+    with pytest.raises(BadPlan, match="initial_user_password of the configuration: too weak"):
+        planned(files, config, password_weakness=lambda _: "too weak")
+    (files.database / "postgres").mkdir(parents=True)
+    (files.database / "postgres" / "PG_VERSION").touch()
+    assert planned(files, config, password_weakness=lambda _: "too weak").desired.agents
+
+
 def test_a_password_that_nobody_has_read_is_that_of_the_next_start(files: LocalFiles) -> None:
     first = planned(files).initial_password
     assert first

@@ -81,6 +81,7 @@ class MachineAgent:
         notice: str = "spot_interruption",
         deadline: str | None = None,
         out_of_service: str = "",
+        unsent: bool = False,
     ) -> list[Any]:
         """Start what is ordered, report what runs; `exits` end; `leaving` says why by a `notice`."""
         self.seq += 1
@@ -93,7 +94,7 @@ class MachineAgent:
         signals = [{"kind": notice, "deadline": deadline}] if leaving else []
         body = {
             "incarnation": self.incarnation, "seq": self.seq, "containers": reports, "signals": signals,
-            "out_of_service": out_of_service,
+            "out_of_service": out_of_service, "unsent": unsent,
         }  # fmt: skip
         answer = self.caller.post("/agents/v1/poll", body)
         for id in answer["forget"]:

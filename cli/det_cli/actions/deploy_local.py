@@ -2,6 +2,8 @@
 
 import argparse
 
+from determined.common.passwords import weakness
+
 from det_cli import new_password
 from det_cli.errors import CommandError
 
@@ -20,4 +22,5 @@ def run(args: argparse.Namespace) -> int:
             f"this installation cannot run a cluster: {e}",
             "install the whole of determined-serverless: `pip install determined-serverless`",
         ) from e
+    args.password_weakness = weakness
     return int(commands.main(args.action, args))

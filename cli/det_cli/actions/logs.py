@@ -4,7 +4,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from determined.common import log_stream
@@ -63,27 +63,44 @@ def of_task(args: argparse.Namespace) -> None:
 def print_lines(
     session: Session, path: str, args: argparse.Namespace, ended: Callable[[], bool]
 ) -> None:
-    filters = _filters(args)
     show = print_json if args.json else print_line
-    earlier: list[dict[str, Any]] = []
+    nothing = True
+    for line in _lines(session, path, args, ended):
+        show(line)
+        sys.stdout.flush()
+        nothing = False
+    if nothing:
+        _tell_unknown(session, path, args)
+
+
+def _lines(
+    session: Session, path: str, args: argparse.Namespace, ended: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    filters = _filters(args)
     seen: list[dict[str, Any]] = []
     if args.tail is not None and args.follow:
         earlier, seen = log_stream.tail_to_follow(session, path, filters, args.tail)
+        yield from earlier
     elif args.tail is not None:
-        earlier = log_stream.tail(session, path, filters, args.tail)
+        yield from log_stream.tail(session, path, filters, args.tail)
     elif args.head is not None:
-        earlier = log_stream.head(session, path, filters, args.head)
-    for line in earlier:
-        show(line)
+        yield from log_stream.head(session, path, filters, args.head)
     if args.follow and args.head is None:
-        lines = log_stream.follow(session, path, filters, ended, seen)
+        yield from log_stream.follow(session, path, filters, ended, seen)
     elif args.tail is None and args.head is None:
-        lines = log_stream.fetch(session, path, filters)
-    else:
+        yield from log_stream.fetch(session, path, filters)
+
+
+def _tell_unknown(session: Session, path: str, args: argparse.Namespace) -> None:
+    """Tell which sources and streams a log has where none of its lines has those that were asked for."""
+    asked = {"--source": ("sources", args.sources), "--stdtype": ("stdtypes", args.stdtypes)}
+    if not (args.sources or args.stdtypes):
         return
-    for line in lines:
-        show(line)
-        sys.stdout.flush()
+    there: dict[str, Any] = next(session.stream_lines("GET", f"{V1}{path}/logs/fields"), {})
+    for flag, (field, wanted) in asked.items():
+        known = sorted(there.get(field) or ())
+        for value in sorted(set(wanted or ()) - set(known)):
+            say(f"no line of this log has {flag} {value}; there are: {', '.join(known) or 'none'}")
 
 
 def print_line(line: dict[str, Any]) -> None:

@@ -107,6 +107,7 @@ def poll(ctx: Context, request: Request) -> Answer:
         reclaimed=any(s.text("kind") in RECLAIMS for s in body.bodies("signals")),
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
         gone=body.flag("gone"),
+        unsent=body.flag("unsent"),
     )
     _uuid(asked.incarnation, "incarnation")
     answer = polling.poll(ctx, asked)

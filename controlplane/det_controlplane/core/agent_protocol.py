@@ -218,6 +218,7 @@ class PollRequest(Message):
     seen: str = ""
     wait_s: float = 0.0
     gone: bool = False  # the agent ends, and nothing of it runs any more
+    unsent: bool = False  # log lines wait on the agent's disk
 
 
 @dataclass(frozen=True)

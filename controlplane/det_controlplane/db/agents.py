@@ -65,7 +65,7 @@ _TOUCH = text(f"""
             lost_after = cast(:lease_until AS timestamptz) + make_interval(secs =>
                 coalesce((cast(:waits AS jsonb)->>a.pool)::double precision, :default_wait)),
             poll_seq = greatest(a.poll_seq, :seq), leaving = a.leaving OR :leaving,
-            out_of_service = :out_of_service
+            out_of_service = :out_of_service, unsent_at = CASE WHEN :unsent THEN :now ELSE a.unsent_at END
         FROM (SELECT id, leaving, state, out_of_service FROM agents WHERE token_hash = :token_hash FOR UPDATE) old
         WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
         RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
@@ -163,6 +163,7 @@ def touch(
     seq: int,
     leaving: bool,
     out_of_service: str,
+    unsent: bool,
     now: datetime,
     lease_until: datetime,
     waits: Mapping[str, float],
@@ -173,7 +174,7 @@ def touch(
     After its lease, an agent is waited for as many seconds as its pool says."""
     params = {
         "token_hash": token_hash, "incarnation": incarnation, "seq": seq, "leaving": leaving,
-        "out_of_service": out_of_service,
+        "out_of_service": out_of_service, "unsent": unsent,
         "now": now, "lease_until": lease_until, "waits": as_json(waits), "default_wait": default_wait,
     }  # fmt: skip
     with db.autocommit() as tx:

@@ -25,7 +25,7 @@ _DEMAND = text("""
     ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
 """)
 _MACHINES = text("""
-    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at,
+    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at, g.unsent_at,
            g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
            coalesce(g.state = 'JOINED' AND g.out_of_service <> '', false) AS is_broken,
            (SELECT count(*) FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NOT NULL) AS used_slots,
@@ -85,6 +85,7 @@ def _machine(r: Any) -> Machine:
         takes_work=bool(joined and r.is_open and not r.leaving),
         disconnected_since=_seconds(silent_since),
         idle_since=_seconds(idle_since),
+        unsent_at=_seconds(r.unsent_at),
         leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
         is_broken=r.is_broken,
         stopped=r.stopped,

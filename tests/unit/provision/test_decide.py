@@ -341,6 +341,17 @@ def test_idle_machines_leave_after_their_time_the_longest_idle_first() -> None:
     assert ended(plan(keep_warm)) == {"oldest": "IDLE"}
 
 
+def test_log_lines_that_wait_on_an_idle_machine_keep_it_for_a_limited_time() -> None:
+    limits = Limits(max_idle_s=60)
+    machines = [
+        machine("sent", ONE, idle_since=NOW - 300, unsent_at=NOW - 250),
+        machine("sending", ONE, idle_since=NOW - 300, unsent_at=NOW - 20),
+        machine("unable", ONE, idle_since=NOW - 961, unsent_at=NOW - 20),
+    ]
+    found = ended(plan(pool([ONE], machines=machines, limits=limits)))
+    assert found == {"sent": "IDLE", "unable": "IDLE"}
+
+
 def test_a_pool_whose_budget_is_spent_keeps_no_idle_machine() -> None:
     limits = Limits(min_instances=2, warm_instances=1)
     machines = [machine("idle", ONE, idle_since=NOW - 1300), machine("busy", ONE, used_slots=1)]

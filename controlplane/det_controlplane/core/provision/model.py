@@ -63,6 +63,7 @@ class Machine:
     takes_work: bool = False  # its agent is there, enabled and in service
     disconnected_since: float | None = None  # its agent joined once, and is silent since
     idle_since: float | None = None
+    unsent_at: float | None = None  # when its agent said last that log lines wait there
     leaving_since: float | None = None  # its agent announced that the machine goes away
     is_broken: bool = False  # its agent says that it can start nothing
     stopped: bool = False  # the cloud says that it does not run

@@ -18,6 +18,7 @@ from .model import (
 
 # How long the agent of a machine may be silent before the machine is given up (docs/reference/pools.md).
 MOST_SILENCE_S = 600.0
+MOST_UNSENT_S = 900.0  # how long log lines that wait on a machine keep it
 
 _STARTING = (MachineState.REQUESTED, MachineState.LAUNCHED)
 _USUAL = Limits()
@@ -214,4 +215,10 @@ def idle_until(machine: Machine, needed: frozenset[str], limits: Limits) -> floa
         return math.inf
     # Demand that waits for an idle machine so long is not started there, whatever the reason is.
     patience = limits.max_starting_s if machine.id in needed else 0.0
-    return machine.idle_since + limits.max_idle_s + patience
+    return _quiet_since(machine, machine.idle_since) + limits.max_idle_s + patience
+
+
+def _quiet_since(machine: Machine, idle_since: float) -> float:
+    """Return since when a machine neither works nor has log lines to send; those count for a limited time."""
+    unsent_at = machine.unsent_at or 0.0
+    return max(idle_since, min(unsent_at, idle_since + MOST_UNSENT_S))

@@ -202,6 +202,8 @@ agents = Table(
     Column("leaving", Boolean, nullable=False, server_default=text("false")),
     # Why the agent itself takes no work, empty while it does.
     Column("out_of_service", Text, nullable=False, server_default=text("''")),
+    # When a poll said last that log lines wait on the agent's disk.
+    Column("unsent_at", Time),
     Index("agents_by_pool", "pool", postgresql_where=text("state <> 'LOST'")),
 )
 

@@ -241,8 +241,20 @@ def _password(
     if given is not None:
         return str(given), False
     if configured is not None:
+        if awaits and configured:
+            _check_configured(args, configured)
         return configured, False
     return (random_text(_PASSWORD_BYTES), True) if awaits else (None, False)
+
+
+def _check_configured(args: Any, password: str) -> None:
+    """Refuse a weak first password: the rule is the command's, whose package the control plane does not import."""
+    weakness_of = getattr(args, "password_weakness", None)
+    if weakness_of and (weakness := weakness_of(password)):
+        raise BadPlan(
+            f"security.initial_user_password of the configuration: {weakness};"
+            " '' lets everybody on this machine in, and without it one is made"
+        )
 
 
 def _awaits_password(files: LocalFiles, database_url: str) -> bool:

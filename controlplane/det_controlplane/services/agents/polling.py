@@ -152,6 +152,7 @@ class Poll:
     reclaimed: bool = False  # and that its cloud takes it back
     out_of_service: str = ""  # why the agent cannot start containers now
     gone: bool = False  # it ends, and nothing of it runs any more
+    unsent: bool = False  # log lines wait on its disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,7 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
     touched = agents.touch(
         ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
         out_of_service=poll.out_of_service,
+        unsent=poll.unsent,
         now=now, lease_until=now + LEASE, waits=_special_waits(ctx), default_wait=DEFAULT_RECONNECT_WAIT_S,
     )  # fmt: skip
     if touched is None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from det_controlplane.core.numerals import whole
 from det_controlplane.core.permissions import KINDS, OF_TASKS, Need, NeedScope, Rule
 from det_controlplane.core.roles import OPEN, PRESIDING, Grants, Right, roles_with
-from det_controlplane.db import ownership, workspace_lookup
+from det_controlplane.db import ownership, workspace_lookup, workspaces
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import task_rights
@@ -96,8 +96,19 @@ def require_things(
         if workspace_id is None or not user.grants.has(seen, workspace_id):
             raise Missing(f"{kind.partition('-')[0]} {name} not found")
         if not user.grants.has(asked, workspace_id):
-            raise _forbidden(user, asked, f"in workspace {workspace_id}, where {kind} {name} is")
+            where = f"in workspace {_workspace_name(ctx, user, workspace_id)}"
+            there = "" if kind == "workspace" else f", where {kind} {name} is"
+            raise _forbidden(user, asked, f"{where}{there}")
     return bool(wanted) and all(user.grants.has(PRESIDING, found[name]) for name in wanted)
+
+
+def _workspace_name(ctx: Context, user: User, workspace_id: int) -> str:
+    """Return how a refusal names a workspace: by its number where the caller may not see it."""
+    found: dict[int, str] = {}
+    if user.grants.has(Right.VIEW_WORKSPACE, workspace_id):
+        with ctx.db.autocommit() as tx:
+            found = workspaces.named(tx, [workspace_id], [])
+    return repr(found[workspace_id]) if found else str(workspace_id)
 
 
 def _asked(
