@@ -48,3 +48,21 @@ def test_a_filter_keeps_the_lines_that_it_names(
 ) -> None:
     lines = user.lines(f"/api/v1/tasks/{task_id}/logs", query)
     assert [line["log"] for line in lines] == shown
+
+
+def test_values_to_filter_by_are_those_of_all_runs_of_a_trial(user: Caller) -> None:
+    experiment = create(user)
+    first = trial_of(user, experiment)
+    say(user, first, "launcher")
+    user.post(f"/api/v1/experiments/{experiment}/kill")
+    user.post("/api/v1/experiments/continue", {"id": experiment})
+    second = trial_of(user, experiment)
+    say(user, second, "harness")
+    assert first["taskId"] != second["taskId"]
+    (told,) = user.lines(f"/api/v1/trials/{first['id']}/logs/fields", {})
+    assert sorted({"launcher", "harness"} & set(told["sources"])) == ["harness", "launcher"]
+
+
+def say(user: Caller, trial: dict[str, Any], source: str) -> None:
+    line = {"taskId": trial["taskId"], "log": "here", "source": source}
+    user.post("/api/v1/task/logs", {"logs": [line]})

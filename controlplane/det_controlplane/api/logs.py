@@ -109,10 +109,10 @@ def _filters(request: Request) -> Filters:
 
 def fields(ctx: Context, request: Request) -> Answer:
     if "trialId" in request.params:
-        task_id = task_logs.tasks_of_trial(ctx, request.id("trialId"))[-1]
+        task_ids = task_logs.tasks_of_trial(ctx, request.id("trialId"))
     else:
-        task_id = request.param("taskId")
-    found = line(task_logs.fields(ctx, task_id))
+        task_ids = [request.param("taskId")]
+    found = line(task_logs.fields(ctx, task_ids))
     return Stream(lambda cursor: Batch([found], cursor, True))
 
 

@@ -40,7 +40,7 @@ _FIELDS = text("""
         'rankIds', coalesce(json_agg(DISTINCT rank_id) FILTER (WHERE rank_id IS NOT NULL), '[]'),
         'stdtypes', coalesce(json_agg(DISTINCT stdtype) FILTER (WHERE stdtype IS NOT NULL), '[]'),
         'sources', coalesce(json_agg(DISTINCT source) FILTER (WHERE source IS NOT NULL), '[]'))
-    FROM task_logs WHERE task_id = :task_id
+    FROM task_logs WHERE task_id = ANY(cast(:task_ids AS text[]))
 """)
 _LIKE_SPECIAL, _ESCAPED = re.compile(r"[\\%_]"), r"\\\g<0>"
 
@@ -184,6 +184,6 @@ def rows(tx: Tx, ids: Sequence[int], descending: bool) -> Sequence[Row[Any]]:
     return tx.execute(these.order_by(c.id.desc() if descending else c.id)).all()
 
 
-def fields(tx: Tx, task_id: str) -> Any:
-    """Return the values that each field has in a task's lines, as JSON."""
-    return tx.execute(_FIELDS, {"task_id": task_id}).scalar()
+def fields(tx: Tx, task_ids: Sequence[str]) -> Any:
+    """Return the values that each field has in the lines of tasks, as JSON."""
+    return tx.execute(_FIELDS, {"task_ids": list(task_ids)}).scalar()

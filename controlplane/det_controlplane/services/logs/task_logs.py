@@ -265,9 +265,9 @@ def _is_settled(tx: Tx) -> bool:
     return not storing
 
 
-def fields(ctx: Context, task_id: str) -> Any:
+def fields(ctx: Context, task_ids: Sequence[str]) -> Any:
     with ctx.db.begin() as tx:
-        return log_windows.fields(tx, task_id)
+        return log_windows.fields(tx, task_ids)
 
 
 def _shown(r: Any) -> dict[str, Any]:
