@@ -12,7 +12,11 @@ from tests.support.inbox import W, make_webhook
 from tests.support.played_agent import PlayedAgent
 from tests.support.pressing import choose, fill, gone, press
 
-MINUTE_MS = 60_000
+MINUTE_MS, SOON_MS = 60_000, 10_000
+_OPEN_AT_ONCE = """if (sessionStorage.hurries) new MutationObserver((_, seen) => {
+    const menu = document.getElementById("menu");
+    if (menu) seen.disconnect(), menu.click();
+}).observe(document, {childList: true, subtree: true})"""
 
 
 def told(tab: Tab, words: str) -> None:
@@ -262,6 +266,15 @@ def test_the_menu_of_a_phone_is_shut_by_a_key(tab: Tab) -> None:
     tab.page.get_by_role("link", name="Workspaces").press("Escape")
     tab.page.get_by_role("link", name="Workspaces").wait_for(state="hidden")
     assert menu.evaluate("e => e === document.activeElement")
+
+
+def test_a_menu_stays_open_that_was_opened_as_soon_as_it_was_there(tab: Tab) -> None:
+    tab.page.set_viewport_size({"width": 360, "height": 800})
+    tab.page.add_init_script(_OPEN_AT_ONCE)
+    tab.page.evaluate("sessionStorage.hurries = 1")
+    tab.open("/models")
+    tab.ready()
+    tab.page.get_by_role("link", name="Workspaces").wait_for(timeout=SOON_MS)
 
 
 def test_an_experiment_is_made_in_the_project_that_is_shown(tab: Tab, house: House) -> None:

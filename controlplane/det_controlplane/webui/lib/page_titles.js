@@ -1,5 +1,5 @@
 // What a page is called: in the title of the window, and to those who hear pages.
-import { effect, signal, useEffect } from "./view.js";
+import { effect, signal, useEffect, useLayoutEffect } from "./view.js";
 
 /** The heading of the page in sight, once it is there. */
 export const heading = signal("");
@@ -22,7 +22,7 @@ export function useHeading(title, box) {
       heading.value = "";
     };
   }, [title]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!arriving) return;
     arriving = false;
     told.value = title;

@@ -7,7 +7,7 @@ import { useLive } from "../lib/live.js";
 import { renewed, rowsOf, usePaged } from "../lib/paged.js";
 import { ask, link, place } from "../lib/router.js";
 import { maySomewhere } from "../lib/rights.js";
-import { html, useEffect, useMemo, useState } from "../lib/view.js";
+import { html, useLayoutEffect, useMemo, useState } from "../lib/view.js";
 import { placeOf } from "../lib/workspaces.js";
 import { Bones, Button, Empty, Failure, Head, Search, Toggle } from "../parts/basic.js";
 import { Pick } from "../parts/fields.js";
@@ -54,7 +54,7 @@ export function Page() {
   // The same while only rows come: those that are drawn stay.
   const columns = useMemo(() => names.map((name) => columnOf(name, known.data ?? [])).filter(Boolean), [names.join(), known.data]);
   const [chosen, setChosen] = useState(/** @type {import("./experiments_chosen.js").Chosen} */ (new Map()));
-  useEffect(() => setChosen(new Map()), [filter, asked.project]);
+  useLayoutEffect(() => setChosen(new Map()), [filter, asked.project]);
   const ids = useMemo(() => new Set(chosen.keys()), [chosen]);
   const listed = { total: found.total, row: (/** @type {number} */ i) => found.row(i)?.experiment };
   const [building, setBuilding] = useState(false);

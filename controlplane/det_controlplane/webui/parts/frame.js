@@ -4,7 +4,7 @@ import { areas, maySomewhere } from "../lib/rights.js";
 import { go, link, mayLeave, place } from "../lib/router.js";
 import { cluster, refresh, shownName, signOut, user } from "../lib/session.js";
 import { choose, theme, THEMES } from "../lib/theme.js";
-import { html, useEffect, useState } from "../lib/view.js";
+import { html, useEffect, useLayoutEffect, useState } from "../lib/view.js";
 import { Button, Icon } from "./basic.js";
 import { attempt, Menu, Toasts } from "./overlay.js";
 
@@ -37,7 +37,8 @@ export const Mark = () => html`
 export function Frame({ children }) {
   const [open, setOpen] = useState(false);
   const path = place.value.path;
-  useEffect(() => setOpen(false), [path]);
+  // At once: later it would shut what somebody opened meanwhile.
+  useLayoutEffect(() => setOpen(false), [path]);
   const name = cluster.value?.clusterName || "Determined";
   /** @param {KeyboardEvent} e */
   const shut = (e) => {

@@ -2,7 +2,7 @@
 import { post, send } from "../../lib/api.js";
 import { labelsOf } from "../../lib/format.js";
 import { go } from "../../lib/router.js";
-import { html, useEffect, useState } from "../../lib/view.js";
+import { html, useLayoutEffect, useState } from "../../lib/view.js";
 import { fixed, isBlock, withParts, yaml } from "../../lib/yaml.js";
 import { useChecked, Verdict } from "../../parts/checked.js";
 import { Code, Line, Tick } from "../../parts/fields.js";
@@ -30,7 +30,7 @@ export function Fork({ experiment, trial, onClose }) {
   const [config, setConfig] = useState(start);
   const [activate, setActivate] = useState(true);
   const verdict = useVerdict({ config, parentId: experiment.id, projectId: experiment.projectId });
-  useEffect(() => setConfig(start()), [goesOn]);
+  useLayoutEffect(() => setConfig(start()), [goesOn]);
   const create = async () => {
     const made = await post("/api/v1/experiments", { config, parentId: experiment.id, projectId: experiment.projectId, activate });
     tell(`Created experiment ${made.experiment.id}`);
