@@ -306,9 +306,28 @@ def test_the_rights_of_a_session_are_those_of_its_role() -> None:
     session = "arn:aws:sts::123456789012:assumed-role/Admin/ada"
     account.answers["get_caller_identity"] = {"Arn": session}
     account.answers["get_role"] = {"Role": {"Arn": "arn:aws:iam::123456789012:role/sso/Admin"}}
-    aws_preflight.check_rights(account, ["iam:CreateRole"])
+    aws_preflight.check_rights(account, aws_preflight.Needed(["iam:CreateRole"]))
     asked = account.asked["simulate_principal_policy"]
     assert asked["PolicySourceArn"] == "arn:aws:iam::123456789012:role/sso/Admin"
+
+
+def test_rights_on_names_of_the_cluster_alone_are_enough() -> None:
+    account = Account()
+    own = re.compile(
+        r"arn:aws:iam::123456789012:(role/det-|role/aws-service-role/|instance-profile/det-)"
+    )
+
+    def simulate(**asked: Any) -> Any:
+        (on,) = asked["ResourceArns"]
+        names = [n for n in asked["ActionNames"] if n.startswith("iam:") and not own.match(on)]
+        return {
+            "EvaluationResults": [
+                {"EvalActionName": n, "EvalDecision": "implicitDeny"} for n in names
+            ]
+        }
+
+    account.simulate_principal_policy = simulate  # type: ignore[attr-defined]
+    assert checked(account) == []
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.support.cloudbox import box as clouds
 from tests.support.cloudbox.machine import BARE
 from tests.support.cloudbox.pools import AGENT
 from tests.support.cluster import DET, Answer
+from tests.support.operator_policy import policy_of_operators
 from tests.support.skips import TERRAFORM, skip
 from tests.support.stock import stock_client
 
@@ -38,6 +39,7 @@ pytestmark = [
 CLUSTER = "box"
 FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
 ROLES = tuple(f"det-{CLUSTER}-{name}" for name in FUNCTIONS)
+OPERATOR = "operator"  # an access key
 # Groups that rules refer to, which moto tells with the account before their ids; and a cluster of Aurora, of which it
 # tells how one of the first version would scale, too.
 TOLD_OTHERWISE_BY_MOTO = {
@@ -118,7 +120,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         postgres_server.empty_database() as database_url,
         terraform_mirror(mirror) as configuration,
         holding(postgres_server, database_url),
-        aws_box(folder / "functions", database_url, ROLES) as box,
+        aws_box(folder / "functions", database_url, ROLES, OPERATOR) as box,
         clouds.machines_of(
             folder / "machines", int(box.front_url.rpartition(":")[2]), box.aws_url
         ) as machines,
@@ -128,6 +130,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         machines.images[machines.image_id()] = BARE
         kept = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
         home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1"}
+        kept["AWS_ACCESS_KEY_ID"] = OPERATOR
         yield Deployed(box, machines, {**kept, **home, "TF_CLI_CONFIG_FILE": configuration}, folder)
 
 
@@ -165,6 +168,7 @@ def test_a_cluster_is_made_used_brought_back_and_removed_without_a_trace(
 
     deployed.deploy("down", "--cluster-id", CLUSTER, "--yes", "--delete-data")
     check_nothing_is_left(deployed)
+    check_rights_of_operator(deployed)
 
 
 def buckets(deployed: Deployed) -> list[str]:
@@ -323,6 +327,15 @@ def check_rights(deployed: Deployed) -> None:
             "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
             "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
         }, f"{function} may do more than join the network"  # fmt: skip
+
+
+def check_rights_of_operator(deployed: Deployed) -> None:
+    """Hold what the operator called in IAM against the policy of the guide."""
+    called = deployed.box.recorder.of(OPERATOR)
+    policy = policy_of_operators()
+    assert {(c.action, c.resource) for c in called if not policy.allows(c)} == set()
+    made = {c.action for c in called}
+    assert {"iam:CreateRole", "iam:PassRole", "iam:DeleteRole", "iam:CreateInstanceProfile"} <= made
 
 
 def bring_back(deployed: Deployed, master: Mapping[str, str]) -> None:

@@ -175,9 +175,11 @@ class Box:
 
 
 @contextmanager
-def aws_box(folder: Path, database_url: str, roles: tuple[str, ...]) -> Iterator[Box]:
+def aws_box(
+    folder: Path, database_url: str, roles: tuple[str, ...], operator: str = ""
+) -> Iterator[Box]:
     """Serve AWS, and a front door whose address the Function URL gets."""
-    box = Box(folder, database_url, recorder=Recorder(roles))
+    box = Box(folder, database_url, recorder=Recorder(roles, operator))
     with pytest.MonkeyPatch.context() as patch, box._open as opened:
         box.front_url = opened.enter_context(function_url(box.request))
         _mend(patch, box)

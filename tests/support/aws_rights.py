@@ -14,6 +14,7 @@ from moto.ec2 import ec2_backends
 _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/")
 _PRESIGNED = re.compile(r"X-Amz-Credential=([^&]+)")
 _TAGGED = re.compile(r"TagSpecification\.(\d+)\.(ResourceType|Tag\.(\d+)\.(Key|Value))")
+_ROLES = re.compile(r"arn:aws:iam::\d+:role/[\w/+=,.@-]+")
 _S3 = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject", "DELETE": "DeleteObject"}
 _ACCOUNT = "123456789012"
 # Needs of a launch besides the machine: AWS asks for a right on each.
@@ -31,10 +32,11 @@ class Call:
 
 
 class Recorder:
-    """A WSGI application in front of moto's that notes the calls of callers with a role."""
+    """A WSGI application in front of moto's that notes the calls of callers with a role, and of the operator in IAM."""
 
-    def __init__(self, roles: Iterable[str]) -> None:
+    def __init__(self, roles: Iterable[str], operator: str = "") -> None:
         self.roles = frozenset(roles)
+        self.operator = operator
         self.calls: list[Call] = []
 
     def around(self, application: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,6 +64,24 @@ class Recorder:
             caller, region, service = signed.groups()
         if caller in self.roles:
             self.calls += _needed(caller, service, region, environ, body)
+        elif self.operator and caller == self.operator:
+            self.calls += _of_operator(caller, service, body)
+
+
+def _of_operator(caller: str, service: str, body: bytes) -> Iterator[Call]:
+    """Tell the rights in IAM that a call needs: on the thing that it names, and on each role that it passes on."""
+    if service == "iam":
+        given = dict(parse_qsl(body.decode()))
+        names = [
+            f"{kind}/{given[field]}"
+            for kind, field in (("role", "RoleName"), ("instance-profile", "InstanceProfileName"))
+            if field in given
+        ]
+        for name in names or [""]:
+            yield Call(caller, f"iam:{given['Action']}", f"arn:aws:iam::{_ACCOUNT}:{name}")
+    else:
+        passed = _ROLES.findall(unquote(body.decode("utf-8", "replace")))
+        yield from (Call(caller, "iam:PassRole", role) for role in passed)
 
 
 def _needed(

@@ -21,10 +21,14 @@ _LEFT_FOR_OTHERS = 100  # AWS lets the functions of an account reserve all but t
 _WORKERS = 6  # reserved for the functions beside the API
 _FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
 _ACTIONS = (
-    "ec2:CreateVpc", "ec2:CreateSecurityGroup", "iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole",
-    "iam:CreateInstanceProfile", "lambda:CreateFunction", "lambda:PutFunctionRecursionConfig", "s3:CreateBucket",
-    "secretsmanager:CreateSecret", "scheduler:CreateSchedule", "logs:CreateLogGroup",
+    "ec2:CreateVpc", "ec2:CreateSecurityGroup", "lambda:CreateFunction", "lambda:PutFunctionRecursionConfig",
+    "s3:CreateBucket", "secretsmanager:CreateSecret", "scheduler:CreateSchedule", "logs:CreateLogGroup",
 )  # fmt: skip
+# By the kind of thing of the cluster that they are needed on: an administrator may give them for its names alone.
+_IAM_ACTIONS = {
+    "role": ("iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole"),
+    "instance-profile": ("iam:CreateInstanceProfile",),
+}
 _DATABASES = {"aurora": "rds:CreateDBCluster", "rds": "rds:CreateDBInstance"}
 _RESTORED = {
     "aurora": "rds:RestoreDBClusterFromSnapshot",
@@ -57,6 +61,15 @@ class AccountQueries(Protocol):
 
     def at(self, region: str) -> "AccountQueries":
         """Return queries about the same account in another region."""
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Hold rights that the caller needs on one thing, or on all."""
+
+    actions: Sequence[str]
+    on: str = "*"
+    context: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +135,11 @@ def check_limits(
     """Check what the account allows. Raises CommandError; what only keeps machines away is said.
 
     The variables are those of the stack, as far as they are given."""
-    check_rights(aws, actions_of(variables))
+    own = [
+        Needed(actions, f"arn:aws:iam::{aws.account}:{kind}/det-{cluster_id}-machine")
+        for kind, actions in _IAM_ACTIONS.items()
+    ]
+    check_rights(aws, Needed(actions_of(variables)), *own)
     for service, role in (_ROLE_OF_RDS, *([_ROLE_OF_ORIGINS] if variables.get("relay") else [])):
         check_service_role(aws, service, role)
     wanted = int(variables.get("api_concurrency", _CONCURRENCY))
@@ -179,32 +196,41 @@ def check_service_role(aws: AccountQueries, service: str, role: str) -> None:
             asked = {"ContextKeyName": "iam:AWSServiceName", "ContextKeyType": "string"}
             check_rights(
                 aws,
-                ["iam:CreateServiceLinkedRole"],
-                ResourceArns=[f"arn:aws:iam::{aws.account}:role/aws-service-role/{service}/{role}"],
-                ContextEntries=[{**asked, "ContextKeyValues": [service]}],
+                Needed(
+                    ["iam:CreateServiceLinkedRole"],
+                    f"arn:aws:iam::{aws.account}:role/aws-service-role/{service}/{role}",
+                    [{**asked, "ContextKeyValues": [service]}],
+                ),
             )
 
 
-def check_rights(aws: AccountQueries, actions: Sequence[str], **circumstances: Any) -> None:
+def check_rights(aws: AccountQueries, *needed: Needed) -> None:
     """Ask AWS what the caller may do, as far as the caller may ask that. Raises CommandError."""
     with _unless_denied():
         caller = str(aws.client("sts").get_caller_identity()["Arn"])
         if caller.endswith(":root"):
             return
-        answer = aws.client("iam").simulate_principal_policy(
-            PolicySourceArn=_policy_source(aws, caller), ActionNames=list(actions), **circumstances
-        )
-        denied = [
-            result["EvalActionName"]
-            for result in answer["EvaluationResults"]
-            if result["EvalDecision"] != "allowed"
-        ]
+        source = _policy_source(aws, caller)
+        denied = [action for rights in needed for action in _denied(aws, source, rights)]
         if denied:
             raise CommandError(
                 f"{caller} may not {', '.join(denied)}",
-                "ask an administrator of the account for these rights, or set AWS_PROFILE to another identity; if you"
-                " have them for the names of this cluster alone, which AWS does not tell: --no-preflight-checks",
+                "ask an administrator of the account for these rights (docs/guides/aws.md#rights has a policy), or set"
+                " AWS_PROFILE to another identity; if you have them under conditions that AWS does not try here:"
+                " --no-preflight-checks",
             )
+
+
+def _denied(aws: AccountQueries, source: str, rights: Needed) -> list[str]:
+    told = aws.client("iam").simulate_principal_policy(
+        PolicySourceArn=source,
+        ActionNames=list(rights.actions),
+        ResourceArns=[rights.on],
+        ContextEntries=list(rights.context),
+    )
+    return [
+        r["EvalActionName"] for r in told["EvaluationResults"] if r["EvalDecision"] != "allowed"
+    ]
 
 
 def check_name(aws: AccountQueries, cluster_id: str) -> None:

@@ -1,0 +1,50 @@
+"""The policy that the guide gives to those who deploy on AWS covers the names of all that the stack makes in IAM."""
+
+import re
+
+import pytest
+
+from tests.support.aws_rights import Call
+from tests.support.cluster import ROOT
+from tests.support.operator_policy import policy_of_operators
+
+MODULES = ROOT / "infra" / "terraform" / "modules" / "aws"
+_MADE = re.compile(
+    r'resource "aws_iam_(role|instance_profile)" "\w+" \{\n(?:.*\n)*?  name +=+ "\$\{var\.name\}-(.+)"'
+)
+ACCOUNT = "arn:aws:iam::123456789012"
+
+
+def made() -> list[tuple[str, str]]:
+    found = [
+        m.groups()
+        for path in sorted(MODULES.glob("*/*.tf"))
+        for m in _MADE.finditer(path.read_text("utf-8"))
+    ]
+    return [(kind.replace("_", "-"), part) for kind, part in found]
+
+
+def test_every_role_and_profile_of_the_stack_has_the_clusters_name() -> None:
+    declared = [
+        m for path in MODULES.glob("*/*.tf")
+        for m in re.findall(r'^resource "aws_iam_(?:role|instance_profile)"', path.read_text("utf-8"), re.MULTILINE)
+    ]  # fmt: skip
+    assert len(made()) == len(declared) > 4
+    assert 'name = "det-${var.cluster_id}"' in (ROOT / "infra/terraform/aws/main.tf").read_text(
+        "utf-8"
+    )
+
+
+@pytest.mark.parametrize(("kind", "part"), made())
+def test_the_policy_allows_what_terraform_does_with_each(kind: str, part: str) -> None:
+    policy = policy_of_operators()
+    for action in ("iam:CreateRole", "iam:PassRole", "iam:DeleteInstanceProfile"):
+        assert policy.allows(Call("ada", action, f"{ACCOUNT}:{kind}/det-team-{part}"))
+
+
+@pytest.mark.parametrize(
+    "name", ["user/ada", "role/admin", "policy/det-team", "role/aws-service-role/det-x"]
+)
+def test_the_policy_changes_nothing_of_others(name: str) -> None:
+    for action in ("iam:CreateRole", "iam:PutRolePolicy", "iam:CreateAccessKey", "iam:PassRole"):
+        assert not policy_of_operators().allows(Call("ada", action, f"{ACCOUNT}:{name}"))
