@@ -61,7 +61,7 @@ class ContainerDependencies:
     address: str
     environment: Callable[[ContainerSpec], AgentEnvironment]
     health: Health
-    flush_logs: Callable[[], object]
+    flush_logs: Callable[[], bool]
     keep_exited: bool = False
 
 
@@ -259,7 +259,8 @@ class Containers:
             self._agent.reports.finish(container.key)
             with contextlib.suppress(SpoolFull):
                 self._agent.limits.ended(container.key)
-            self._agent.flush_logs()
+            if not self._agent.flush_logs():
+                _log.warning("container %s ends before its last log lines are sent", container.key.id)
         except Exception:
             _log.exception("the last words of container %s may be lost", container.key.id)
         self._agent.sessions.close(container.key.id)

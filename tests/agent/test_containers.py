@@ -112,7 +112,7 @@ class Bench:
                 address="10.0.0.7",
                 environment=lambda spec: AgentEnvironment("agent-1", "process", "127.0.0.1", 1),
                 health=self.health,
-                flush_logs=lambda: None,
+                flush_logs=lambda: True,
             ),
             "agent-1",
             lambda: None,
