@@ -15,7 +15,8 @@ _CLONE_NEWNET = 0x40000000
 _MAKE = f"""
 set -e
 ip link set lo up
-ip link add name br0 type bridge
+# Of its own, or it would have that of the lowest machine, and nobody would find it for ten seconds when that one ends.
+ip link add name br0 address 02:00:00:00:00:01 type bridge
 ip addr add {GATEWAY}/16 dev br0
 ip addr add {METADATA}/32 dev br0
 ip link set br0 up
