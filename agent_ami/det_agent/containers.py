@@ -260,7 +260,9 @@ class Containers:
             with contextlib.suppress(SpoolFull):
                 self._agent.limits.ended(container.key)
             if not self._agent.flush_logs():
-                _log.warning("container %s ends before its last log lines are sent", container.key.id)
+                _log.warning(
+                    "container %s ends before its last log lines are sent", container.key.id
+                )
         except Exception:
             _log.exception("the last words of container %s may be lost", container.key.id)
         self._agent.sessions.close(container.key.id)

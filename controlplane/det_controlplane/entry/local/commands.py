@@ -395,7 +395,7 @@ def _say_next(files: LocalFiles, planned: plan.Plan) -> None:
         _say(f"  export {line}")
     if planned.initial_password:
         _say("  det user login determined")
-    _say("  det experiment create CONFIG.yaml MODEL_DIRECTORY --follow")
+    _say("  det experiment create CONFIG.yaml MODEL_DIRECTORY -f")
     _say_to_others(files, planned.desired)
 
 
