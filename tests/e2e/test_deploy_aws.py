@@ -331,7 +331,7 @@ def check_rights(deployed: Deployed) -> None:
 
 def check_rights_of_operator(deployed: Deployed) -> None:
     """Hold what the operator called in IAM against the policy of the guide."""
-    called = deployed.box.recorder.of(OPERATOR)
+    called = deployed.box.recorder.calls_of_operator
     policy = policy_of_operators()
     assert {(c.action, c.resource) for c in called if not policy.allows(c)} == set()
     made = {c.action for c in called}

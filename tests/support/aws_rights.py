@@ -38,6 +38,7 @@ class Recorder:
         self.roles = frozenset(roles)
         self.operator = operator
         self.calls: list[Call] = []
+        self.calls_of_operator: list[Call] = []
 
     def around(self, application: Callable[..., Any]) -> Callable[..., Any]:
         def carry(environ: dict[str, Any], start_response: Any) -> Any:
@@ -65,7 +66,7 @@ class Recorder:
         if caller in self.roles:
             self.calls += _needed(caller, service, region, environ, body)
         elif self.operator and caller == self.operator:
-            self.calls += _of_operator(caller, service, body)
+            self.calls_of_operator += _of_operator(caller, service, body)
 
 
 def _of_operator(caller: str, service: str, body: bytes) -> Iterator[Call]:
