@@ -15,6 +15,7 @@ _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/")
 _PRESIGNED = re.compile(r"X-Amz-Credential=([^&]+)")
 _TAGGED = re.compile(r"TagSpecification\.(\d+)\.(ResourceType|Tag\.(\d+)\.(Key|Value))")
 _ROLES = re.compile(r"arn:aws:iam::\d+:role/[\w/+=,.@-]+")
+_PASSED_TO = ("lambda", "scheduler")  # the services that take a role; others only mention some
 _S3 = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject", "DELETE": "DeleteObject"}
 _ACCOUNT = "123456789012"
 # Needs of a launch besides the machine: AWS asks for a right on each.
@@ -80,7 +81,7 @@ def _of_operator(caller: str, service: str, body: bytes) -> Iterator[Call]:
         ]
         for name in names or [""]:
             yield Call(caller, f"iam:{given['Action']}", f"arn:aws:iam::{_ACCOUNT}:{name}")
-    else:
+    elif service in _PASSED_TO:
         passed = _ROLES.findall(unquote(body.decode("utf-8", "replace")))
         yield from (Call(caller, "iam:PassRole", role) for role in passed)
 
