@@ -104,7 +104,8 @@ export function later(load, name, wait) {
     if (part) return html`<${part} ...${props} />`;
     return wait && when ? html`<${wait} />` : null;
   };
-  return Object.assign(Later, { soon: () => void load().catch(() => {}) });
+  const keep = (/** @type {any} */ module) => void (part ??= module[name]);
+  return Object.assign(Later, { soon: () => void load().then(keep, () => {}) });
 }
 
 /** Return the value of a token of the style sheets. @param {string} name */
