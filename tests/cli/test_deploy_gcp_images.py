@@ -7,8 +7,17 @@ import yaml
 from det_cli.deployment.machine_images import GPU_IMAGE
 
 from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_google import Refusal, source_unreadable
 from tests.support.fake_terraform import FakeTerraform
 from tests.support.google_project import DATA, MADE, Project, cause, outputs, state
+
+
+@pytest.fixture
+def slept(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses of the command while it waits for rights, in seconds."""
+    pauses: list[float] = []
+    monkeypatch.setattr("det_cli.deployment.image.time.sleep", pauses.append)
+    return pauses
 
 
 def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
@@ -27,7 +36,43 @@ def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
     assert [o["boot_disk_source_image"] for o in made["offers"]] == [GPU_IMAGE, own]
 
 
-def test_a_build_waits_for_the_rights_of_an_account_that_was_just_made(
+def test_a_build_waits_until_its_new_account_can_read_the_source(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    """Cloud Build reads the source inside `builds.create`, and answers 400 while the grant is not known everywhere."""
+    project.google.buckets[DATA] = {}
+    denied = Refusal(403, "The caller does not have permission")
+    project.google.build_refusals = [*(source_unreadable() for _ in range(20)), denied]
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up()
+    assert ran.code == 0, ran.err
+    assert len(project.google.builds) == 1
+    assert "det-lab-build@acme.iam.gserviceaccount.com does not have its rights yet" in ran.err
+
+
+def test_a_build_without_rights_fails_after_five_minutes(
+    project: Project, terraform: FakeTerraform, slept: list[float]
+) -> None:
+    project.google.buckets[DATA] = {}
+    project.google.build_refusals = [source_unreadable() for _ in range(99)]
+    terraform.answers(state_pull=state(MADE[0]))
+    ran = project.up()
+    assert "does not have storage.objects.get access" in cause(ran)
+    assert "--image IMAGE" in ran.err
+    assert sum(slept) == 300
+
+
+def test_a_build_request_that_is_wrong_is_not_repeated(
+    project: Project, terraform: FakeTerraform, slept: list[float]
+) -> None:
+    project.google.buckets[DATA] = {}
+    project.google.build_refusals = [Refusal(400, "invalid build: build step must not be empty")]
+    terraform.answers(state_pull=state(MADE[0]))
+    assert "invalid build: build step must not be empty" in cause(project.up())
+    assert slept == []
+
+
+def test_a_build_that_may_not_push_yet_is_started_again(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     project.google.buckets[DATA] = {}
@@ -36,17 +81,6 @@ def test_a_build_waits_for_the_rights_of_an_account_that_was_just_made(
     ran = project.up()
     assert ran.code == 0, ran.err
     assert len(project.google.builds) == 3
-    assert "det-lab-build@acme.iam.gserviceaccount.com does not have its rights yet" in ran.err
-
-
-def test_a_build_without_rights_is_told_after_some_tries(
-    project: Project, terraform: FakeTerraform
-) -> None:
-    project.google.buckets[DATA] = {}
-    project.google.builds_without_rights = 99
-    terraform.answers(state_pull=state(MADE[0]))
-    assert "FAILURE, no storage.objects.get access" in cause(project.up())
-    assert len(project.google.builds) == 5
 
 
 def test_apis_that_answer_late_after_they_were_enabled_are_waited_for(

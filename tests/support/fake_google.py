@@ -30,6 +30,16 @@ class Refusal(Exception):
         self.body: Json = {"error": {"code": status, "message": message, "details": details}}
 
 
+def source_unreadable(builder: str = "det-lab-build@acme.iam.gserviceaccount.com") -> Refusal:
+    """Return the answer of `builds.create` while the builder's account cannot read the source yet."""
+    return Refusal(
+        400,
+        f"could not resolve source: googleapi: Error 403: {builder} does not have storage.objects.get access to the"
+        " Google Cloud Storage object. Permission 'storage.objects.get' denied on resource (or it may not exist).,"
+        " forbidden",
+    )
+
+
 @dataclass
 class FakeGoogle:
     """What the project has. Everything may be changed by a test."""
@@ -65,7 +75,12 @@ class FakeGoogle:
     tags: dict[str, str] = field(default_factory=dict)  # digests of images
     build_ends: Json = field(default_factory=lambda: {"status": "SUCCESS"})
     builds: list[Json] = field(default_factory=list)
-    builds_without_rights: int = 0  # that fail, as the builder's account is new
+    # `builds.create` reads the source as the builder's account, and refuses until a new grant is known everywhere.
+    build_refusals: list[Refusal] = field(default_factory=list)
+    builds_without_rights: int = (
+        0  # builds that start and fail, for example because they may not push
+    )
+    generations: dict[str, int] = field(default_factory=dict)  # of objects, by BUCKET/NAME
     late: int = 0  # calls that an API refuses after it was enabled
     _refuses: dict[str, int] = field(default_factory=dict)  # of these, those that are left
     calls: list[str] = field(default_factory=list)
@@ -245,8 +260,11 @@ def _object(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 
 def _upload(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
-    fake.buckets[query["bucket"]][query["name"]] = body
-    return {}
+    """Store an object. Each upload has a larger generation than all before it."""
+    bucket, name = query["bucket"], query["name"]
+    fake.buckets[bucket][name] = body
+    generation = fake.generations[f"{bucket}/{name}"] = 1763828712000000 + len(fake.calls)
+    return {"bucket": bucket, "name": name, "generation": str(generation)}
 
 
 def _tag(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
@@ -255,6 +273,15 @@ def _tag(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 
 def _begin_build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if fake.build_refusals:
+        raise fake.build_refusals.pop(0)
+    source = body["source"]["storageSource"]
+    place = f"{source['bucket']}/{source['object']}"
+    newest = fake.generations.get(place)
+    wanted = source.get("generation", newest)
+    if newest is None or int(wanted) != newest:
+        told = f"could not resolve source: googleapi: Error 404: No such object: {place}#{wanted}, notFound"
+        raise Refusal(400, told)
     fake.builds.append(body)
     return {"metadata": {"build": {"id": "b1", "status": "QUEUED", "logUrl": "https://log"}}}
 
@@ -263,7 +290,7 @@ def _build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     built = {"id": "b1", "logUrl": "https://log", **fake.build_ends}
     if fake.builds_without_rights:
         fake.builds_without_rights -= 1
-        failure = {"type": "FETCH_SOURCE_FAILED", "detail": "no storage.objects.get access"}
+        failure = {"type": "PUSH_NOT_AUTHORIZED", "detail": "denied: uploadArtifacts"}
         return {**built, "status": "FAILURE", "failureInfo": failure}
     if built["status"] == "SUCCESS":
         fake.tags[fake.builds[-1]["images"][0].rpartition(":")[2]] = "sha256:built"

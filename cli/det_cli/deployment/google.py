@@ -29,8 +29,16 @@ _OPTIONS = "/options.json"
 _KEY = "secrets_key"
 
 
-class Denied(CommandError):
-    """Google Cloud refused a call."""
+class Refused(CommandError):
+    """Google Cloud answered a call by an error."""
+
+    def __init__(self, cause: str, hint: str = "", *, status: int = 0) -> None:
+        super().__init__(cause, hint)
+        self.status = status
+
+
+class Denied(Refused):
+    """Google Cloud denied a call: a permission, an API or a billing account is missing."""
 
 
 class Google:
@@ -83,12 +91,16 @@ class Google:
         """Wait from now on, for a while, where an API is told to be disabled: servers hear late that it is not."""
         self._patient_until = time.monotonic() + _ENABLED_S
 
-    def upload(self, bucket: str, name: str, content: bytes) -> None:
-        self._call(
+    def upload(self, bucket: str, name: str, content: bytes) -> str:
+        """Store an object, and return its generation."""
+        answer = self._call(
             "POST", "storage", f"/upload/storage/v1/b/{bucket}/o",
             {"data": content, "headers": {"Content-Type": "application/octet-stream"}},
             {"uploadType": "media", "name": name},
         )  # fmt: skip
+        if answer is None:
+            raise CommandError(f"there is no bucket {bucket}", _AGAIN)
+        return str(answer["generation"])
 
     # Terraform's states
 
@@ -327,7 +339,8 @@ class Google:
     def _refusal(self, service: str, answer: Any) -> CommandError:
         """Return the meaning of an API's refusal, and what helps."""
         message, _ = _told(answer)
-        if answer.status_code == 401:
+        status = int(answer.status_code)
+        if status == 401:
             return CommandError(f"Google does not accept the credentials: {message}", SIGN_IN)
         if _is_disabled(answer):
             enable = f"gcloud services enable {service}.googleapis.com --project {self.project}"
@@ -337,12 +350,15 @@ class Google:
             return Denied(
                 f"project {self.project} has no billing account: {message}", f"link one at {link}"
             )
-        if answer.status_code == 403:
+        if status == 403:
             return Denied(
                 f"Google Cloud denies a call to {service}: {message}",
                 f"is {self.project} the project's id? Its owner can give you roles/owner or the missing permission",
+                status=status,
             )
-        return CommandError(f"Google Cloud refuses a call to {service}: {message}", _AGAIN)
+        return Refused(
+            f"Google Cloud refuses a call to {service}: {message}", _AGAIN, status=status
+        )
 
     @cached_property
     def _session(self) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from det_cli.deployment.google import Google
+from det_cli.deployment.google import Google, Refused
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
@@ -23,12 +23,12 @@ _DOCKERFILES = (
 )
 _LOCKS = (_HERE.parent / "cloudrun/requirements.lock", _HERE.parents[3] / "requirements.lock")
 _BUILD_S = 1200
-_TRIES, _RIGHTS_S = 5, 20.0
-_UNKNOWN = "ACCOUNT_UNKNOWN"
-# Of failures, those of an account that does not have yet what it was given.
-_WITHOUT_RIGHTS = frozenset(
-    {"FETCH_SOURCE_FAILED", "PUSH_NOT_AUTHORIZED", "LOGGING_FAILURE", _UNKNOWN}
-)
+# A grant to a new account takes effect within minutes, and until then any call may be denied.
+_RIGHTS_S, _RETRY_S = 300.0, 10.0
+# Failures of a build whose account lacks a right.
+_WITHOUT_RIGHTS = frozenset({"FETCH_SOURCE_FAILED", "PUSH_NOT_AUTHORIZED", "LOGGING_FAILURE"})
+# `builds.create` reads the source as the build's account. It answers 400 with the cause in these words.
+_UNREADABLE = "could not resolve source"
 _ENDED = frozenset({"SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED", "EXPIRED"})
 
 
@@ -71,8 +71,10 @@ def built(google: Google, cluster_id: str, bucket: str, say: Say) -> str:
     if not digest:
         say("Building the image of the control plane (some minutes)")
         source = f"builds/{tag}.tar.gz"
-        google.upload(bucket, source, packed)
-        digest = _build(google, cluster_id, f"{image}:{tag}", bucket, source, say)
+        # Cloud Build takes this generation of the object, and none that is written later under its name.
+        generation = google.upload(bucket, source, packed)
+        place = {"bucket": bucket, "object": source, "generation": generation}
+        digest = _build(google, cluster_id, f"{image}:{tag}", place, say)
     return f"{image}@{digest}"
 
 
@@ -83,11 +85,15 @@ def _digest(google: Google, repository: str, tag: str) -> str:
     return str(found.get("version", "")).rpartition("/")[2]
 
 
-def _build(google: Google, cluster_id: str, image: str, bucket: str, source: str, say: Say) -> str:
-    """Have the image built, and return its digest. An account that was just made may need a minute for its rights."""
+class _NoRights(Exception):
+    """The build's account lacks a right, which it may have been given moments ago."""
+
+
+def _build(google: Google, cluster_id: str, image: str, source: Mapping[str, str], say: Say) -> str:
+    """Build the image from an object of a bucket, and return its digest."""
     builder = f"det-{cluster_id}-build@{google.project}.iam.gserviceaccount.com"
-    asked = {
-        "source": {"storageSource": {"bucket": bucket, "object": source}},
+    request = {
+        "source": {"storageSource": source},
         "steps": [
             {"name": "gcr.io/cloud-builders/docker", "args": ["build", "-t", image, "."]},
         ],
@@ -96,41 +102,55 @@ def _build(google: Google, cluster_id: str, image: str, bucket: str, source: str
         "serviceAccount": f"projects/{google.project}/serviceAccounts/{builder}",
         "options": {"logging": "CLOUD_LOGGING_ONLY"},
     }
-    for left in reversed(range(_TRIES)):
-        build = _ended(google, asked)
-        if build["status"] == "SUCCESS":
-            return str(build["results"]["images"][0]["digest"])
-        failure = build.get("failureInfo", {})
-        if not left or failure.get("type") not in _WITHOUT_RIGHTS:
-            break
-        say(f"{builder} does not have its rights yet: trying again in {_RIGHTS_S:g} s")
-        time.sleep(_RIGHTS_S)
-    told = failure.get("detail") or build.get("statusDetail") or "no reason given"
-    raise CommandError(
-        f"Cloud Build could not build the image: {build['status']}, {told}", _page(build)
-    )
+    waited_s = 0.0
+    while True:
+        try:
+            return _digest_of_build(google, request)
+        except _NoRights as e:
+            if waited_s >= _RIGHTS_S:
+                raise CommandError(
+                    f"Cloud Build could not build the image: {e}",
+                    f"give {builder} the right that is named, or give an image by"
+                    " `det deploy gcp up --image IMAGE`",
+                ) from e
+            if not waited_s:
+                say(f"{builder} does not have its rights yet: retrying for {_RIGHTS_S:g} s")
+        time.sleep(_RETRY_S)
+        waited_s += _RETRY_S
 
 
-def _ended(google: Google, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Begin a build, and return it when it has ended."""
-    path = f"/v1/projects/{google.project}/builds"
-    build = _begun(google, path, asked)
+def _digest_of_build(google: Google, request: Mapping[str, Any]) -> str:
+    """Run a build to its end, and return the digest of its image. Raises _NoRights and CommandError."""
+    build = _started(google, request)
     limit = time.monotonic() + _BUILD_S + 120
     while build.get("status") not in _ENDED:
         if time.monotonic() > limit:
             raise CommandError("Cloud Build does not finish the image", _page(build))
         time.sleep(2)
-        build = google.call("GET", "cloudbuild", f"{path}/{build['id']}") or build
-    return build
+        path = f"/v1/projects/{google.project}/builds/{build['id']}"
+        build = google.call("GET", "cloudbuild", path) or build
+    if build["status"] == "SUCCESS":
+        return str(build["results"]["images"][0]["digest"])
+    failure = build.get("failureInfo", {})
+    cause = failure.get("detail") or build.get("statusDetail") or "no reason given"
+    if failure.get("type") in _WITHOUT_RIGHTS:
+        raise _NoRights(f"{build['status']}, {cause}")
+    raise CommandError(
+        f"Cloud Build could not build the image: {build['status']}, {cause}", _page(build)
+    )
 
 
-def _begun(google: Google, path: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Begin a build; an account that Cloud Build does not know yet is a build that failed for want of rights."""
-    begun = google.call("POST", "cloudbuild", path, asked)
-    if begun is None:
-        detail = f"{asked['serviceAccount']} is not known there"
-        return {"status": "FAILURE", "failureInfo": {"type": _UNKNOWN, "detail": detail}}
-    build: Mapping[str, Any] = begun["metadata"]["build"]
+def _started(google: Google, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Start a build. Raises _NoRights where its account is unknown or may not read the source yet."""
+    try:
+        answer = google.call("POST", "cloudbuild", f"/v1/projects/{google.project}/builds", request)
+    except Refused as e:
+        if e.status == 403 or (e.status == 400 and _UNREADABLE in e.cause):
+            raise _NoRights(e.cause) from e
+        raise
+    if answer is None:
+        raise _NoRights(f"{request['serviceAccount']} is not known to Cloud Build")
+    build: Mapping[str, Any] = answer["metadata"]["build"]
     return build
 
 
