@@ -19,7 +19,13 @@ from det_controlplane.db.migrate import migrate
 from sqlalchemy import text
 
 from tests.support.processes import eventually
-from tests.support.sleeping_database import SleepingDatabase, sleeping_database
+from tests.support.sleeping_database import (
+    NOT_ADMITTED,
+    STARTING_UP,
+    WRONG_PASSWORD,
+    SleepingDatabase,
+    sleeping_database,
+)
 
 ONE = text("SELECT 1")
 SESSIONS = text(
@@ -49,10 +55,11 @@ def test_a_caller_waits_for_a_database_that_is_silent_while_it_wakes(
     database.dispose()
 
 
+@pytest.mark.parametrize("refusal", [STARTING_UP, NOT_ADMITTED])
 def test_a_caller_asks_again_while_the_database_refuses_because_it_starts(
-    sleeping: SleepingDatabase,
+    sleeping: SleepingDatabase, refusal: bytes
 ) -> None:
-    sleeping.refuses = True
+    sleeping.refuses, sleeping.refusal = True, refusal
     sleeping.wake_at_call(3)
     database = Database(sleeping.url, pausing=Pausing(wake_s=30))
     assert database.read(ONE) == [(1,)]
@@ -101,6 +108,21 @@ def test_a_wrong_name_is_told_at_once(sleeping: SleepingDatabase) -> None:
     url = sleeping.url.rpartition("/")[0] + "/there-is-none"
     with pytest.raises(Exception, match="there-is-none"):
         Database(url, pausing=Pausing(wake_s=300)).read(ONE)
+    assert sleeping.calls == 1
+
+
+def test_a_database_that_never_admits_the_user_is_reported_after_the_wait(
+    sleeping: SleepingDatabase,
+) -> None:
+    sleeping.refuses, sleeping.refusal = True, NOT_ADMITTED
+    with pytest.raises(DatabaseAsleep, match="waking up, or does not admit this user"):
+        Database(sleeping.url, pausing=Pausing(wake_s=0.3)).read(ONE)
+
+
+def test_a_wrong_password_is_reported_at_once(sleeping: SleepingDatabase) -> None:
+    sleeping.refuses, sleeping.refusal = True, WRONG_PASSWORD
+    with pytest.raises(Exception, match="password authentication failed"):
+        Database(sleeping.url, pausing=Pausing(wake_s=300)).read(ONE)
     assert sleeping.calls == 1
 
 

@@ -10,6 +10,14 @@ from dataclasses import dataclass, field
 from tests.support.database_front import FrontServer, database_front
 
 STARTING_UP = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+# Aurora sends this during some resumes: its access rules are not loaded yet.
+NOT_ADMITTED = (
+    b'SFATAL\0VFATAL\0C28000\0Mno pg_hba.conf entry for host "10.60.0.9", user "determined",'
+    b' database "determined", SSL encryption\0\0'
+)
+WRONG_PASSWORD = (
+    b'SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user "determined"\0\0'
+)
 
 
 @dataclass
@@ -19,6 +27,7 @@ class SleepingDatabase:
     url: str
     awake: threading.Event = field(default_factory=threading.Event)
     refuses: bool = False
+    refusal: bytes = STARTING_UP
     called: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     calls: int = 0
 
@@ -76,8 +85,9 @@ class _Handler(socketserver.BaseRequestHandler):
         self.request.recv(4096)
         self.request.sendall(b"N")
         self.request.recv(4096)
-        size = (len(STARTING_UP) + 4).to_bytes(4, "big")
-        self.request.sendall(b"E" + size + STARTING_UP)
+        refusal = self.server.judge.refusal
+        size = (len(refusal) + 4).to_bytes(4, "big")
+        self.request.sendall(b"E" + size + refusal)
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -9,8 +9,13 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 PAUSE_S = 1.0
 _LEAST_S = 1.0
 SENTENCE = "the database is waking up"
-# What passes, by PostgreSQL's code.
-_PASSING = {"57P03": SENTENCE, "53300": "all connections of the database are taken"}
+# States of the database that end by themselves, by SQLSTATE.
+_PASSING = {
+    "57P03": SENTENCE,
+    "53300": "all connections of the database are taken",
+    # Aurora answers "no pg_hba.conf entry" during some resumes. A wrong password is 28P01, which is raised at once.
+    "28000": f"{SENTENCE}, or does not admit this user",
+}
 
 Connect = Callable[..., Any]
 
@@ -22,7 +27,7 @@ class Asleep(Exception):
 def connect_patiently(connect: Connect, arguments: Mapping[str, Any], wake_s: float) -> Any:
     """Connect, and try again until `wake_s` are over; what is no matter of waking is raised at once.
 
-    Raises Asleep when silence, "starting up" or "too many clients" was the last that was heard."""
+    Raises Asleep if the last answer was silence or one of `_PASSING`."""
     limit = time.monotonic() + wake_s
     while True:
         left_s = max(limit - time.monotonic(), _LEAST_S)
