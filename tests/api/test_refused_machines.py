@@ -9,6 +9,7 @@ import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
 from det_controlplane.db.engine import Database
+from det_controlplane.ports.compute import Refusal
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import CloudFaults
 
@@ -61,6 +62,23 @@ def test_what_is_wrong_in_the_section_of_one_pool_keeps_no_other_from_renting(
     assert {i["pool"] for i in cluster.instances()} == {"other"}
     shown = {p["name"]: p["cooldowns"] for p in user.get("/api/v1/rented-pools")["pools"]}
     assert (len(shown["default"]), len(shown["other"])) == (1, 0)
+
+
+def test_an_error_that_nobody_knows_ends_without_an_operator(cluster: Rented, user: Caller) -> None:
+    unknown = Refusal(RefusalKind.INVALID, Scope("aws"), "said (SomethingNew)", passing=True)
+    cluster.cloud.refuse_with(unknown)
+    create(user, activate=True)
+    cluster.settle()
+    assert not cluster.cloud.rented
+    (pool,) = user.get("/api/v1/rented-pools")["pools"]
+    assert all(cooldown["until"] for cooldown in pool["cooldowns"])
+    cluster.cloud.allow()
+    cluster.pass_time(minutes=4)
+    cluster.settle()
+    assert not cluster.cloud.rented
+    cluster.pass_time(minutes=2)
+    cluster.settle()
+    assert cluster.cloud.rented
 
 
 def test_an_order_to_end_a_stranger_that_is_lost_is_given_again(

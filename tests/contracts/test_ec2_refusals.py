@@ -20,6 +20,11 @@ UNSUPPORTED = AwsError(
     "Your requested instance type (g5.xlarge) is not supported in your requested Availability Zone"
     " (us-west-2a). Please retry your request by not specifying an Availability Zone or choosing us-west-2b.",
 )  # fmt: skip
+FREE_PLAN = AwsError(
+    "InvalidParameterCombination",
+    "The specified instance type is not eligible for Free Tier. For a list of Free Tier instance types, run"
+    " 'describe-instance-types' with the filter 'free-tier-eligible=true'.",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,10 @@ UNSUPPORTED = AwsError(
         ("InvalidParameterValue", 400, RefusalKind.INVALID, Scope.of(OFFER)),
         ("InvalidAMIID.NotFound", 400, RefusalKind.INVALID, Scope.of(OFFER)),
         ("SomethingNew", 400, RefusalKind.INVALID, Scope.of(OFFER)),
+        ("ThrottledByAWS", 400, RefusalKind.RETRYABLE, Scope("aws", "us-west-2")),
+        ("TooManyRequestsException", 429, RefusalKind.RETRYABLE, Scope("aws", "us-west-2")),
+        ("InvalidLaunchTemplateId.VersionNotFound", 400, RefusalKind.RETRYABLE, Scope("aws", "us-west-2")),
+        ("FleetInstancesLimitExceeded", 400, RefusalKind.QUOTA, Scope("aws", "us-west-2", capacity="spot")),
         ("SomethingNew", 503, RefusalKind.RETRYABLE, Scope("aws", "us-west-2")),
     ],
 )  # fmt: skip
@@ -49,6 +58,35 @@ def test_codes_have_kinds_and_scopes(
     found = refusal(AwsError(code, "said", status), OFFER, A)
     assert (found.kind, found.scope) == (kind, scope)
     assert f"said ({code})" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "passing"),
+    [
+        ("InvalidAMIID.NotFound", "The image id does not exist", False),
+        ("InvalidParameterCombination", "groupName cannot be used with subnet", False),
+        ("", "root_volume_size is 20 GiB: give 100 or more", False),
+        ("SomethingNew", "said", True),
+        (
+            "InvalidParameterValue",
+            "Value (m) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+            True,
+        ),
+        ("InvalidParameterValue", 'IAM Instance Profile "det-box-machine" has no associated IAM Roles', True),
+    ],
+)  # fmt: skip
+def test_only_errors_that_settings_cause_stay_until_an_operator_acts(
+    code: str, message: str, passing: bool
+) -> None:
+    found = refusal(AwsError(code, message), OFFER, A)
+    assert (found.kind, found.passing) == (RefusalKind.INVALID, passing)
+
+
+def test_a_free_plan_is_a_limit_of_the_type_with_its_remedy() -> None:
+    found = refusal(FREE_PLAN, OFFER, A)
+    assert found.kind is RefusalKind.QUOTA
+    assert found.scope == Scope("aws", "us-west-2", "", "g5.xlarge", "spot")
+    assert "aws freetier upgrade-account-plan --account-plan-type PAID" in found.sentence
 
 
 @pytest.mark.parametrize(

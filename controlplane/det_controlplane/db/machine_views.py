@@ -1,7 +1,7 @@
 """Rented machines, and pools with their offers and holds, as JSON."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Float, bindparam, case, cast, func
 from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.lifecycle.machine import MachineState
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.core.provision.model import RefusalKind
+from det_controlplane.core.provision.cooldown import ENDLESS_S
 from det_controlplane.db import pages
 from det_controlplane.db import pool_holds as pool_rows
 from det_controlplane.db.engine import Database, Tx
@@ -66,8 +66,8 @@ def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:
 
 
 def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
-    """Return the refusals of clouds that are in force, the last to end first; invalid offers have no end."""
-    until = case((_c.kind == RefusalKind.INVALID, null()), else_=moment(_c.until))
+    """Return the refusals of clouds that are in force, the last to end first; some have no end."""
+    until = case((_c.until > now + timedelta(seconds=ENDLESS_S), null()), else_=moment(_c.until))
     row = shown(
         _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.pool, _c.hint, _c.kind, _c.sentence, _c.failures,
         until=until, refusedAt=moment(_c.refused_at),

@@ -48,12 +48,15 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why some offers gave no machine. `hint` names zones that the cloud says have capacity."""
+    """The reason why some offers gave no machine. `hint` names zones that the cloud says have capacity.
+
+    An invalid offer is `passing` if the pool's settings are not known to cause the error: it is tried again."""
 
     kind: RefusalKind
     scope: Scope
     sentence: str
     hint: tuple[str, ...] = ()
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,11 @@ class FakeCloud:
     ) -> None:
         """Refuse launches of the offers in a scope until `allow`, naming zones that have room."""
         said = sentence or f"the fake cloud was told to refuse with {kind.value}"
-        self._refused.append(Refusal(kind, scope, said, hint))
+        self.refuse_with(Refusal(kind, scope, said, hint))
+
+    def refuse_with(self, refusal: Refusal) -> None:
+        """Refuse launches of the offers in the refusal's scope until `allow`."""
+        self._refused.append(refusal)
 
     def allow(self) -> None:
         """Refuse only what faults and quotas demand."""

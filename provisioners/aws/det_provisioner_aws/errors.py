@@ -19,12 +19,6 @@ _KINDS = {
         "InsufficientVolumeCapacity", "InsufficientAddressCapacity",
         "ReservationCapacityExceeded", "UnfulfillableCapacity", "SpotMaxPriceTooLow",
     ),
-    RefusalKind.QUOTA: (
-        "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded",
-        "MaxSpotFleetRequestCountExceeded", "VolumeLimitExceeded", "MaxIOPSLimitExceeded",
-        "AddressLimitExceeded", "NetworkInterfaceLimitExceeded", "ResourceLimitExceeded",
-        "LaunchTemplateLimitExceeded", "FleetLimitExceeded",
-    ),
     RefusalKind.DENIED: (
         "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure",
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "OptInRequired", "Blocked",
@@ -32,13 +26,36 @@ _KINDS = {
         "SignatureDoesNotMatch", "ExpiredToken", "ExpiredTokenException", "RequestExpired",
         "NoCredentials",
     ),
+    # Errors that come from the pool's settings, and return until an operator corrects these.
+    RefusalKind.INVALID: (
+        "", "Unsupported", "UnsupportedOperation", "InvalidParameter", "InvalidParameterValue",
+        "InvalidParameterCombination", "MissingParameter", "UnknownParameter", "ValidationException",
+        "InvalidAMIID.Malformed", "InvalidAMIID.NotFound", "InvalidAMIID.Unavailable",
+        "InvalidSubnetID.NotFound", "InvalidSubnetId.Malformed", "InvalidSubnet", "InvalidSubnet.Conflict",
+        "InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidSecurityGroupID.NotFound",
+        "InvalidSecurityGroupId.Malformed", "InvalidKeyPair.NotFound", "InvalidKeyPair.Format",
+        "InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed", "InvalidCapacityReservationId.NotFound",
+        "InvalidCapacityReservationId.Malformed", "InvalidBlockDeviceMapping", "InvalidInstanceType",
+        "InvalidUserData.Malformed", "InvalidTagKey.Malformed", "TagLimitExceeded", "VPCIdNotSpecified",
+        "InvalidAvailabilityZone",
+    ),
     RefusalKind.RETRYABLE: (
-        "RequestLimitExceeded", "Throttling", "ThrottlingException", "EC2ThrottledException",
         "IdempotentParameterMismatch", "InvalidLaunchTemplateName.NotFoundException",
         "InvalidLaunchTemplateId.NotFound", *_UNKNOWN,
     ),
 }  # fmt: skip
 _KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+# Codes that AWS keeps adding to, in this order: RequestLimitExceeded is throttling, and no quota.
+_PATTERNS = (
+    (re.compile(r"Throttl|RequestLimitExceeded|TooManyRequests|SlowDown"), RefusalKind.RETRYABLE),
+    # A launch template that was made a moment ago is not known everywhere yet.
+    (re.compile(r"VersionNotFound"), RefusalKind.RETRYABLE),
+    (re.compile(r"(Limit|Count)Exceeded"), RefusalKind.QUOTA),
+)
+# AWS gives this message with InvalidParameterCombination; the account's plan allows small types only.
+_FREE_PLAN = re.compile(r"not eligible for Free Tier", re.IGNORECASE)
+# AWS gives such messages with InvalidParameterValue for a while after the profile and its role were made.
+_NEW_PROFILE = re.compile(r"IAM Instance Profile", re.IGNORECASE)
 # Quotas that count the vCPUs of the types whose names begin so: on-demand, and spot.
 _QUOTAS = (
     (("p5",), "Running On-Demand P instances (L-417A185B)", "All P5 Spot Instance Requests"),
@@ -55,6 +72,10 @@ _QUOTAS = (
         "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests (L-34B43A08)",
     ),
 )  # fmt: skip
+FREE_PLAN_REMEDY = (
+    "The account has AWS's free plan: upgrade it by"
+    " `aws freetier upgrade-account-plan --account-plan-type PAID --region us-east-1`"
+)
 _QUOTAS_OF_TYPES = ("VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded")
 _ACTION = re.compile(r"not authorized to perform:? `?([\w-]+:\w+)`?(?: on resource: (\S+))?")
 _ENCODED = re.compile(r"Encoded authorization failure message: (\S+)")
@@ -80,13 +101,30 @@ class AwsError:
 
     @property
     def kind(self) -> RefusalKind:
+        if self.is_of_free_plan:
+            return RefusalKind.QUOTA
         by_status = RefusalKind.RETRYABLE if self.status >= 500 else RefusalKind.INVALID
-        return _KIND_OF.get(self.code, by_status)
+        return self._known_kind or by_status
+
+    @property
+    def is_passing(self) -> bool:
+        """Return whether an invalid launch may be valid later: no settings are known to cause the error."""
+        return self._known_kind is None or bool(_NEW_PROFILE.search(self.message))
+
+    @property
+    def is_of_free_plan(self) -> bool:
+        """Return whether the account's plan rents no machines of the type."""
+        return bool(_FREE_PLAN.search(self.message))
 
     @property
     def leaves_unknown(self) -> bool:
         """Return whether what was asked for may have been done."""
-        return self.code in _UNKNOWN or (self.code not in _KIND_OF and self.status >= 500)
+        return self.code in _UNKNOWN or (self._known_kind is None and self.status >= 500)
+
+    @property
+    def _known_kind(self) -> RefusalKind | None:
+        matching = (kind for pattern, kind in _PATTERNS if pattern.search(self.code))
+        return _KIND_OF.get(self.code) or next(matching, None)
 
     @property
     def encoded(self) -> str:
@@ -98,7 +136,8 @@ class AwsError:
 def refusal(error: AwsError, offer: Offer, zone: str) -> Refusal:
     """Say why an offer gave no machine. `zone` is empty when no zone of the region did."""
     scope = _scope(error, offer, zone)
-    return Refusal(error.kind, scope, _sentence(error, offer, scope), _hint(error, zone))
+    sentence = _sentence(error, offer, scope)
+    return Refusal(error.kind, scope, sentence, _hint(error, zone), error.is_passing)
 
 
 def place_refusal(error: AwsError, region: str) -> Refusal:
@@ -111,7 +150,7 @@ def _scope(error: AwsError, offer: Offer, zone: str) -> Scope:
     if error.kind in (RefusalKind.DENIED, RefusalKind.RETRYABLE):
         return Scope(offer.provider, offer.region)
     if error.kind is RefusalKind.QUOTA:
-        by_type = error.code in _QUOTAS_OF_TYPES
+        by_type = error.code in _QUOTAS_OF_TYPES or error.is_of_free_plan
         machine_type = offer.machine_type if by_type else ""
         return Scope(offer.provider, offer.region, "", machine_type, offer.capacity.value)
     if error.code == "InsufficientFreeAddressesInSubnet":
@@ -134,6 +173,8 @@ def _said(error: AwsError) -> str:
 
 
 def _advice(error: AwsError, offer: Offer | None) -> str:
+    if error.is_of_free_plan:
+        return f". {FREE_PLAN_REMEDY}"
     if error.kind is RefusalKind.DENIED:
         found = _ACTION.search(error.message)
         if found:

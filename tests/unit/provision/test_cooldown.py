@@ -43,6 +43,26 @@ def test_refusals_in_a_row_keep_an_offer_away_for_longer(
     assert lengths(kind, len(expected)) == expected
 
 
+def test_an_error_that_may_pass_keeps_an_offer_away_for_five_minutes_to_four_hours() -> None:
+    found, now, last = [], NOW, None
+    for _ in range(8):
+        last = after_refusal(last, RefusalKind.INVALID, SCOPE, "refused", now, passing=True)
+        found.append((last.until - now) / 60)
+        now = last.until
+    assert found == [5, 10, 20, 40, 80, 160, 240, 240]
+
+
+def test_a_pool_whose_errors_may_pass_is_held_until_the_next_try() -> None:
+    offers = (offer(1, 1),)
+    passing = [
+        cooldown(SCOPE, kind=RefusalKind.INVALID, until=NOW + 1200, failures=f) for f in (2, 3)
+    ]
+    assert hold_for(offers, Cooldowns(passing[:1], NOW)) is None
+    hold = hold_for(offers, Cooldowns(passing[1:], NOW))
+    assert hold is not None
+    assert (hold.sentence, hold.until) == ("request quota L-1", NOW + 1200)
+
+
 def test_refusals_of_calls_made_together_count_once() -> None:
     first = after_refusal(None, RefusalKind.QUOTA, SCOPE, "refused", NOW)
     assert after_refusal(first, RefusalKind.QUOTA, SCOPE, "refused", NOW + 1) == first

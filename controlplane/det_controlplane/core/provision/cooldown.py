@@ -21,6 +21,10 @@ _BACKOFFS = {
     RefusalKind.INVALID: _Backoff(math.inf, math.inf),  # until an operator resumes the pool
     RefusalKind.RETRYABLE: _Backoff(2.0, 30.0),
 }
+# An error that nobody knows: it may pass, and an account is throttled for asking too often.
+_PASSING = _Backoff(300.0, 14_400.0)
+# A cooldown that is longer than any backoff ends when an operator resumes the pool.
+ENDLESS_S = 86_400.0
 # What only an operator can change.
 _FOR_OPERATORS = frozenset({RefusalKind.QUOTA, RefusalKind.DENIED, RefusalKind.INVALID})
 FAILURES_TO_HOLD = 3
@@ -36,8 +40,11 @@ def after_refusal(
     now: float,
     pool: str = "",
     hint: tuple[str, ...] = (),
+    passing: bool = False,
 ) -> Cooldown:
-    """Return how long to leave a scope alone, longer with every failure; `earlier` is its last cooldown."""
+    """Return how long to leave a scope alone, longer with every failure; `earlier` is its last cooldown.
+
+    `passing` gives an invalid offer an end."""
     again = (
         earlier is not None and earlier.kind is kind and now - earlier.until < _FORGOTTEN_AFTER_S
     )
@@ -45,7 +52,7 @@ def after_refusal(
     if again and earlier is not None and now < earlier.until:
         return earlier
     failures = earlier.failures + 1 if again and earlier is not None else 1
-    backoff = _BACKOFFS[kind]
+    backoff = _PASSING if passing and kind is RefusalKind.INVALID else _BACKOFFS[kind]
     length = min(backoff.most_s, backoff.first_s * 2 ** min(failures - 1, 16))
     return Cooldown(scope, kind, now + length, sentence, failures, pool, hint)
 
@@ -64,6 +71,7 @@ class Cooldowns:
         self._by_scope: dict[Scope, Cooldown] = {}
         self._hints: set[Scope] = set()
         self.pool = pool
+        self._now = now
         for cooldown in cooldowns:
             if cooldown.until > now and cooldown.pool in ("", pool):
                 self._hints |= {cooldown.scope._replace(zone=zone) for zone in cooldown.hint}
@@ -80,6 +88,10 @@ class Cooldowns:
         scopes = (masked(Scope.of(offer), mask) for mask in self._masks)
         found = [self._by_scope[scope] for scope in scopes if scope in self._by_scope]
         return max(found, key=lambda c: c.until, default=None)
+
+    def is_endless(self, cooldown: Cooldown) -> bool:
+        """Return whether only an operator ends a cooldown."""
+        return cooldown.until - self._now > ENDLESS_S
 
 
 Mask = tuple[bool, ...]
@@ -100,20 +112,20 @@ def hold_for(offers: Sequence[Offer], cooldowns: Cooldowns) -> Hold | None:
     causes: dict[str, Cooldown] = {}
     for offer in offers:
         cooldown = cooldowns.of(offer)
-        if cooldown is None or not _is_for_operators(cooldown):
+        if cooldown is None or not _is_for_operators(cooldown, cooldowns):
             return None
         causes.setdefault(cooldown.sentence, cooldown)
     if not causes:
         return None
-    ends = [c.until for c in causes.values() if c.kind is not RefusalKind.INVALID]
+    ends = [c.until for c in causes.values() if not cooldowns.is_endless(c)]
     sentence = "; ".join(causes)
     if not ends:
         return Hold(f"{sentence}; correct it")  # the way on is told of every hold without an end
     return Hold(sentence, min(ends))
 
 
-def _is_for_operators(cooldown: Cooldown) -> bool:
-    often = cooldown.failures >= FAILURES_TO_HOLD or cooldown.kind is RefusalKind.INVALID
+def _is_for_operators(cooldown: Cooldown, cooldowns: Cooldowns) -> bool:
+    often = cooldown.failures >= FAILURES_TO_HOLD or cooldowns.is_endless(cooldown)
     return often and cooldown.kind in _FOR_OPERATORS
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from .cooldown import Cooldowns, clock, masked, masks_of
-from .model import ProvisionCode, RefusalKind
+from .model import ProvisionCode
 from .offers import Capacity, Offer, Scope
 
 # Work that a reclaim throws back costs machine time again: each recent one counts as a fifth of the price.
@@ -138,7 +138,7 @@ def _excluded(
     cooldown = cooldowns.of(offer)
     if cooldown is None:
         return None
-    if cooldown.kind is RefusalKind.INVALID:
+    if cooldowns.is_endless(cooldown):
         sentence = (
             f"{cooldown.sentence}; correct it, then `det pool resume {cooldowns.pool or 'POOL'}`"
         )

@@ -18,7 +18,7 @@ def remember(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime
     for r in outcome.refusals_of(requested.offers):
         key = r.scope, requested.pool if r.kind is RefusalKind.INVALID else ""
         refused[key] = known[key] = after_refusal(
-            known.get(key), r.kind, r.scope, r.sentence, now.timestamp(), key[1], r.hint
+            known.get(key), r.kind, r.scope, r.sentence, now.timestamp(), key[1], r.hint, r.passing
         )
     cooldowns.put(tx, list(refused.values()), now)
 
