@@ -103,7 +103,7 @@ def test_wakes_before_a_call_is_sent_share_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_service_that_is_gone_costs_a_line_of_log(caplog: pytest.LogCaptureFixture) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    services = Services({"schedule": url}, authorise)
+    services = Services({"schedule": url}, authorise, retry_after_s=(0.0,))
     services.wake("schedule")
     assert eventually(lambda: f"the service {url} could not be started" in caplog.text)
     assert eventually(lambda: services._calls == 0)

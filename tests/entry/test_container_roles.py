@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from det_controlplane.entry.container.worker import READY_PATH
 
+from tests.support.cloud_run import CLOSED, front_end, posting_to
 from tests.support.google_metadata import FakeMetadata, metadata_server
 from tests.support.ports import free_port
 from tests.support.processes import eventually
@@ -151,6 +153,36 @@ def test_the_api_starts_the_service_that_decides_and_a_held_poll_gets_the_trial(
     create_experiment(services.api)
     assert eventually(lambda: poll(services.api, agent)), services.tick.log.read_text()
     assert services.tick.url in services.metadata.audiences
+
+
+def test_an_experiment_starts_where_the_first_calls_of_the_tick_are_lost(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        metadata = stack.enter_context(metadata_server())
+        tick = stack.enter_context(playing("tick", tmp_path, environment))
+        front = stack.enter_context(front_end(posting_to(tick.url)))
+        shared = {**environment, **metadata.environment, "DET_TICK_URL": front.url}
+        api = stack.enter_context(playing("api", tmp_path, shared))
+        agent = join_agent(api)
+        front.refusals = [429, 500, CLOSED]
+        create_experiment(api)
+        assert eventually(lambda: poll(api, agent)), api.log.read_text()
+
+
+@pytest.mark.parametrize("role", ["tick", "provision"])
+def test_a_service_is_not_ready_before_it_reaches_the_database(
+    role: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Cloud Run routes no call to an instance before: its network may take a minute to come up."""
+    with playing(role, tmp_path, environment) as started:
+        assert started.answers(READY_PATH)
+    unreachable = f"postgresql://determined@127.0.0.1:{free_port()}/determined"
+    with playing(role, tmp_path, {**environment, "DET_DB_URL": unreachable}) as waiting:
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+            waiting.call("GET", READY_PATH)
+        assert "the database does not answer" in refused.value.read().decode()
+        refused.value.close()
 
 
 def test_services_end_at_sigterm_without_an_error(services: Services) -> None:

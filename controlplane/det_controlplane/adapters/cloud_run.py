@@ -5,6 +5,7 @@ google-auth is loaded when it is needed."""
 import http.client
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,9 @@ _CONNECT_S, _SENDING_S = 5.0, 3.0
 # A call lasts as long as the turn that it began.
 _TURN_S = 300.0
 _MOST_CALLS = 16
+# Pauses before a call is repeated. A service that starts may be without its network for a minute, and Cloud Run
+# answers 429 or 500 until then.
+_RETRY_AFTER_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 Authorise = Callable[[str], Mapping[str, str]]
 
@@ -27,9 +31,15 @@ class Services:
 
     A wake returns when the call is sent: this process may be slowed down as soon as it has answered its own request."""
 
-    def __init__(self, urls: Mapping[str, str], authorise: Authorise | None = None) -> None:
+    def __init__(
+        self,
+        urls: Mapping[str, str],
+        authorise: Authorise | None = None,
+        retry_after_s: Sequence[float] = _RETRY_AFTER_S,
+    ) -> None:
         self._urls = urls
         self._authorise = authorise or IdentityTokens().headers
+        self._retry_after_s = retry_after_s
         self._lock = threading.Lock()
         self._unsent: dict[str, threading.Event] = {}
         self._calls = 0
@@ -52,17 +62,31 @@ class Services:
         sent.wait(_SENDING_S)
 
     def _call(self, topic: str, sent: threading.Event) -> None:
-        url = self._urls[topic]
         try:
-            self._post(url, lambda: self._forget(topic, sent))
-        except Exception as e:
-            log.warning("the service %s could not be started: %s", url, e)
+            for pause_s in (0.0, *self._retry_after_s):
+                time.sleep(pause_s)
+                if self._is_answered(topic, sent):
+                    return
         finally:
-            self._forget(topic, sent)
             with self._lock:
                 self._calls -= 1
 
-    def _post(self, url: str, sending: Callable[[], None]) -> None:
+    def _is_answered(self, topic: str, sent: threading.Event) -> bool:
+        """Call the service of a topic once, and return whether it took a turn."""
+        url = self._urls[topic]
+        try:
+            status = self._post(url, lambda: self._forget(topic, sent))
+        except Exception as e:
+            log.warning("the service %s could not be started: %s", url, e)
+            return False
+        finally:
+            self._forget(topic, sent)
+        if status != 200:
+            log.warning("the service %s answered %d", url, status)
+        return status == 200
+
+    def _post(self, url: str, sending: Callable[[], None]) -> int:
+        """Call a service and return the status of its answer, which comes when its turn is over."""
         address = urlsplit(url)
         kind = {"https": http.client.HTTPSConnection, "http": http.client.HTTPConnection}
         connection = kind[address.scheme](address.netloc, timeout=_CONNECT_S)
@@ -75,8 +99,7 @@ class Services:
             sending()
             answer = connection.getresponse()
             answer.read()
-            if answer.status != 200:
-                log.warning("the service %s answered %d", url, answer.status)
+            return int(answer.status)
         finally:
             connection.close()
 

@@ -98,6 +98,19 @@ def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
     return translating(engine)
 
 
+def must_answer(url: str, limit_s: float) -> None:
+    """Connect once. Raises DatabaseDown where the database does not answer within the limit."""
+    parsed = driver_url(url)
+    options: dict[str, Any] = {}
+    if parsed.get_driver_name() == "pg8000":
+        arguments = {**pg8000_arguments(parsed), "timeout": limit_s}
+        options["creator"] = lambda: pg8000.connect(**arguments)
+        parsed = parsed.set(query={})
+    engine = translating(sa.create_engine(parsed, poolclass=sa.NullPool, **options))
+    with connected(engine) as connection:
+        connection.execute(sa.select(1))
+
+
 def _creator(
     connect: Callable[..., Any], arguments: Mapping[str, Any], wake_s: float
 ) -> Callable[[], Any]:

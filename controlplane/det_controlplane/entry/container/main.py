@@ -11,13 +11,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
 from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
 from det_controlplane.adapters.notifier import LocalNotifier, RecheckingNotifier
 from det_controlplane.api.app import App
+from det_controlplane.db.connections import must_answer
 from det_controlplane.db.errors import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError
 from det_controlplane.entry.build import build_app, build_context, build_relay
@@ -28,6 +29,7 @@ from det_controlplane.entry.container.relay_renewal import (
     ending_when_replaced,
     version_of,
 )
+from det_controlplane.entry.container.waking import RemindingApp, checking_schedules, waking
 from det_controlplane.entry.container.worker import Worker, server
 from det_controlplane.entry.scheduled_work import Clock, SetSchedules, Turn, provisioning, ticking
 from det_controlplane.entry.server import api_server
@@ -38,6 +40,8 @@ log = logging.getLogger("det.container")
 
 # Another process may have changed what a held poll waits for.
 RECHECK_S = 2.0
+# Below the time limit of the startup probe.
+_PROBED_S = 4.0
 _TOPICS = {
     "schedule": "DET_TICK_URL",
     "provision": "DET_PROVISION_URL",
@@ -106,15 +110,15 @@ def _relay() -> None:
 
 def _api() -> None:
     """Answer requests: what they wake is another service. There may be several such processes."""
-    others = services(os.environ)
+    others, set_schedules = services(os.environ), schedules(os.environ)
 
-    @contextmanager
-    def beside(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
-        for topic in others.topics:
-            notifier.on(topic, partial(others.wake, topic))
-        yield
+    def beside(ctx: Context, notifier: LocalNotifier) -> AbstractContextManager[None]:
+        return waking(ctx, notifier, others, set_schedules)
 
-    _serve(from_environment(os.environ), beside, alone=False, app_of=build_app)
+    def app_of(ctx: Context) -> App:
+        return RemindingApp(ctx, build_app(ctx).router)
+
+    _serve(from_environment(os.environ), beside, alone=False, app_of=app_of)
 
 
 def _serve(
@@ -133,7 +137,13 @@ def _serve(
 
 
 def _tick() -> None:
-    _work(lambda ctx: ticking(ctx, schedules(os.environ)))
+    set_schedules = schedules(os.environ)
+
+    def make(ctx: Context) -> Turn:
+        turn = ticking(ctx, set_schedules)
+        return checking_schedules(ctx, turn, set_schedules) if set_schedules else turn
+
+    _work(make)
 
 
 def _provision() -> None:
@@ -152,7 +162,8 @@ def _work(make: Callable[[Context], Turn]) -> None:
         return built[0](clock)
 
     worker = Worker(turn)
-    serving = server(worker, api_server.listening_socket())
+    ready = partial(must_answer, settings.database_url, _PROBED_S)
+    serving = server(worker, api_server.listening_socket(), ready)
 
     def stop(*_: object) -> None:
         worker.stop()

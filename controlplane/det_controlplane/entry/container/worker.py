@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import socket
@@ -14,6 +15,7 @@ log = logging.getLogger("det.worker")
 
 # Below the services' time limits, so that a turn answers.
 TURN_S = 120.0
+READY_PATH = "/ready"
 
 
 class Worker:
@@ -63,8 +65,12 @@ class Worker:
             self._again.clear()
 
 
-def server(worker: Worker, listening: socket) -> ThreadingHTTPServer:
-    """Return a server on a socket that listens. Cloud Run asks callers for their right to call."""
+def server(
+    worker: Worker, listening: socket, ready: Callable[[], None] = lambda: None
+) -> ThreadingHTTPServer:
+    """Return a server on a socket that listens. Cloud Run asks callers for their right to call.
+
+    `GET /ready` answers 200 when `ready` does not raise: Cloud Run sends no call before."""
 
     class Handler(BaseHTTPRequestHandler):
         # A connection a request, so that none that rests holds up the end of the process.
@@ -83,7 +89,14 @@ def server(worker: Worker, listening: socket) -> ThreadingHTTPServer:
                 self._answer(status, told)
 
         def do_GET(self) -> None:
-            self._answer(200, {"status": "ready"})
+            try:
+                if self.path == READY_PATH:
+                    ready()
+            except Exception as e:
+                log.warning("not ready: %s", e)
+                self._answer(503, {"status": f"not ready: {e}"})
+            else:
+                self._answer(200, {"status": "ready"})
 
         def _answer(self, status: int, body: object) -> None:
             content = json.dumps(body).encode()

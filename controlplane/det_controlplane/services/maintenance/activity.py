@@ -18,3 +18,9 @@ def switch(ctx: Context, set_schedules: Callable[..., None], *, idle: bool) -> b
     with ctx.db.begin() as tx:
         cluster.set_ticking(tx, wanted)
     return not wanted
+
+
+def is_on(ctx: Context) -> bool:
+    """Return whether schedules call the control plane, as the last switch stored it."""
+    with ctx.db.autocommit() as tx:
+        return cluster.is_ticking(tx)

@@ -102,6 +102,43 @@ run "environment" {
   }
 }
 
+run "instances_wait_for_their_network" {
+  module {
+    source = "../modules/gcp/controlplane"
+  }
+
+  assert {
+    condition     = alltrue([for name in ["tick", "provision"] : google_cloud_run_v2_service.this[name].template[0].containers[0].startup_probe[0].http_get[0].path == "/ready"])
+    error_message = "A worker gets calls before it reaches the database, and the call is lost."
+  }
+
+  assert {
+    condition     = alltrue([for service in google_cloud_run_v2_service.this : service.template[0].containers[0].startup_probe[0].period_seconds * service.template[0].containers[0].startup_probe[0].failure_threshold == 240])
+    error_message = "An instance is ended before its network is up, or the probe lasts longer than Cloud Run takes."
+  }
+
+  assert {
+    condition     = alltrue([for name in ["tick", "provision"] : one([for env in google_cloud_run_v2_service.this[name].template[0].containers[0].env : env.value if env.name == "DET_DB_WAKE_S"]) == "90"])
+    error_message = "A worker gives up before its network is up."
+  }
+}
+
+run "a_lost_wake_is_repeated_by_the_schedule" {
+  module {
+    source = "../modules/gcp/controlplane"
+  }
+
+  assert {
+    condition     = one([for env in google_cloud_run_v2_service.this["api"].template[0].containers[0].env : env.value if env.name == "DET_SCHEDULES"]) == "projects/some-project/locations/europe-west4/jobs/det-lab-tick"
+    error_message = "The API does not know the schedule that it has to resume."
+  }
+
+  assert {
+    condition     = toset(google_project_iam_custom_role.resume.permissions) == toset(["cloudscheduler.jobs.get", "cloudscheduler.jobs.enable"]) && google_project_iam_member.resume.member == "serviceAccount:${google_service_account.this["api"].email}"
+    error_message = "The API may not resume the schedule, or may pause it."
+  }
+}
+
 run "the_relay" {
   module {
     source = "../modules/gcp/controlplane"

@@ -70,6 +70,19 @@ resource "google_project_iam_member" "schedules" {
   member  = "serviceAccount:${google_service_account.this["tick"].email}"
 }
 
+# An idle cluster's schedule is resumed by whoever stores work: the API. It cannot pause any.
+resource "google_project_iam_custom_role" "resume" {
+  role_id     = "${local.role_prefix}_resume"
+  title       = "Determined ${var.cluster_id}: resume schedules"
+  permissions = ["cloudscheduler.jobs.get", "cloudscheduler.jobs.enable"]
+}
+
+resource "google_project_iam_member" "resume" {
+  project = local.project
+  role    = google_project_iam_custom_role.resume.id
+  member  = "serviceAccount:${google_service_account.this["api"].email}"
+}
+
 module "renting" {
   source      = "../renting"
   project     = local.project

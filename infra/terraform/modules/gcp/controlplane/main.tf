@@ -22,6 +22,10 @@ locals {
     DET_SCHEDULES        = join(",", values(local.jobs))
     GOOGLE_CLOUD_PROJECT = local.project
   })
+  # The API resumes the schedule of the tick where the cluster is idle: its own call to the tick may be lost.
+  api_environment = merge(local.relay_url, { DET_SCHEDULES = local.jobs["tick"] })
+  # Longer than the network of an instance takes to come up.
+  worker_environment = { DET_DB_WAKE_S = "90" }
 }
 
 resource "google_cloud_run_v2_service" "this" {
@@ -69,18 +73,33 @@ resource "google_cloud_run_v2_service" "this" {
         container_port = 8080
       }
 
-      # The API listens once the database is there and up to date.
+      # The network of an instance may take a minute to come up. The API listens once the database is there and up to
+      # date; the workers answer at /ready once they reach it, and get no call before. 240 s are the most that may be.
       startup_probe {
-        period_seconds    = 2
-        failure_threshold = 60
+        period_seconds    = 5
+        timeout_seconds   = 5
+        failure_threshold = 48
 
-        tcp_socket {
-          port = 8080
+        dynamic "tcp_socket" {
+          for_each = each.key == "api" ? [1] : []
+
+          content {
+            port = 8080
+          }
+        }
+
+        dynamic "http_get" {
+          for_each = each.key == "api" ? [] : [1]
+
+          content {
+            path = "/ready"
+            port = 8080
+          }
         }
       }
 
       dynamic "env" {
-        for_each = merge(local.environment, { DET_ROLE = each.key }, each.key == "api" ? local.relay_url : {})
+        for_each = merge(local.environment, { DET_ROLE = each.key }, each.key == "api" ? local.api_environment : local.worker_environment)
 
         content {
           name  = env.key

@@ -55,9 +55,11 @@ resource "google_cloud_run_v2_service" "relay" {
         container_port = 8080
       }
 
+      # It listens once the database is there and up to date.
       startup_probe {
-        period_seconds    = 2
-        failure_threshold = 60
+        period_seconds    = 5
+        timeout_seconds   = 5
+        failure_threshold = 48
 
         tcp_socket {
           port = 8080

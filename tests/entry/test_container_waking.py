@@ -1,0 +1,129 @@
+"""Wakes of the services on Cloud Run that are lost: calls that fail, and processes that die before they call."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
+from det_controlplane.adapters.notifier import LocalNotifier
+from det_controlplane.db import cluster
+from det_controlplane.db.engine import Database
+from det_controlplane.entry.container.waking import RemindingApp, checking_schedules, waking
+from det_controlplane.entry.scheduled_work import Clock, ticking
+from det_controlplane.ports.waker import NoWaker
+
+from tests.support.api import Api, api_over
+from tests.support.cloud_run import CLOSED, Front, Scheduler, front_end
+from tests.support.processes import eventually
+from tests.support.searching import SINGLE, Agent
+
+TICK = "projects/acme/locations/us-west1/jobs/det-lab-tick"
+
+
+@pytest.fixture
+def database(fresh_database: Database) -> Database:
+    return fresh_database
+
+
+@dataclass
+class Cluster:
+    """An idle cluster: its schedule is paused, and nothing but a call of the API starts a tick."""
+
+    api: Api
+    tick: Front
+    scheduler: Scheduler
+
+    def submit(self) -> None:
+        body = {"config": SINGLE, "modelDefinition": [], "activate": True}
+        self.api.signed_in("determined").post("/api/v1/experiments", body)
+
+    def has_started_work(self) -> bool:
+        statement = "SELECT count(*) FROM allocations WHERE state <> 'QUEUED'"
+        with self.api.ctx.db.autocommit() as tx:
+            return bool(tx.exec_driver_sql(statement).scalar())
+
+    def is_ticking(self) -> bool:
+        with self.api.ctx.db.autocommit() as tx:
+            return cluster.is_ticking(tx)
+
+
+@pytest.fixture
+def idle(database: Database, tmp_path: Path) -> Iterator[Cluster]:
+    with api_over(database, tmp_path) as api:
+        Agent.joined(api.ctx)
+        with database.begin() as tx:
+            cluster.set_ticking(tx, False)
+        turn_taken = threading.Lock()
+
+        def take_turn() -> int:
+            with turn_taken:
+                turn(Clock(lambda: 0.0))
+            return 200
+
+        with front_end(take_turn) as tick:
+            scheduler = Scheduler({TICK: tick.answer})
+            switch = SchedulerJobs([TICK], session=scheduler).switch
+            turn = checking_schedules(api.ctx, ticking(api.ctx, switch), switch)
+            notifier = LocalNotifier()
+            calls = Services({"schedule": tick.url}, lambda url: {}, retry_after_s=(0.0,) * 5)
+            api.ctx.waker = notifier
+            api.app = RemindingApp(api.ctx, api.app.router)
+            with waking(api.ctx, notifier, calls, switch):
+                yield Cluster(api, tick, scheduler)
+
+
+def test_an_experiment_starts_although_the_first_three_calls_fail(idle: Cluster) -> None:
+    idle.tick.refusals = [429, 500, CLOSED]
+    idle.submit()
+    assert eventually(idle.has_started_work)
+
+
+def test_the_schedule_starts_an_experiment_whose_calls_all_failed(idle: Cluster) -> None:
+    """Nobody sends another request, so the process gets no time to repeat anything."""
+    idle.tick.refusals = [429] * 50
+    idle.submit()
+    assert idle.scheduler.states[TICK] == "ENABLED"
+    idle.tick.refusals = []
+    assert idle.scheduler.pass_a_minute() == [200]
+    assert idle.has_started_work()
+    assert idle.is_ticking()
+
+
+def test_a_request_wakes_the_tick_for_work_of_a_process_that_died(idle: Cluster) -> None:
+    notifier, idle.api.ctx.waker = idle.api.ctx.waker, NoWaker()
+    idle.submit()
+    idle.api.ctx.waker = notifier
+    idle.api.app = RemindingApp(idle.api.ctx, idle.api.app.router)
+    idle.api.signed_in("determined")
+    assert eventually(idle.has_started_work)
+
+
+def test_health_checks_that_use_no_database_ask_nothing_of_it(idle: Cluster) -> None:
+    before = idle.api.ctx.db.uses
+    idle.api.anonymous().ask("GET", "/no/such/path")
+    assert idle.api.ctx.db.uses == before
+
+
+def test_a_schedule_that_was_resumed_for_nothing_is_paused_by_the_next_tick(
+    idle: Cluster, database: Database
+) -> None:
+    with database.begin() as tx:
+        tx.exec_driver_sql("DELETE FROM agents")
+    idle.scheduler.states[TICK] = "ENABLED"
+    assert idle.scheduler.pass_a_minute() == [200]
+    assert idle.scheduler.states[TICK] == "PAUSED"
+
+
+def test_a_scheduler_that_refuses_costs_a_line_of_log_and_the_request_is_answered(
+    idle: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **more: Any) -> Any:
+        raise OSError("the API of schedules is silent")
+
+    monkeypatch.setattr(idle.scheduler, "request", refuse)
+    idle.tick.refusals = [429] * 50
+    idle.submit()
+    assert "the schedules could not be resumed: the API of schedules is silent" in caplog.text
