@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from det_cli.deployment import (
+    aws_account_plan,
     aws_endpoints,
     aws_keys,
     aws_preflight,
@@ -106,6 +107,7 @@ class AwsDeployment(Deployment):
         if cluster_id not in self.account.clusters():
             aws_preflight.check_name(self.account, cluster_id)
         if has_limits:
+            aws_account_plan.check(self.account, self._say)
             given = {**self._spec.variables, **self._restored()}
             aws_endpoints.check(self._spec.region, [r.region for r in rentals], given)
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)

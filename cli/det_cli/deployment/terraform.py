@@ -33,6 +33,15 @@ _EXPIRED = re.compile(
     r"\bExpiredToken|token included in the request is expired|invalid_grant|Reauthentication is needed"
 )
 
+# Refusals of accounts, by what a cloud says, with what an operator can do.
+_REMEDIES = {
+    "FreeTierRestrictionError": "upgrade the account from AWS's free plan in the billing console",
+    "Your account must be verified before you can add": (
+        "ask AWS Support to verify the account for CloudFront, which carries the relay's traffic (new accounts"
+        " are not), or leave the relay out by --var relay=false,"
+    ),
+}
+
 
 def stacks() -> Path:
     """Return the folder of Terraform's root stacks."""
@@ -190,9 +199,9 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
             "let this machine reach registry.terraform.io (HTTPS_PROXY names a proxy), or name a mirror of providers"
             " by TF_CLI_CONFIG_FILE, and run the same command again",
         )
+    remedy = next((remedy for said, remedy in _REMEDIES.items() if said in plain), "mend the cause")
     return CommandError(
-        f"terraform {verb} failed: {cause}",
-        "mend the cause and run the same command again: it goes on",
+        f"terraform {verb} failed: {cause}", f"{remedy} and run the same command again: it goes on"
     )
 
 

@@ -1,0 +1,73 @@
+"""An AWS account as the checks before a deployment see it: every call has an answer that a test may replace."""
+
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+Answer = Callable[..., Any]
+
+
+def failure(code: str, message: str = "") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
+
+
+TYPES = (
+    "g5.xlarge", "g6.xlarge", "g4dn.xlarge", "p4d.24xlarge", "p3.2xlarge", "p5.48xlarge", "m5.large", "trn1.2xlarge",
+)  # fmt: skip
+
+
+def offerings(*found: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "InstanceTypeOfferings": [{"InstanceType": name, "Location": zone} for name, zone in found]
+    }
+
+
+class Account:
+    """An account that can do everything, unless a test says otherwise."""
+
+    account = "123456789012"
+
+    def __init__(self, region: str = "us-west-2") -> None:
+        self.region = region
+        self.elsewhere: dict[str, Account] = {}
+        self.answers: dict[str, Any] = {
+            "describe_regions": {"Regions": [{"OptInStatus": "opt-in-not-required"}]},
+            "get_caller_identity": {"Arn": "arn:aws:iam::123456789012:user/ada"},
+            "simulate_principal_policy": {"EvaluationResults": []},
+            "get_role": failure("NoSuchEntity"),
+            "get_account_settings": {"AccountLimit": {"UnreservedConcurrentExecutions": 1000}},
+            "get_function_concurrency": failure("ResourceNotFoundException"),
+            "describe_instance_type_offerings": offerings(
+                *(
+                    (name, f"us-west-2{zone}")
+                    for name in ("g5.xlarge", "g6.xlarge")
+                    for zone in "ab"
+                )
+            ),
+            "describe_instance_types": {
+                "InstanceTypes": [
+                    {"InstanceType": name, "VCpuInfo": {"DefaultVCpus": 4}} for name in TYPES
+                ]
+            },
+            "get_service_quota": {"Quota": {"Value": 64.0}},
+            "get_account_plan_state": {"accountPlanType": "PAID", "accountPlanStatus": "ACTIVE"},
+        }
+        self.asked: dict[str, Any] = {}
+
+    def client(self, service: str) -> Any:
+        return self
+
+    def at(self, region: str) -> "Account":
+        return self if region == self.region else self.elsewhere.setdefault(region, Account(region))
+
+    def __getattr__(self, operation: str) -> Answer:
+        answer = self.answers[operation]
+
+        def call(**parameters: Any) -> Any:
+            self.asked[operation] = parameters
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
