@@ -113,12 +113,15 @@ def account(aws_url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> "Accou
     from det_controlplane.entry.aws import packaging
 
     from tests.support.aws_account import Account
+    from tests.support.moto_roles import roles_of_services
 
+    roles_of_services(monkeypatch)
+    monkeypatch.setattr("det_cli.deployment.aws_service_roles.SETTLE_S", 0.0)
     urlopen(Request(f"{aws_url}/moto-api/reset", method="POST")).close()
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     zipped = home / "deployment.zip"
     zipped.write_bytes(b"zip")
-    monkeypatch.setattr(packaging, "build", lambda out, files: zipped)
+    monkeypatch.setattr(packaging, "build", lambda out, files, **more: zipped)
     monkeypatch.setattr("det_cli.deployment.aws._LISTED_S", -1.0)
     return Account(aws_url)
 

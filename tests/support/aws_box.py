@@ -31,6 +31,7 @@ from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.lambda_front import function_url
 from tests.support.lambda_runtime import FunctionFailed, LambdaRuntime
 from tests.support.moto import moto_server
+from tests.support.moto_roles import roles_of_services
 
 REGION = "us-west-2"
 ACCOUNT = "123456789012"
@@ -209,6 +210,7 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     patch.setattr(FunctionUrlConfig, "__init__", at_the_front)
     patch.setattr(LambdaFunction, "invoke", lambda f, *given: _invoked(box, f, *given))
     _keep_logging(patch)
+    roles_of_services(patch)
     # Of a bucket whose versioning is suspended, moto cannot delete what was deleted before.
     patch.setattr(FakeDeleteMarker, "dispose", lambda marker: None, raising=False)
     patch.setattr(Subnet, "ipv6_cidr_block_association_set", property(_ipv6_associations))

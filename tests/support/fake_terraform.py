@@ -25,6 +25,9 @@ with (folder / "calls").open("a") as calls:
     calls.write(json.dumps({{"verb": verb, "words": words, "variables": told, **told_by}}) + "\\n")
 plan = json.loads((folder / "plan").read_text())
 answer = plan.get(verb if verb != "state" else "state " + words[0], {{}})
+if isinstance(answer, list):
+    made = [json.loads(line)["verb"] for line in (folder / "calls").read_text().splitlines()]
+    answer = answer[min(made.count(verb), len(answer)) - 1]
 if answer.get("waits"):
     def stop(*_):
         (folder / "stopped").touch()
@@ -47,8 +50,10 @@ class FakeTerraform:
     def program(self) -> Path:
         return self.folder / "terraform"
 
-    def answers(self, **by_verb: dict[str, Any]) -> None:
-        """Write down what verbs say: `out`, `err`, `code`, or `waits` for an interruption."""
+    def answers(self, **by_verb: dict[str, Any] | list[dict[str, Any]]) -> None:
+        """Write down what verbs say: `out`, `err`, `code`, or `waits` for an interruption.
+
+        The last of several answers is repeated."""
         plan = {"version": {"out": '{"terraform_version": "1.11.4"}'}, **by_verb}
         plan = {verb.replace("_", " "): answer for verb, answer in plan.items()}
         (self.folder / "plan").write_text(json.dumps(plan))

@@ -6,6 +6,8 @@ import re
 from tests.support.aws_rights import Policy
 from tests.support.cluster import ROOT
 
+# The actions of IAM that PowerUserAccess allows.
+OF_POWER_USERS = {"iam:CreateServiceLinkedRole", "iam:DeleteServiceLinkedRole", "iam:ListRoles"}
 GUIDE = ROOT / "docs" / "guides" / "aws.md"
 
 

@@ -10,7 +10,7 @@ from tests.support.terraform import INFRA
 DOCS = INFRA.parent.parent / "docs"
 ACTION = r"(?:ec2|ssm|iam|sts|pricing|kms):\w+"
 # Asked for by options only, or done without (`DET_AWS_PRICE_LIST=false`, denials that stay encoded).
-OPTIONAL = re.compile(r"pricing:|kms:|sts:DecodeAuthorizationMessage")
+OPTIONAL = re.compile(r"pricing:|kms:|sts:DecodeAuthorizationMessage|iam:CreateServiceLinkedRole")
 
 
 def documented() -> set[str]:
@@ -40,6 +40,11 @@ def test_the_page_names_what_a_launch_asks() -> None:
 @pytest.mark.parametrize("granted", [of_the_stack, of_the_example])
 def test_a_role_that_rents_has_every_documented_right(granted: Callable[[], set[str]]) -> None:
     assert documented() - granted() == set()
+
+
+def test_what_rents_in_the_stack_creates_no_roles() -> None:
+    assert "iam:PassRole" in of_the_stack()
+    assert "iam:CreateServiceLinkedRole" not in of_the_stack()
 
 
 def google_documented() -> set[str]:

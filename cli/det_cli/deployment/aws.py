@@ -18,6 +18,7 @@ from det_cli.deployment import (
     aws_endpoints,
     aws_keys,
     aws_preflight,
+    aws_service_roles,
     aws_snapshots,
     extras,
     prices,
@@ -139,10 +140,24 @@ class AwsDeployment(Deployment):
         return [*([self._snapshot.database] if self._snapshot else []), *super()._databases()]
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
+        rentals = aws_preflight.rentals_of(self._config())
+        roles = aws_preflight.roles_of(rentals, self._spec.variables)
+        aws_service_roles.create(self.account, roles, self._say)
         if self._snapshot:
             self._say(f"The database begins from the snapshot {self._snapshot.name}")
             self._take_over_key(variables, self._snapshot.database)
         return {}
+
+    def _apply(self, stack: Stack, variables: dict[str, Any]) -> None:
+        """Apply the stack, again while AWS's own roles do not work everywhere yet."""
+        patience = aws_service_roles.Patience()
+        while True:
+            try:
+                return super()._apply(stack, variables)
+            except CommandError as e:
+                if not patience.excuses(e):
+                    raise
+                self._say("Waiting until AWS knows its new roles everywhere")
 
     def way_back(self) -> str:
         from botocore.exceptions import BotoCoreError, ClientError

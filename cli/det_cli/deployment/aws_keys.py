@@ -19,7 +19,7 @@ def warnings(
             yield (
                 f"volumes of machines in {region} are encrypted with {key}, which {whose}, and which the cluster may"
                 " not use, unless the key's own policy says so: machines would end as they start. Give"
-                f" --var 'kms_key_arns=[{key}]', with the key's ARN; spot machines and fleets need a grant, too"
+                f" --var 'kms_key_arns=[{key}]', with the key's ARN; spot machines need a grant, too"
                 ' (docs/guides/aws.md, "Keys of your own")'
             )
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from det_cli.deployment import aws_service_roles
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
@@ -40,9 +41,6 @@ _FOR_A_RELAY = (
     "cloudfront:CreateDistribution", "cloudfront:CreateVpcOrigin", "cloudfront:CreateFunction", "ec2:RunInstances",
     "ssm:GetParameter",
 )  # fmt: skip
-# Roles of services, of which AWS makes one in the name of whoever makes the account's first database or VPC origin.
-_ROLE_OF_RDS = ("rds.amazonaws.com", "AWSServiceRoleForRDS")
-_ROLE_OF_ORIGINS = ("vpcorigin.cloudfront.amazonaws.com", "AWSServiceRoleForCloudFrontVPCOrigin")
 _FOR_NAT = ("ec2:CreateNatGateway", "ec2:AllocateAddress")
 
 # Lambda still makes functions of them, the provider knows them, and Amazon Linux 2023 has packages of them for a relay.
@@ -140,8 +138,8 @@ def check_limits(
         for kind, actions in _IAM_ACTIONS.items()
     ]
     check_rights(aws, Needed(actions_of(variables)), *own)
-    for service, role in (_ROLE_OF_RDS, *([_ROLE_OF_ORIGINS] if variables.get("relay") else [])):
-        check_service_role(aws, service, role)
+    for role in roles_of(rentals, variables):
+        check_service_role(aws, role)
     wanted = int(variables.get("api_concurrency", _CONCURRENCY))
     check_concurrency(aws, wanted, reserved(aws, cluster_id))
     for warning in quota_warnings(aws, rentals):
@@ -183,13 +181,22 @@ def actions_of(variables: Mapping[str, Any]) -> list[str]:
     return [action for action in found if action]
 
 
-def check_service_role(aws: AccountQueries, service: str, role: str) -> None:
-    """Check that the account has a service's role, or that the caller may make it. Raises CommandError."""
+def roles_of(
+    rentals: Sequence[Rental], variables: Mapping[str, Any]
+) -> list[aws_service_roles.ServiceRole]:
+    """Return AWS's own roles that a cluster needs in the account."""
+    return aws_service_roles.needed(
+        rents_spot=any(rental.is_spot for rental in rentals), has_relay=bool(variables.get("relay"))
+    )
+
+
+def check_service_role(aws: AccountQueries, role: aws_service_roles.ServiceRole) -> None:
+    """Check that the account has a service's role, or that the caller may create it. Raises CommandError."""
     from botocore.exceptions import ClientError
 
     with _unless_denied():
         try:
-            aws.client("iam").get_role(RoleName=role)
+            aws.client("iam").get_role(RoleName=role.name)
         except ClientError as e:
             if e.response["Error"]["Code"] != "NoSuchEntity":
                 return
@@ -198,8 +205,8 @@ def check_service_role(aws: AccountQueries, service: str, role: str) -> None:
                 aws,
                 Needed(
                     ["iam:CreateServiceLinkedRole"],
-                    f"arn:aws:iam::{aws.account}:role/aws-service-role/{service}/{role}",
-                    [{**asked, "ContextKeyValues": [service]}],
+                    f"arn:aws:iam::{aws.account}:role/aws-service-role/{role.service}/{role.name}",
+                    [{**asked, "ContextKeyValues": [role.service]}],
                 ),
             )
 

@@ -105,7 +105,7 @@ class Deployment(ABC):
             variables = {**self._variables(stack.folder), "initial_user_password": password}
             self._take_over_bucket(stack.terraform)
             variables |= self._prepare(stack, variables)
-            stack.terraform.apply(variables, self._say)
+            self._apply(stack, variables)
             outputs = stack.terraform.outputs()
         self._settle(outputs)
         try:
@@ -125,6 +125,10 @@ class Deployment(ABC):
             else:
                 outputs["first_password"] = password
         return outputs
+
+    def _apply(self, stack: Stack, variables: dict[str, Any]) -> None:
+        """Make the stack what its configuration says."""
+        stack.terraform.apply(variables, self._say)
 
     def password_told(self) -> None:
         """Keep that the operator has been shown the first password: no later `up` shows it."""

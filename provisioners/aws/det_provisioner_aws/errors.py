@@ -175,6 +175,8 @@ def _said(error: AwsError) -> str:
 def _advice(error: AwsError, offer: Offer | None) -> str:
     if error.is_of_free_plan:
         return f". {FREE_PLAN_REMEDY}"
+    if error.code.endswith("ServiceLinkedRoleCreationNotPermitted"):
+        return ". Create the role by `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`"
     if error.kind is RefusalKind.DENIED:
         found = _ACTION.search(error.message)
         if found:

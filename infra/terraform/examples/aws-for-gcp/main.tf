@@ -187,7 +187,7 @@ data "aws_iam_policy_document" "provision" {
     condition {
       test     = "StringEquals"
       variable = "iam:AWSServiceName"
-      values   = ["spot.amazonaws.com", "ec2fleet.amazonaws.com"]
+      values   = ["spot.amazonaws.com"]
     }
   }
 }

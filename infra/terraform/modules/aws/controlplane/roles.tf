@@ -276,22 +276,6 @@ data "aws_iam_policy_document" "function" {
       }
     }
   }
-
-  dynamic "statement" {
-    for_each = each.key == "provision" ? [1] : []
-
-    content {
-      sid       = "SpotForTheFirstTime"
-      actions   = ["iam:CreateServiceLinkedRole"]
-      resources = ["${local.arn_prefix}:iam::${local.account}:role/aws-service-role/*"]
-
-      condition {
-        test     = "StringEquals"
-        variable = "iam:AWSServiceName"
-        values   = ["spot.amazonaws.com", "ec2fleet.amazonaws.com"]
-      }
-    }
-  }
 }
 
 resource "aws_iam_role" "scheduler" {
