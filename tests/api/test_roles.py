@@ -244,7 +244,8 @@ def test_templates_and_models_are_those_of_workspaces_that_are_seen(house: House
 
 def test_a_viewer_arrives_for_no_container_and_lets_no_trial_rest(house: House) -> None:
     """By these two GETs programs also tell: that a container is there, and that a trial has nothing to do."""
-    viewer, editor = (house.person(r, r.title(), house.red) for r in ("viewer", "editor"))
+    viewer = house.person("viewer", "Viewer", house.red)
+    chief = house.person("chief", "WorkspaceAdmin", house.red)
     request = {"config": config_of(), "activate": True, "projectId": house.red_project}
     experiment = house.admin.post("/api/v1/experiments", request)["experiment"]["id"]
     agent = PlayedAgent(house.api, "agent-1")
@@ -256,7 +257,7 @@ def test_a_viewer_arrives_for_no_container_and_lets_no_trial_rest(house: House) 
     for route in (path, operation):
         told = viewer.ask("GET", route)
         assert (told.status, "UPDATE_EXPERIMENT" in told.error) == (403, True)
-    assert editor.ask("GET", operation).status == 200
+    assert chief.ask("GET", operation).status == 200
 
 
 def test_of_jobs_that_are_not_seen_only_their_size_is_told(house: House) -> None:

@@ -212,7 +212,7 @@ def test_a_role_is_refused_what_it_does_not_give(scene: Scene, role: str) -> Non
 @pytest.mark.parametrize("role", GIVEN)
 def test_a_role_reads_what_it_gives(scene: Scene, role: str) -> None:
     for route in GUARDED:
-        if route.method != "GET" or is_dynamic(route):
+        if route.method != "GET" or is_dynamic(route) or rule_of(route).report:
             continue
         if needed(scene, route, role, scene.here):
             path, body, query = asked(route, scene.here)

@@ -100,7 +100,7 @@ def _roles_told(place: Place, told: Told) -> bool:
 
 ROWS: dict[str, Row] = {
     "POST /task-logs": Row(
-        _EDITORS, "/task-logs", lambda p: f'[{{"taskId": "{p.names["taskId"]}", "log": "x"}}]'.encode()
+        _ADMINS, "/task-logs", lambda p: f'[{{"taskId": "{p.names["taskId"]}", "log": "x"}}]'.encode()
     ),
     "GET budgets": Row(_EDITORS | {"Viewer", "AgentOperator"}, f"{V}/budgets", tells=_budgets_told),
     "PUT budgets": Row(

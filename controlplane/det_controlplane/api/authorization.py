@@ -8,11 +8,12 @@ from det_controlplane.api.http import Request, bearer_token, is_of_another_site
 from det_controlplane.api.named import named_in
 from det_controlplane.api.router import Access, Route
 from det_controlplane.core import permissions
+from det_controlplane.core.numerals import whole
 from det_controlplane.core.permissions import Rule
 from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import authentication, route_rights, task_rights
+from det_controlplane.services.identity import authentication, reporters, route_rights, task_rights
 from det_controlplane.services.identity.principal import Principal, User
 
 Callers = Mapping[str, User]  # by their tokens
@@ -30,6 +31,8 @@ def authorize(ctx: Context, route: Route, request: Request, callers: Callers | N
         rule, names = _rule(route), partial(named_in, request)
         admitted = route_rights.admit(ctx, request.principal, rule, request.params, names)
         request.principal, request.within = admitted.user, admitted.within
+        if rule.report:
+            reporters.require_trial(ctx, admitted.user, request.id("trialId"))
 
 
 def authorize_together(ctx: Context, route: Route, requests: Sequence[Request]) -> list[Request]:
@@ -38,8 +41,18 @@ def authorize_together(ctx: Context, route: Route, requests: Sequence[Request]) 
     What is wrong with one of the others is found out when it is handled alone."""
     if route.access in (Access.USER, Access.ADMIN):
         callers = authentication.users_of(ctx, [bearer_token(request) for request in requests])
+        _read_owners(ctx, route, requests, callers)
         return authorize_known(ctx, route, requests, callers)
     return authorize_known(ctx, route, requests, {})
+
+
+def _read_owners(ctx: Context, route: Route, requests: Sequence[Request], callers: Callers) -> None:
+    """Read the owners of the trials that people report for by one statement."""
+    if _rule(route).report:
+        people = {token for token, caller in callers.items() if caller.allocation_id is None}
+        named = [r.params["trialId"] for r in requests if bearer_token(r) in people]
+        ids = [id for name in named if (id := whole(name)) is not None]
+        reporters.read_owners(ctx, ids)
 
 
 def authorize_known(

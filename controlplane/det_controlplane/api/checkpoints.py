@@ -22,14 +22,14 @@ from det_controlplane.services.checkpoints import checkpoint_rights, collection,
 from det_controlplane.services.checkpoints.records import CheckpointReport, parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import listing
-from det_controlplane.services.identity import task_rights
+from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import metric_streams
 
 
 def report_checkpoint(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     task_rights.require_task(ctx, user_of(request), body.required_text("taskId"))
-    checkpoint_rights.require_new(ctx, user_of(request), body.required_text("taskId"))
+    reporters.require_tasks(ctx, user_of(request), [body.required_text("taskId")])
     records.report(
         ctx,
         user_of(request),

@@ -22,7 +22,7 @@ from det_controlplane.api.listing import sort_of
 from det_controlplane.api.router import Access, get, post, put
 from det_controlplane.core.roles import Right
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import route_rights
+from det_controlplane.services.identity import reporters, route_rights
 from det_controlplane.services.identity.principal import AgentPrincipal
 from det_controlplane.services.logs import retention, task_logs
 from det_controlplane.services.logs.task_logs import Filters
@@ -140,7 +140,8 @@ def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
             raise PermissionDenied(f"a token of task {own} cannot write logs of task {foreign}")
     else:
         tasks = {line["task_id"] for line in lines}
-        route_rights.require_things(ctx, user, Right.UPDATE_EXPERIMENT, "task", tasks)
+        presides = route_rights.require_things(ctx, user, Right.UPDATE_EXPERIMENT, "task", tasks)
+        reporters.require_tasks(ctx, replace(user, presides=presides), tasks)
     key = request.headers.get("idempotency-key")
     task_logs.store(ctx, lines, request_key=key, sender=str(user.id))
 

@@ -10,7 +10,7 @@ from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Batch, Request
 from det_controlplane.api.listing import choice_of
 from det_controlplane.api.router import get, post
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity import task_rights
+from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import profiles
 from det_controlplane.services.trials.profiles import KINDS, Labels, Point, Series
 
@@ -67,6 +67,7 @@ def report(ctx: Context, request: Request) -> Answer:
     batches = [_batch(body) for body in Body(request.json()).bodies("batches")]
     for trial_id in {trial_id for trial_id, _, _ in batches}:
         task_rights.require_trial(ctx, user_of(request), trial_id)
+        reporters.require_trial(ctx, user_of(request), trial_id)
     profiles.add(ctx, batches)
     return EMPTY
 

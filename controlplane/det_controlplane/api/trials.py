@@ -31,7 +31,7 @@ from det_controlplane.core.search import ExitReason
 from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing
-from det_controlplane.services.identity import task_rights
+from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import metric_reports, trial_reports, unmanaged, workloads
 from det_controlplane.services.trials.next_workload import next_of
 
@@ -211,6 +211,7 @@ def set_run_metadata(ctx: Context, request: Request) -> Answer:
 def report_source(ctx: Context, request: Request) -> Answer:
     source = Body(request.json()).body("trialSourceInfo")
     task_rights.require_trial(ctx, user_of(request), source.integer("trialId"))
+    reporters.require_trial(ctx, user_of(request), source.integer("trialId"))
     trial_reports.report_source(
         ctx,
         source.integer("trialId"),

@@ -13,6 +13,7 @@ _NOT_FINITE = {"NaN": math.nan, "Nan": math.nan, "Infinity": math.inf, "-Infinit
 VALIDATION = "validation"
 # Of a trial's summary, which tables read as a whole for each column that they sort by.
 MOST_NAMES, LONGEST_NAME, MOST_GROUPS = 10_000, 1000, 100
+MOST_STEPS = 2**31 - 1  # the largest value of the columns that hold steps and runs
 _LONGEST_LAST = 10_000
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 
@@ -32,9 +33,16 @@ class MetricsReport:
 
     def goes_on(self, run_id: int, total_batches: int) -> bool:
         """Return whether the trial's present run reports, and takes nothing back that an earlier one reported."""
-        if self.run_id < run_id:
+        if self.run_id != run_id:
             return False
         return self.run_id <= 1 or (self.total_batches or 0) >= total_batches
+
+
+def steps_problem(steps: int) -> str | None:
+    """Return why a number of completed steps cannot be stored, or None."""
+    if 0 <= steps <= MOST_STEPS:
+        return None
+    return f"steps are a number from 0 to {MOST_STEPS}, not {steps}"
 
 
 class Conflict(Exception):

@@ -12,7 +12,10 @@ A task acts as its owner, because its code registers models and creates experime
 tasks, does not change experiments of other users, and has nothing to do with accounts and the cluster itself. With
 `+own`, a route is also open to a task whose token is for itself only.
 
-With `+session`, a route manages people: it takes a sign-in, or an access token where the cluster lets those."""
+With `+session`, a route manages people: it takes a sign-in, or an access token where the cluster lets those.
+
+With `+report`, a route reports for the trial in its path. Only the trial's tasks, its owner and administrators may call
+it, unless the trial is unmanaged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,6 +92,7 @@ class Rule:
     task: TaskRule
     own: bool  # also for a task whose token is for itself only
     session: bool  # not for access tokens, unless the cluster lets them administer
+    report: bool  # for a managed trial: only from its tasks, its owner and administrators
 
 
 @lru_cache(maxsize=512)
@@ -101,7 +105,7 @@ def rule_of(method: str, path: str) -> Rule | None:
     task, *needs = row.split()
     name, *marks = task.split("+")
     found = tuple(n for text in needs for n in _needs(text))
-    return Rule(found, TaskRule(name), "own" in marks, "session" in marks)
+    return Rule(found, TaskRule(name), "own" in marks, "session" in marks, "report" in marks)
 
 
 @cache

@@ -11,6 +11,8 @@ from det_controlplane.db.engine import Database
 
 _TRIAL = text("""SELECT e.user_id, e.unmanaged, e.id AS experiment_id FROM trials t
     JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id""")
+_TRIALS = text("""SELECT t.id, e.user_id, e.unmanaged, e.id AS experiment_id FROM trials t
+    JOIN experiments e ON e.id = t.experiment_id WHERE t.id = ANY(cast(:ids AS bigint[]))""")
 _EXPERIMENT = text("SELECT user_id, unmanaged, id AS experiment_id FROM experiments WHERE id = :id")
 _TASK = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce(e.unmanaged, false) AS unmanaged, e.id AS experiment_id
     FROM tasks t JOIN jobs j ON j.id = t.job_id LEFT JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id""")
@@ -34,6 +36,11 @@ class Owned:
 
 def of_trial(db: Database, trial_id: int) -> Owned | None:
     return _found(db, _TRIAL, trial_id)
+
+
+def of_trials(db: Database, trial_ids: Sequence[int]) -> dict[int, Owned]:
+    found = db.read(_TRIALS, {"ids": list(trial_ids)})
+    return {row.id: Owned(row.user_id, row.unmanaged, row.experiment_id) for row in found}
 
 
 def of_experiment(db: Database, experiment_id: int) -> Owned | None:

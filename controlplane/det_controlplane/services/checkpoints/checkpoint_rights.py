@@ -23,15 +23,6 @@ def require_change(ctx: Context, user: User, uuid: UUID) -> None:
         require_owner(user, found.user_id, f"change checkpoint {uuid}")
 
 
-def require_new(ctx: Context, user: User, task_id: str) -> None:
-    """Let people report checkpoints of their own work only, or of what runs outside: trials go on from the newest."""
-    if user.allocation_id is not None:
-        return
-    found = ownership.of_task(ctx.db, task_id)
-    if found is not None and not found.unmanaged:
-        require_owner(user, found.user_id, f"report checkpoints for task {task_id}")
-
-
 def require_report(ctx: Context, user: User, uuid: UUID) -> None:
     """Let people tell what is left of checkpoints that they may delete, and a task of those of its own experiment.
 

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_removal
+from det_controlplane.core.metrics import steps_problem
 from det_controlplane.db import checkpoints
 from det_controlplane.db.checkpoints import NewCheckpoint
 from det_controlplane.db.engine import Tx
@@ -38,6 +39,9 @@ def report(ctx: Context, user: User, report: CheckpointReport) -> None:
         steps = 0  # its metadata may be completed during the upload
     if isinstance(steps, bool) or not isinstance(steps, int):
         raise Invalid(f"checkpoint {report.uuid}: metadata.steps_completed must be an integer")
+    problem = steps_problem(steps)
+    if problem is not None:
+        raise Invalid(f"checkpoint {report.uuid}: metadata.steps_completed: {problem}")
     checkpoint_id = parse_uuid(report.uuid)
     with ctx.db.begin() as tx:
         task = checkpoints.reporter(tx, report.task_id)

@@ -4,7 +4,7 @@ A decision does not replay its experiment's history as long as the process that 
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.metrics import ReportingTrial
+from det_controlplane.db.ownership import Owned
 from det_controlplane.services.batching import Batcher
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class ExperimentMemory:
         self._entries: OrderedDict[int, KeptSearch] = OrderedDict()
         self._queues: dict[int, _Queue] = {}
         self._experiments: dict[int, int] = {}
+        self._owners: dict[int, Owned] = {}
         self._lock = threading.Lock()
         self.watched = WatchedSearches()
         self.reporting = ReportingTrials()
@@ -162,6 +164,16 @@ class ExperimentMemory:
             if len(self._experiments) >= _TRIALS_KEPT:
                 self._experiments.clear()
             self._experiments.update(dict.fromkeys(trial_ids, experiment_id))
+
+    def owner_of(self, trial_id: int) -> Owned | None:
+        """Return the remembered owner of a trial. No trial ever changes its owner."""
+        return self._owners.get(trial_id)
+
+    def remember_owners(self, owners: Mapping[int, Owned]) -> None:
+        with self._lock:
+            if len(self._owners) >= _TRIALS_KEPT:
+                self._owners.clear()
+            self._owners.update(owners)
 
     def clear(self) -> None:
         with self._lock:

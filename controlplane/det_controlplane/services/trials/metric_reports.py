@@ -8,7 +8,7 @@ from typing import Any
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
 from det_controlplane.core.metrics import VALIDATION, MetricsReport, summary_key
-from det_controlplane.db import logs, metrics, trials
+from det_controlplane.db import logs, metrics, trials, unmanaged
 from det_controlplane.db import validations as validation_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.experiments import ExperimentRow
@@ -63,6 +63,12 @@ def _refuse_unfit(report: MetricsReport) -> None:
     if any(len(name) > core_metrics.LONGEST_NAME for name in (report.group, *report.metrics)):
         most = core_metrics.LONGEST_NAME
         raise Invalid(f"names of metrics and their groups have {most} characters at most")
+    steps = report.total_batches
+    problem = None if steps is None else core_metrics.steps_problem(steps)
+    if problem is not None:
+        raise Invalid(f"trial {report.trial_id}: {problem}")
+    if not 0 <= report.run_id <= core_metrics.MOST_STEPS:
+        raise Invalid(f"trial {report.trial_id} has no run {report.run_id}")
     name = core_metrics.beyond_range(report.metrics)
     if name is not None:
         raise Invalid(
@@ -191,6 +197,10 @@ def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics:
     if report.run_id < trial.run_id:
         raise WrongState(
             f"trial {trial.id}: run {report.run_id} was replaced by run {trial.run_id}; its reports are refused"
+        )
+    if report.run_id > trial.run_id and not unmanaged.is_unmanaged(tx, trial.id):
+        raise Invalid(
+            f"trial {trial.id} has no run {report.run_id}: its current run is {trial.run_id}"
         )
     return trial
 

@@ -3,16 +3,20 @@
 from typing import Any
 
 from det_controlplane.core import workloads
+from det_controlplane.core.metrics import steps_problem
 from det_controlplane.core.search import length_of
 from det_controlplane.core.workloads import Progress, Workload
 from det_controlplane.db import trial_reports
 from det_controlplane.db.trial_reports import WorkloadBasis
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing
+from det_controlplane.services.errors import Invalid, Missing
 
 
 def next_of(ctx: Context, trial_id: int, steps: int) -> Workload:
     """Return the workload after `steps` batches. Missing: the configuration does not say, the training code decides."""
+    problem = steps_problem(steps)
+    if problem is not None:
+        raise Invalid(f"trial {trial_id}: {problem}")
     with ctx.db.autocommit() as tx:
         row = trial_reports.work(tx, trial_id)
     if row is None:

@@ -1,0 +1,51 @@
+"""Check who may report for a trial or task that the cluster runs: its own task, its owner and administrators.
+
+A search decides by reported metrics, and a trial continues from its newest checkpoint. A report of another user would
+therefore change the owner's work. Tokens of tasks are checked by `task_rights`; this module checks people. Programs
+outside the cluster report for unmanaged trials, which several users may share by an external id.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from det_controlplane.db import ownership
+from det_controlplane.db.ownership import Owned
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Forbidden
+from det_controlplane.services.identity.principal import User
+
+
+def require_trial(ctx: Context, user: User, trial_id: int) -> None:
+    """Refuse a person who may not report for the trial. The use case answers for a trial that does not exist."""
+    if user.allocation_id is None:
+        owned = ctx.memory.owner_of(trial_id) or _read(ctx, [trial_id]).get(trial_id)
+        _require(user, owned, f"trial {trial_id}")
+
+
+def require_tasks(ctx: Context, user: User, task_ids: Iterable[str]) -> None:
+    """Refuse a person who may not report for one of the tasks."""
+    if user.allocation_id is None:
+        for task_id in task_ids:
+            _require(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
+
+
+def read_owners(ctx: Context, trial_ids: Iterable[int]) -> None:
+    """Remember the owners of trials by one statement, for requests that are answered together."""
+    unknown = sorted({id for id in trial_ids if ctx.memory.owner_of(id) is None})
+    if unknown:
+        _read(ctx, unknown)
+
+
+def _read(ctx: Context, trial_ids: Sequence[int]) -> dict[int, Owned]:
+    owners = ownership.of_trials(ctx.db, trial_ids)
+    ctx.memory.remember_owners(owners)
+    return owners
+
+
+def _require(user: User, owned: Owned | None, what: str) -> None:
+    if owned is None or owned.unmanaged or user.id == owned.user_id:
+        return
+    if not (user.presides or user.admin):
+        raise Forbidden(
+            f"{what} of another user takes reports from its own tasks, its owner and administrators only;"
+            f" you are signed in as {user.username}"
+        )
