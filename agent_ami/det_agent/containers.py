@@ -15,6 +15,7 @@ from det_controlplane.core.agent_protocol import (
     Directive,
     Failure,
 )
+from determined.common.exit_status import AGENT_AWAY
 
 from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
@@ -29,6 +30,7 @@ from det_agent.trial_reports import TrialReports
 
 KILL_AGAIN_AFTER_S = 15.0
 KILLED_EXIT_CODE = 137
+_AGENT_AWAY = "the agent did not answer while the container prepared"
 LAST_OUTPUT_S = 5.0  # how long the end of a container waits for one more line of its output
 SPOOL_FULL_S = 1.0  # between tries to store a line for which the disk has no room
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
@@ -318,6 +320,8 @@ def _exit_report(container: _Container, ended: Exit, broken: str = "") -> Contai
         return report.moved("terminated", failure="agent_error")
     if ended.exit_code == 0:
         return report
+    if ended.exit_code == AGENT_AWAY:
+        return report.moved("terminated", failure="agent_error", message=_AGENT_AWAY)
     if container.kill_asked.is_set() and ended.exit_code == KILLED_EXIT_CODE:
         return report.moved("terminated", failure="aborted", message="the container was killed")
     message = f"container failed with non-zero exit code: {ended.exit_code}"

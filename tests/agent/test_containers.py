@@ -28,6 +28,7 @@ from det_agent.runtime import (
 )
 from det_agent.spool import Spool, SpoolFull
 from det_controlplane.core.agent_protocol import ContainerReport, ContainerSpec
+from determined.common.exit_status import AGENT_AWAY
 
 from tests.support.agents import make_spec
 
@@ -45,6 +46,7 @@ class PlayedRuntime:
     before_line: Callable[[], object] = lambda: None
     over: threading.Event = field(default_factory=threading.Event)
     killed: list[str] = field(default_factory=list)
+    exit_code: int = 0
 
     def _do(self, name: str) -> None:
         if name in self.errors:
@@ -73,7 +75,7 @@ class PlayedRuntime:
     def wait(self, started: Started) -> Exit:
         self._do("wait")
         self.over.wait(60)
-        return Exit(0)
+        return Exit(self.exit_code)
 
     def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
         self._do("output")
@@ -134,6 +136,14 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, spool: Spool) -> Bench:
     return Bench(tmp_path, spool)
+
+
+def test_a_container_that_found_no_agent_failed_by_infrastructure(bench: Bench) -> None:
+    bench.runtime.exit_code = AGENT_AWAY
+    bench.runtime.over.set()
+    ended = bench.run()
+    assert (ended.failure, ended.exit_code) == ("agent_error", AGENT_AWAY)
+    assert ended.message == "the agent did not answer while the container prepared"
 
 
 @pytest.mark.parametrize("error", [NO_ROOM, BUG, StartFailed("agent_error", "no engine")])

@@ -1,6 +1,7 @@
 """The harness's own container entry, started by a real agent on both runtimes, talking through the gateway."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,32 @@ def test_user_output_comes_through_the_gateway_once_and_the_exit_code_is_the_use
     said = sorted((line["log"].strip(), line["stdtype"]) for line in lines)
     assert said == [("hello from user", "stdout"), ("oops", "stderr")]
     assert {line["container_id"] for line in lines} == {spec["container_id"]}
+
+
+@pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
+def test_a_container_that_prepares_waits_for_the_next_process_of_its_agent(
+    plane: FakeControlPlane, start_agent: StartAgent, runtime: str, request: pytest.FixtureRequest
+) -> None:
+    if runtime == "docker":
+        request.getfixturevalue("docker_client")
+    asked, killed = threading.Event(), threading.Event()
+
+    def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        if "/context_directory" in path and not killed.is_set():
+            asked.set()
+            return 503, {}  # the gateway holds the request of the container
+        return answer_as_a_cluster(method, path, body)
+
+    plane.answer_to = answer
+    agent = start_agent(runtime=runtime, **{"agent-id": f"entry-{runtime}"})
+    spec = entry_spec("exit 42")
+    plane.want(spec)
+    assert asked.wait(60)
+    agent.kill()
+    killed.set()
+    agent.restart()
+    ended = plane.until_state(spec["container_id"], "terminated")
+    assert (ended["exit_code"], ended["failure"]) == (42, "container_failed")
 
 
 def test_what_a_task_writes_while_its_agent_is_away_arrives_once(

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answer = tuple[int, Any]
+HANG_UP = 0  # the status of an answer that never comes, as when the agent is killed
 
 
 class Request:
@@ -43,6 +44,9 @@ class FakeMaster:
                 body = json.loads(raw) if raw else None
                 request = Request(self.command, path, query, body, self.headers)
                 status, answer = master.answer(request)
+                if status == HANG_UP:
+                    self.close_connection = True
+                    return
                 payload = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(payload)))

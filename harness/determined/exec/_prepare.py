@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping
 from determined import _paths, profiler
 from determined.common.context_download import fetched
 from determined.common.http import APIError, Session
+from determined.exec._gateway import answered
 
 
 class UnsafeArchive(ValueError):
@@ -99,7 +100,9 @@ def report_accelerators(session: Session, env: Mapping[str, str]) -> None:
     }
     try:
         path = f"/api/v1/allocations/{allocation_id}/acceleratorData"
-        session.post(path, {"allocationId": allocation_id, "acceleratorData": data})
+        answered(
+            lambda: session.post(path, {"allocationId": allocation_id, "acceleratorData": data})
+        )
     except APIError:
         # It is shown to people; a task does not fail for it.
         pass
@@ -107,7 +110,8 @@ def report_accelerators(session: Session, env: Mapping[str, str]) -> None:
 
 def _fetch_context(session: Session, task_id: str) -> bytes:
     """Fetch the archive, inline or (where answers are limited in size) by a presigned URL."""
-    answer = session.get(f"/api/v1/tasks/{task_id}/context_directory", timeout_s=600) or {}
+    path = f"/api/v1/tasks/{task_id}/context_directory"
+    answer = answered(lambda: session.get(path, timeout_s=600)) or {}
     if answer.get("b64Tgz"):
         return base64.b64decode(answer["b64Tgz"])
     url = answer.get("url") or ""

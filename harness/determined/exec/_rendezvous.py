@@ -4,7 +4,8 @@ import time
 from typing import Any, Dict, Mapping
 
 from determined._task_session import task_session
-from determined.common.http import APIError, MasterUnreachableError
+from determined.common.http import APIError
+from determined.exec._gateway import answered
 from determined.exec._prepare import write_info
 
 RETRY_S = 0.5
@@ -21,9 +22,8 @@ def rendezvous(env: Mapping[str, str]) -> Dict[str, Any]:
     )
     while True:
         try:
-            answer = session.get(path, timeout_s=READ_TIMEOUT_S)
-        except MasterUnreachableError:
-            time.sleep(RETRY_S)
+            # Without a limit for other containers that are missing, but not for an agent that is.
+            answer = answered(lambda: session.get(path, timeout_s=READ_TIMEOUT_S), statuses=())
         except APIError as e:
             if e.status not in STILL_WAITING:
                 raise

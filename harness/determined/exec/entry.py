@@ -10,16 +10,17 @@ import sys
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from determined import _paths
+from determined.common.exit_status import AGENT_AWAY, INVALID_CONTAINER
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.exec import _credentials, _prepare
 from determined.exec._child import Child, SignalForwarder
 from determined.exec._command import NoEntrypoint, child_environment, task_command
+from determined.exec._gateway import AgentAway
 from determined.exec._hooks import HookedShell, NoBash, find_hooks
 from determined.exec._probe import StorageProbe
 from determined.exec._rendezvous import rendezvous
 from determined.exec._ship import LogShipper, start_shipping
 
-INVALID_CONTAINER = 80
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 ERROR = "LOG_LEVEL_ERROR"
@@ -42,6 +43,9 @@ def main(args: Sequence[str]) -> int:
     except Failed as e:
         logs.say(str(e), ERROR)
         return e.code
+    except AgentAway as e:
+        logs.say(f"{e}; the cluster starts the task again", ERROR)
+        return AGENT_AWAY
     except (APIError, MasterUnreachableError, NoEntrypoint, _prepare.UnsafeArchive, OSError) as e:
         logs.say(f"the task could not be prepared: {e}", ERROR)
         return 1
@@ -63,8 +67,13 @@ def run_task(
     if not hooks:
         meet_and_probe(env)
         command = task_command(args, env, total_slots(env))
-        return start(command, env, workdir, logs, signals).wait()
-    return run_hooked(HookedShell(hooks), args, env, workdir, logs, signals)
+        code = start(command, env, workdir, logs, signals).wait()
+    else:
+        code = run_hooked(HookedShell(hooks), args, env, workdir, logs, signals)
+    if code != AGENT_AWAY:
+        return code
+    logs.say(f"exit status {AGENT_AWAY} is reserved: it is reported as 1", "LOG_LEVEL_WARNING")
+    return 1
 
 
 def prepare(env: Mapping[str, str], session: Session) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from determined.common.exit_status import AGENT_AWAY
 
-from tests.support.fake_master import FakeMaster
+from tests.support.fake_master import HANG_UP, FakeMaster
 
 HARNESS = str(Path(__file__).parents[3] / "harness")
 TrialEnv = Callable[..., dict[str, str]]
@@ -102,6 +103,48 @@ def test_a_disk_that_does_not_take_the_code_is_told_in_a_line(
     (told,) = master.log_lines()
     assert told.startswith("the task could not be prepared: ")
     assert "train.py" in told
+
+
+@pytest.mark.parametrize("route", [r".*/context_directory", r".*/rendezvous"])
+def test_the_first_request_is_repeated_while_the_agent_restarts(
+    master: FakeMaster, trial_env: TrialEnv, route: str
+) -> None:
+    serve(master, {})
+    usual = {
+        r".*/context_directory": {"b64Tgz": context_of({})},
+        r".*/rendezvous": {"rendezvousInfo": {"addresses": ["127.0.0.1"], "rank": 0, "slots": [1]}},
+    }[route]
+    answers = iter([(HANG_UP, None), (503, {"message": "not yet"}), (HANG_UP, None)])
+    master.on("GET", route, lambda request: next(answers, (200, usual)))
+    done = run_entry(trial_env({"entrypoint": "exit 7"}))
+    assert done.returncode == 7, done.stdout
+    assert len(master.received("GET", route)) == 4
+
+
+@pytest.mark.parametrize("route", [r".*/context_directory", r".*/rendezvous"])
+def test_an_agent_that_never_comes_back_has_a_status_of_its_own(
+    master: FakeMaster, trial_env: TrialEnv, route: str
+) -> None:
+    serve(master, {})
+    master.on("GET", route, (HANG_UP, None))
+    code = (
+        "import sys; from determined.exec import _gateway, entry; _gateway.PATIENCE_S = 0.0;"
+        " sys.exit(entry.main([]))"
+    )
+    env = without_an_agent(trial_env({"entrypoint": "exit 7"}))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == AGENT_AWAY, done.stdout
+    assert any("did not answer for 0 s" in line for line in master.log_lines())
+
+
+def test_a_command_does_not_pass_for_an_agent_that_is_away(
+    master: FakeMaster, trial_env: TrialEnv
+) -> None:
+    serve(master, {})
+    assert run_entry(trial_env({"entrypoint": f"exit {AGENT_AWAY}"})).returncode == 1
+    assert master.log_lines()[-1] == "exit status 81 is reserved: it is reported as 1"
 
 
 def test_an_unknown_command_exits_127(master: FakeMaster, trial_env: TrialEnv) -> None:

@@ -1,0 +1,6 @@
+"""Exit statuses of a container's entry, as docs/reference/task-environment.md lists them."""
+
+INVALID_CONTAINER = 80
+AGENT_AWAY = (
+    81  # the gateway did not answer while the container prepared: infrastructure, not the task
+)

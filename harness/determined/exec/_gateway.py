@@ -1,0 +1,38 @@
+"""Ask the agent's gateway while a container prepares, and wait for an agent that is away, as during its restart."""
+
+import time
+from typing import Callable, Collection, Optional, TypeVar
+
+from determined.common.connections import RETRY_STATUSES, pauses
+from determined.common.http import APIError, MasterUnreachableError, UntrustedMasterError
+
+T = TypeVar("T")
+PATIENCE_S = 3600.0  # as long as log lines and metrics wait for an agent
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
+
+
+class AgentAway(Exception):
+    """The agent did not answer for so long that this container gives up. That is no fault of the task."""
+
+
+def answered(ask: Callable[[], T], statuses: Collection[int] = RETRY_STATUSES) -> T:
+    """Return the answer of the gateway. Repeat the request while nothing or one of `statuses` is answered.
+
+    Raises AgentAway after PATIENCE_S, and at once whatever repeating cannot change."""
+    away_since: Optional[float] = None
+    for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
+        try:
+            return ask()
+        except UntrustedMasterError:
+            raise
+        except (MasterUnreachableError, APIError) as e:
+            if isinstance(e, APIError) and e.status not in statuses:
+                raise
+            now = time.monotonic()
+            away_since = now if away_since is None else away_since
+            if now + pause_s > away_since + PATIENCE_S:
+                raise AgentAway(
+                    f"the agent of this machine did not answer for {now - away_since:.0f} s: {e}"
+                ) from e
+            time.sleep(max(pause_s, getattr(e, "retry_after_s", 0.0)))
+    raise AssertionError("pauses never end")
