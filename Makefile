@@ -8,7 +8,7 @@ SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision
 # Tests of one file share servers: a worker takes whole files. Three more than there are processors, as clusters are waited for.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 
-.PHONY: help quickstart test test-all fresh check policy format bench sim sim-mutations lock clean
+.PHONY: help quickstart test test-all fresh check policy format bench sim sim-mutations lock images clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench        measure against the floors, one JSON line a figure"
 	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
 	@echo "make sim-mutations  prove that simulations notice bugs"
+	@echo "make images       build images of tasks, for CPU and CUDA: TASK_IMAGE=determined-tasks"
 	@echo "make clean        remove everything that make made"
 
 quickstart: $(VENV)/.installed
@@ -74,6 +75,12 @@ sim-mutations: $(VENV)/.installed-dev
 lock: $(VENV)/.installed-dev
 	$(RUN)/uv pip compile pyproject.toml --extra dev --extra aws --universal \
 		--python-version 3.10 --no-header --no-annotate --output-file requirements.lock
+
+# Images that have all programs which tasks can need (docs/reference/task-environment.md#an-image-of-your-own).
+TASK_IMAGE ?= determined-tasks
+images:
+	docker build --build-arg TORCH_BACKEND=cpu -t $(TASK_IMAGE):cpu images
+	docker build --build-arg TORCH_BACKEND=cu128 -t $(TASK_IMAGE):cuda images
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

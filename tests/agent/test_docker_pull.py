@@ -64,6 +64,21 @@ def test_an_image_that_is_here_is_not_pulled_again_unless_forced(
 
 
 @pytest.mark.docker
+def test_an_image_that_is_pinned_by_tag_and_digest_is_pulled_once(
+    docker_client: Any, registry: Registry
+) -> None:
+    pinned = f"{registry.image}:latest@{registry.digest}"
+    said: list[str] = []
+    for _ in range(2):
+        ensure_image(
+            docker_client.api, spec_of(pinned, registry_auth=AUTH), said.append, lambda: False
+        )
+    assert said[0] == f"Pulling image {pinned}"
+    assert sum(line.startswith("Pulled image") for line in said) == 1
+    docker_client.images.remove(docker_client.images.get(pinned).id, force=True)
+
+
+@pytest.mark.docker
 @pytest.mark.parametrize("auth", [None, {"username": "ann", "password": "wrong"}])
 def test_a_refused_pull_is_no_failure_of_the_task_and_names_the_remedy(
     docker_client: Any, registry: Registry, auth: dict[str, str] | None

@@ -80,6 +80,26 @@ def api(served_api: "Api", monkeypatch: pytest.MonkeyPatch) -> "Api":
     return served_api
 
 
+@pytest.fixture(scope="session")
+def _docker_hub_url() -> Iterator[str]:
+    """A registry in place of Docker Hub, which has the built-in default images."""
+    from det_cli.deployment.registry import ImageName
+    from det_controlplane.core.config.environment import CPU_IMAGE, CUDA_IMAGE, ROCM_IMAGE
+
+    from tests.support.fake_registry import fake_registry
+
+    with fake_registry() as hub:
+        for image in map(ImageName.parse, (CPU_IMAGE, CUDA_IMAGE, ROCM_IMAGE)):
+            hub.add(f"{image.repository}:{image.tag}", image.digest)
+        yield hub.url
+
+
+@pytest.fixture
+def docker_hub(_docker_hub_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `det deploy` ask no registry of the internet."""
+    monkeypatch.setenv("DET_DOCKER_HUB", _docker_hub_url)
+
+
 @pytest.fixture
 def det(capsys: pytest.CaptureFixture[str]) -> Det:
     def run(*words: object) -> Ran:
@@ -107,7 +127,9 @@ def aws_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def account(aws_url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> "Account":
+def account(
+    aws_url: str, home: Path, docker_hub: None, monkeypatch: pytest.MonkeyPatch
+) -> "Account":
     """An account at AWS with nothing in it."""
     import boto3
     from det_controlplane.entry.aws import packaging
@@ -136,7 +158,7 @@ def google() -> Iterator["FakeGoogle"]:
 
 @pytest.fixture
 def project(
-    det: Det, google: "FakeGoogle", home: Path, monkeypatch: pytest.MonkeyPatch
+    det: Det, google: "FakeGoogle", home: Path, docker_hub: None, monkeypatch: pytest.MonkeyPatch
 ) -> "Project":
     from tests.support.google_project import Project
 

@@ -20,6 +20,7 @@ class Registry:
         self.auth = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
         self.blobs: dict[str, bytes] = {}
         self.manifest = self._make_image()
+        self.digest = _digest(self.manifest)
         self._server = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("Bound", (_Handler,), {"registry": self})
         )

@@ -10,7 +10,7 @@ CONFIG = Arg(
 PREFLIGHT = Arg(
     "--no-preflight-checks",
     action="store_true",
-    help="do not look at permissions, machine types and quotas",
+    help="do not look at permissions, machine types, quotas and the images of tasks",
 )
 DELETE_DATA = Arg(
     "--delete-data", action="store_false", dest="keep_data", default=True,

@@ -22,6 +22,7 @@ from det_cli.deployment import (
     aws_snapshots,
     extras,
     prices,
+    task_images,
 )
 from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
@@ -114,6 +115,7 @@ class AwsDeployment(Deployment):
             aws_preflight.check_limits(self.account, cluster_id, rentals, given, self._say)
             for warning in aws_keys.warnings(self.account, config, given.get("kms_key_arns") or ()):
                 self._say(f"warning: {warning}")
+        task_images.check(config, self._say)
 
     def _to_restore(self) -> aws_snapshots.Snapshot | None:
         """Return the snapshot from which the database begins; None for one that is there already.

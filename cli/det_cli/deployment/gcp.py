@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import fleet, google_backups, google_checks, image, prices
+from det_cli.deployment import fleet, google_backups, google_checks, image, prices, task_images
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
@@ -124,6 +124,7 @@ class GcpDeployment(Deployment):
             google_checks.check_permissions(self.account)
             google_checks.check_budget(self.account, self._spec.variables)
             google_checks.check_machines(self.account, google_checks.machines_of(config), self._say)
+            task_images.check(config, self._say)
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         disk = {"database_disk_gb": max(10, self._backup.disk_gb)} if self._backup else {}

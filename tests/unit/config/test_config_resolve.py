@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config import InvalidConfig, Resolved, Sources, load_yaml, resolve
+from det_controlplane.core.config.environment import CPU_IMAGE, CUDA_IMAGE, ROCM_IMAGE
 from det_controlplane.core.config.experiment import ExperimentConfig
 
 SHARED_FS = {"type": "shared_fs", "host_path": "/checkpoints"}
@@ -37,8 +38,18 @@ def test_a_minimal_configuration_shows_every_default() -> None:
     assert shown["resources"]["slots_per_trial"] == 1
     assert shown["resources"]["priority"] == 42
     assert shown["scheduling_unit"] == 100
-    assert shown["environment"]["image"]["cpu"].startswith("determinedai/")
+    assert shown["environment"]["image"]["cpu"] == CPU_IMAGE
     assert [policy["name"] for policy in shown["log_policies"]] == ["CUDA OOM", "ECC Error"]
+
+
+def test_an_image_of_determined_is_kept_where_a_configuration_names_it() -> None:
+    old = "determinedai/pytorch-ngc-dev:0736b6d"
+    images = resolved(environment={"image": old}).config.environment.image
+    assert (images.cpu, images.cuda, images.rocm) == (old, old, old)
+    images = resolved(environment={"image": {"gpu": old}}).config.environment.image
+    assert (images.cpu, images.cuda, images.rocm) == (CPU_IMAGE, old, ROCM_IMAGE)
+    images = resolved(environment={"image": {"cpu": old}}).config.environment.image
+    assert (images.cpu, images.cuda, images.rocm) == (old, CUDA_IMAGE, ROCM_IMAGE)
 
 
 def test_name_and_seed_are_used_only_where_the_user_gave_none() -> None:

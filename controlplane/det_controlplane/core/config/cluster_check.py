@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from det_controlplane.core.config.cluster import WHAT, ClusterConfig, load_cluster
-from det_controlplane.core.config.resolution import resolve, sources_of
+from det_controlplane.core.config.environment import Environment
+from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.config.resolution import Resolved, resolve, sources_of
 from det_controlplane.core.problems import InvalidConfig, Problem
 
 _PROBE = {
@@ -24,14 +26,25 @@ def load_checked(source: str | Mapping[str, Any]) -> ClusterConfig:
     return config
 
 
-def _problems(config: ClusterConfig) -> Iterator[Problem]:
-    has_storage = config.checkpoint_storage is not None
+def default_environments(config: ClusterConfig) -> Iterator[tuple[Pool, Environment]]:
+    """Yield each pool with the environment that its tasks have by default. Raises InvalidConfig."""
     for pool in config.resource_pools:
-        probe = _PROBE if has_storage else _PROBE | {"checkpoint_storage": _ANY_STORAGE}
+        yield pool, _probed(config, pool).config.environment
+
+
+def _probed(config: ClusterConfig, pool: Pool) -> Resolved:
+    """Return what an experiment that sets nothing gets in a pool. Raises InvalidConfig."""
+    has_storage = config.checkpoint_storage is not None
+    probe = _PROBE if has_storage else _PROBE | {"checkpoint_storage": _ANY_STORAGE}
+    return resolve(probe, sources_of(config, pool), name="probe", seed=0)
+
+
+def _problems(config: ClusterConfig) -> Iterator[Problem]:
+    for pool in config.resource_pools:
         own = pool.task_container_defaults != config.task_container_defaults
         where = f"resource_pools.{pool.pool_name}." if own else ""
         try:
-            resolve(probe, sources_of(config, pool), name="probe", seed=0)
+            _probed(config, pool)
         except InvalidConfig as error:
             for problem in error.problems:
                 is_storage = problem.path.startswith("checkpoint_storage")

@@ -23,9 +23,18 @@ from det_controlplane.core.config.fields import (
 from det_controlplane.core.problems import Problem
 
 SLOT_KINDS = ("cpu", "cuda", "rocm")
-CPU_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
-CUDA_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
-ROCM_IMAGE = "determinedai/environments:rocm-5.6-pytorch-1.3-tf-2.10-rocm-mpich-0736b6d"
+# Official images, pinned by digest because a tag may be moved (docs/adr/0038-default-images.md). This build of PyTorch
+# supports every GPU from V100 to B200. PyTorch publishes no image without CUDA for x86-64.
+# `scripts/default_images.py` compares the digests with the registries.
+CUDA_IMAGE = (
+    "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime"
+    "@sha256:b85566342b86d13a67712e9315d40cdc2dad7f8d86df1aff3831f80835edbcca"
+)
+CPU_IMAGE = CUDA_IMAGE
+ROCM_IMAGE = (
+    "rocm/pytorch:rocm7.2.4_ubuntu24.04_py3.12_pytorch_release_2.10.0"
+    "@sha256:4449f856653602317e4101a76fce599c7fcd58ccec2e539951fce5f73083179e"
+)
 
 
 class Image(StrictModel):

@@ -1,0 +1,78 @@
+"""Check before a deployment that the images which tasks run in by default are in their registries."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from det_cli.deployment import registry
+from det_cli.deployment.registry import BadImageName, Existence, ImageName, Login
+from det_cli.errors import CommandError
+from det_cli.render import Say
+
+if TYPE_CHECKING:
+    from det_controlplane.core.config.environment import RegistryAuth
+    from det_controlplane.core.config.pools import Pool
+
+_FIX = (
+    "name an image that exists: --cpu-env-image and --gpu-env-image, or task_container_defaults.image in the"
+    " --config FILE"
+)
+
+
+def check(config: Mapping[str, Any], say: Say) -> None:
+    """Check the default images of all pools; warn of those that cannot be checked from here.
+
+    Raises CommandError for an image that its registry does not have.
+    """
+    for image, (pools, auth) in _default_images(config).items():
+        try:
+            name = ImageName.parse(image)
+        except BadImageName as e:
+            raise CommandError(
+                f"tasks of {pools} would run in an image with a bad name: {e}", _FIX
+            ) from e
+        answer = registry.look_up(name, _login(auth, name))
+        if answer.existence is Existence.MISSING:
+            raise CommandError(
+                f"tasks of {pools} would run in {image}, which does not exist: {answer.reason}",
+                _FIX,
+            )
+        if answer.existence is Existence.UNKNOWN:
+            say(f"warning: it could not be checked that {image} exists: {answer.reason}")
+        else:
+            say(f"Tasks of {pools} run in {image}; {name.registry} has it")
+
+
+def _default_images(config: Mapping[str, Any]) -> dict[str, tuple[str, "RegistryAuth | None"]]:
+    """Return the images with the names of their pools and the login of their registry."""
+    from det_controlplane.core.config.cluster import load_cluster
+    from det_controlplane.core.config.cluster_check import default_environments
+
+    pools: dict[str, dict[str, None]] = {}
+    logins: dict[str, RegistryAuth | None] = {}
+    for pool, environment in default_environments(load_cluster(config)):
+        for kind in _slot_kinds(pool):
+            image = getattr(environment.image, kind)
+            pools.setdefault(image, {})[pool.pool_name] = None
+            logins[image] = logins.get(image) or environment.registry_auth
+    return {image: (" and ".join(names), logins[image]) for image, names in pools.items()}
+
+
+def _slot_kinds(pool: "Pool") -> Iterator[str]:
+    """Yield the kinds of slots that tasks of a pool can have; a task without slots counts as `cpu`."""
+    yield "cpu"
+    if not pool.offers or any(offer.slots for offer in pool.offers):
+        yield "cuda"
+
+
+def _login(auth: "RegistryAuth | None", name: ImageName) -> Login | None:
+    """Return the configured login if it is for the registry of this image."""
+    if auth is None or (auth.serveraddress and not _is_same_registry(auth.serveraddress, name)):
+        return None
+    if auth.username and auth.password:
+        return Login(auth.username, auth.password)
+    return None
+
+
+def _is_same_registry(address: str, name: ImageName) -> bool:
+    host = address.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    return host.removeprefix("index.") == name.registry

@@ -1,0 +1,57 @@
+"""Compare the digests of the default images with their registries; `--write` pins what the tags mean now.
+
+    .venv/bin/python scripts/default_images.py
+
+`docker buildx imagetools inspect IMAGE:TAG` prints the same digest.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from det_cli.deployment import registry
+from det_cli.deployment.registry import Existence, ImageName
+from det_controlplane.core.config.environment import CUDA_IMAGE, ROCM_IMAGE
+
+ROOT = Path(__file__).resolve().parent.parent
+PINS = ROOT / "controlplane/det_controlplane/core/config/environment.py"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="pin the digests of the tags")
+    write = parser.parse_args().write
+    moved = dict(_moved_digests((CUDA_IMAGE, ROCM_IMAGE)))
+    if write and moved:
+        PINS.write_text(_replaced(PINS.read_text("utf-8"), moved), "utf-8")
+        print("Run `scripts/config_reference.py --write`, and the tests of images.")
+    return 1 if moved and not write else 0
+
+
+def _moved_digests(images: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the pinned and the current digest of each tag that has moved; print what was found."""
+    for image in images:
+        pinned = ImageName.parse(image)
+        tag = registry.look_up(replace(pinned, digest=""))
+        kept = registry.look_up(pinned)
+        if tag.existence is Existence.UNKNOWN or kept.existence is Existence.UNKNOWN:
+            print(f"unknown   {image}: {tag.reason or kept.reason}")
+        elif tag.digest == pinned.digest:
+            print(f"current   {image}")
+        else:
+            still = "still there" if kept.existence is Existence.FOUND else "GONE"
+            print(f"moved     {image}: the tag is {tag.digest or 'gone'}, the digest is {still}")
+            if tag.digest:
+                yield pinned.digest, tag.digest
+
+
+def _replaced(text: str, digests: dict[str, str]) -> str:
+    for old, new in digests.items():
+        text = text.replace(old, new)
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""`det deploy aws|gcp up` asks registries for the default images of tasks before it makes anything."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from det_cli.deployment import registry
+from det_cli.deployment.registry import BadImageName, Existence, ImageName, Login
+from det_controlplane.core.config.environment import CUDA_IMAGE, ROCM_IMAGE
+
+from tests.cli.conftest import Det
+from tests.support.aws_account import Account
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_registry import DIGEST, FakeRegistry, Style, fake_registry
+from tests.support.fake_terraform import FakeTerraform
+from tests.support.google_project import MADE, Project, cause, outputs, state
+from tests.support.ports import free_port
+
+OTHER_DIGEST = "sha256:" + "6" * 64
+
+
+@pytest.fixture
+def images() -> Iterator[FakeRegistry]:
+    with fake_registry() as made:
+        made.add("team/train:1")
+        yield made
+
+
+def ask(images: FakeRegistry, name: str, login: Login | None = None) -> registry.Lookup:
+    return registry.look_up(ImageName.parse(f"{images.host}/{name}"), login)
+
+
+@pytest.mark.parametrize("style", ["hub", "ghcr", "acr", "open"])
+def test_registries_tell_an_anonymous_caller_the_digest_of_a_public_image(style: Style) -> None:
+    with fake_registry(style) as images:
+        images.add("team/train:1")
+        found = ask(images, "team/train:1")
+        assert (found.existence, found.digest) == (Existence.FOUND, DIGEST)
+        assert ask(images, f"team/train@{DIGEST}").existence is Existence.FOUND
+        assert ask(images, f"team/train:moved@{DIGEST}").existence is Existence.FOUND
+
+
+def test_no_manifest_is_downloaded(images: FakeRegistry) -> None:
+    ask(images, "team/train:1")
+    assert [method for method, path in images.requests if "/manifests/" in path] == ["HEAD", "HEAD"]
+
+
+@pytest.mark.parametrize("style", ["hub", "ghcr", "acr", "open"])
+def test_a_missing_tag_or_digest_does_not_exist(style: Style) -> None:
+    with fake_registry(style) as images:
+        images.add("team/train:1")
+        for name in ("team/train:2", f"team/train@{OTHER_DIGEST}"):
+            missing = ask(images, name)
+            assert missing.existence is Existence.MISSING
+            assert missing.reason == f"{images.host} answers 404"
+
+
+@pytest.mark.parametrize("style", ["hub", "ghcr", "basic"])
+def test_a_private_repository_is_unknown_without_a_login(style: Style) -> None:
+    with fake_registry(style) as images:
+        images.add("team/secret:1", login="ann:s3cret")
+        unknown = ask(images, "team/secret:1")
+        assert unknown.existence is Existence.UNKNOWN
+        assert unknown.reason.endswith("the repository does not exist, or needs a login")
+        assert ask(images, "team/secret:1", Login("ann", "s3cret")).existence is Existence.FOUND
+
+
+def test_a_repository_that_does_not_exist_looks_like_a_private_one(images: FakeRegistry) -> None:
+    assert ask(images, "team/none:1").existence is Existence.UNKNOWN
+
+
+def test_a_rate_limit_and_a_dead_registry_leave_the_answer_open(images: FakeRegistry) -> None:
+    images.rate_limited = True
+    limited = ask(images, "team/train:1")
+    assert limited.existence is Existence.UNKNOWN
+    assert "answers 429: too many requests" in limited.reason
+    dead = registry.look_up(ImageName.parse(f"127.0.0.1:{free_port()}/team/train:1"))
+    assert dead.existence is Existence.UNKNOWN
+    assert "cannot be asked" in dead.reason
+
+
+def test_a_login_is_not_sent_on_to_the_host_of_a_redirect(images: FakeRegistry) -> None:
+    with fake_registry("basic") as elsewhere:
+        elsewhere.add("team/train:1", login="ann:s3cret")
+        images.redirects_to = elsewhere.url
+        assert ask(images, "team/train:1", Login("ann", "s3cret")).existence is Existence.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "registry_", "repository", "reference"),
+    [
+        ("ubuntu", "docker.io", "library/ubuntu", "latest"),
+        ("pytorch/pytorch:2.1", "docker.io", "pytorch/pytorch", "2.1"),
+        ("docker.io/ubuntu:24.04", "docker.io", "library/ubuntu", "24.04"),
+        ("localhost:5000/a/b:c", "localhost:5000", "a/b", "c"),
+        ("europe-docker.pkg.dev/p/r/i:1", "europe-docker.pkg.dev", "p/r/i", "1"),
+        (f"quay.io/a/b:c@{DIGEST}", "quay.io", "a/b", DIGEST),
+    ],
+)
+def test_names_of_images_are_completed_as_engines_do(
+    name: str, registry_: str, repository: str, reference: str
+) -> None:
+    parsed = ImageName.parse(name)
+    assert (parsed.registry, parsed.repository) == (registry_, repository)
+    assert parsed.manifest_url.endswith(f"/v2/{repository}/manifests/{reference}")
+
+
+@pytest.mark.parametrize(
+    "name", ["Team/train:1", "team/train:", "team/train@sha256:12", "a//b", ""]
+)
+def test_names_that_engines_refuse_are_refused(name: str) -> None:
+    with pytest.raises(BadImageName):
+        ImageName.parse(name)
+
+
+@pytest.mark.parametrize("image", [CUDA_IMAGE, ROCM_IMAGE])
+def test_the_built_in_defaults_are_pinned_by_tag_and_digest(image: str) -> None:
+    name = ImageName.parse(image)
+    assert name.tag
+    assert name.digest.startswith("sha256:")
+
+
+def test_up_names_the_image_that_does_not_exist_and_the_fix(
+    det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
+) -> None:
+    gone = f"{images.host}/team/train:gone"
+    ran = det("deploy", "aws", "up", "--yes", *account.where, "--gpu-env-image", gone)
+    assert ran.code == 1
+    assert (
+        f"tasks of compute-pool would run in {gone}, which does not exist: {images.host} answers 404"
+        in ran.err
+    )
+    assert "--cpu-env-image and --gpu-env-image" in ran.err
+    assert terraform.calls("init") == []
+
+
+def test_a_dry_run_shows_which_registry_has_the_images(
+    det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
+) -> None:
+    image = f"{images.host}/team/train:1"
+    ran = det("deploy", "aws", "up", "--dry-run", *account.where, "--cpu-env-image", image)
+    assert ran.code == 0, ran.err
+    assert f"Tasks of compute-pool and aux-pool run in {image}; {images.host} has it" in ran.err
+    assert f"Tasks of compute-pool run in {CUDA_IMAGE}; docker.io has it" in ran.err
+
+
+def test_checks_that_are_switched_off_ask_no_registry(
+    det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
+) -> None:
+    gone = ("--cpu-env-image", f"{images.host}/team/train:gone")
+    ran = det("deploy", "aws", "up", "--dry-run", "--no-preflight-checks", *account.where, *gone)
+    assert ran.code == 0, ran.err
+    assert images.requests == []
+
+
+def test_an_image_that_cannot_be_checked_is_a_warning(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster, images: FakeRegistry
+) -> None:
+    images.rate_limited = True
+    image = f"{images.host}/team/train:1"
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up("--image", "img", "--cpu-env-image", image)
+    assert ran.code == 0, ran.err
+    assert f"warning: it could not be checked that {image} exists" in ran.err
+
+
+def test_on_google_cloud_a_missing_image_stops_before_anything_is_made(
+    project: Project, terraform: FakeTerraform, images: FakeRegistry
+) -> None:
+    ran = project.up("--image", "img", "--cpu-env-image", f"{images.host}/team/train:2")
+    assert cause(ran).endswith(f"which does not exist: {images.host} answers 404")
+    assert terraform.calls("init") == []
+
+
+def test_the_login_of_a_configuration_opens_its_private_images_only(
+    det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry, tmp_path: Path
+) -> None:
+    images.add("team/secret:1", login="ann:s3cret")
+    config = tmp_path / "master.yaml"
+    login = "{username: ann, password: s3cret, serveraddress: SERVER}"
+    text = (
+        f"task_container_defaults: {{image: {images.host}/team/secret:1, registry_auth: {login}}}"
+    )
+    config.write_text(text.replace("SERVER", images.host))
+    up = ("deploy", "aws", "up", "--dry-run", *account.where, "--config", config)
+    assert f"{images.host} has it" in det(*up).err
+    config.write_text(text.replace("SERVER", "registry.example.com"))
+    assert "needs a login" in det(*up).err
