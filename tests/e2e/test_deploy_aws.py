@@ -131,6 +131,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> 
         kept = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
         home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1"}
         kept["AWS_ACCESS_KEY_ID"] = OPERATOR
+        kept["DET_DOCKER_HUB"] = "http://127.0.0.1:9"  # no registry of the internet is asked
         yield Deployed(box, machines, {**kept, **home, "TF_CLI_CONFIG_FILE": configuration}, folder)
 
 
