@@ -1,5 +1,7 @@
-"""Upgrade a cluster on Google Cloud that does not answer afterwards; Terraform and Google Cloud are stand-ins."""
+"""Upgrade a cluster on Google Cloud, also to a version that does not answer; Terraform and Google are stand-ins."""
 
+import re
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -9,58 +11,147 @@ from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_google import FakeGoogle
 from tests.support.fake_terraform import FakeTerraform
 from tests.support.google_project import MADE, Project, cause, outputs, state
+from tests.support.terraform import INFRA
 
-NAMES = ("det-lab-api", "det-lab-tick", "det-lab-provision")
+NAMES = ("det-lab-api", "det-lab-tick", "det-lab-provision", "det-lab-relay")
+LATEST = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
+REVISION = "TRAFFIC_TARGET_ALLOCATION_TYPE_REVISION"
+SECRET = "det-lab-configuration"
+URL_SECRET = "det-lab-database-url"
 
 
-def service(name: str, revision: int, **more: Any) -> dict[str, Any]:
+def declared_traffic() -> list[str]:
+    """Return what the stack says of traffic, for each resource of Cloud Run. Terraform sends that at each apply."""
+    text = "".join(path.read_text() for path in sorted(INFRA.glob("modules/gcp/controlplane/*.tf")))
+    blocks = re.findall(r'^resource "google_cloud_run_v2_service" .*?^\}', text, re.M | re.S)
+    return [" ".join(re.findall(r"^  traffic \{(.*?)\}", block, re.M | re.S)) for block in blocks]
+
+
+@dataclass
+class Upgrades:
+    """A cluster each of whose applies makes new revisions, and new versions of its secret."""
+
+    project: Project
+    google: FakeGoogle
+    cluster: FakeCluster
+    revision: int = 1
+    applied: list[Any] = field(default_factory=list)
+
+    def deploy(self) -> None:
+        """Make the next revision of each service, as Cloud Run does at an apply.
+
+        Traffic goes where it went before, unless the stack says otherwise: that is the newest for a new service.
+        """
+        self.revision += 1
+        self.google.versions[SECRET][self.revision] = "ENABLED"
+        for service in self.google.leftovers["services"]:
+            name = service["name"].rpartition("/")[2]
+            service["latestReadyRevision"] = f"{service['name']}/revisions/{name}-{self.revision}"
+            service["template"] = template(self.revision)
+            if all(LATEST in text and "100" in text for text in declared_traffic()):
+                service["trafficStatuses"] = [{"type": LATEST, "percent": 100}]
+
+    def serving(self) -> dict[str, str]:
+        found = {}
+        for service in self.google.leftovers["services"]:
+            (target,) = service["trafficStatuses"]
+            newest = service["latestReadyRevision"].rpartition("/")[2]
+            found[service["name"].rpartition("/")[2]] = target.get("revision") or newest
+        return found
+
+    def up(self, *, answers: bool) -> Any:
+        self.cluster.on("GET", "/health", Raw(b"{}", status=200 if answers else 500))
+        return self.project.up("--image", "img")
+
+
+def template(version: int) -> dict[str, Any]:
+    url = {
+        "name": "DET_DB_URL",
+        "valueSource": {"secretKeyRef": {"secret": URL_SECRET, "version": "1"}},
+    }
+    plain = {"name": "DET_ROLE", "value": "api"}
+    items = [{"path": "cluster.yaml", "version": str(version)}]
+    return {
+        "containers": [{"env": [plain, url]}],
+        "volumes": [{"name": "configuration", "secret": {"secret": SECRET, "items": items}}],
+    }  # fmt: skip
+
+
+def service(name: str) -> dict[str, Any]:
     path = f"projects/acme/locations/us-west1/services/{name}"
     return {
-        "name": path, "labels": {"determined-cluster": "lab"},
-        "latestReadyRevision": f"{path}/revisions/{name}-{revision}", **more,
+        "name": path, "labels": {"determined-cluster": "lab"}, "template": template(1),
+        "latestReadyRevision": f"{path}/revisions/{name}-1",
+        "trafficStatuses": [{"type": LATEST, "percent": 100}],
     }  # fmt: skip
 
 
 @pytest.fixture
-def upgraded(
+def upgrades(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster, google: FakeGoogle,
     monkeypatch: pytest.MonkeyPatch,
-) -> Project:  # fmt: skip
-    """A cluster whose newest revisions, made by Terraform's apply, do not answer."""
+) -> Upgrades:  # fmt: skip
     google.has_cluster()
-    google.leftovers["services"] = [service(name, 1) for name in NAMES]
+    google.leftovers["services"] = [service(name) for name in NAMES]
+    google.leftovers["secrets"] = [
+        {"name": f"projects/1/secrets/{name}", "labels": {"determined-cluster": "lab"}}
+        for name in (SECRET, URL_SECRET)
+    ]
+    google.versions = {SECRET: {1: "ENABLED"}, URL_SECRET: {1: "ENABLED"}}
     terraform.answers(output=outputs(cluster), state_pull=state(*MADE))
-    real = project.google.answer
-    looks = []
+    made = Upgrades(project, google, cluster)
+    answer = google.answer
 
-    def answer(method: str, path: str, query: dict[str, str], body: Any) -> Any:
-        if method == "GET" and path.endswith("/services") and path.startswith("/run/"):
-            looks.append(path)
-            if len(looks) == 2:  # after the apply
-                google.leftovers["services"] = [service(name, 2) for name in NAMES]
-        return real(method, path, query, body)
+    def answer_after_applies(method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        for apply in terraform.calls("apply")[len(made.applied) :]:
+            made.applied.append(apply)
+            made.deploy()
+        return answer(method, path, query, body)
 
-    monkeypatch.setattr(google, "answer", answer)
+    monkeypatch.setattr(google, "answer", answer_after_applies)
     monkeypatch.setattr("det_cli.deployment.cluster._HEALTH_S", -1.0)
     monkeypatch.setattr("det_cli.deployment.google.time.sleep", lambda _: None)
-    cluster.on("GET", "/health", Raw(b"{}", status=500))
-    return project
+    return made
 
 
-def test_revisions_that_do_not_answer_make_room_for_those_before(
-    upgraded: Project, cluster: FakeCluster
-) -> None:
-    ran = upgraded.up("--image", "img")
+def test_revisions_that_do_not_answer_make_room_for_those_before(upgrades: Upgrades) -> None:
+    ran = upgrades.up(answers=False)
     assert cause(ran) == (
-        f"the new version does not answer at {cluster.url}: the previous one is back"
+        f"the new version does not answer at {upgrades.cluster.url}: the previous one is back"
     )
-    assert "gcloud run services logs read det-lab-api" in ran.err
-    traffic = {
-        s["name"].rpartition("/")[2]: s["trafficStatuses"]
-        for s in upgraded.google.leftovers["services"]
-    }
-    pinned = {"type": "TRAFFIC_TARGET_ALLOCATION_TYPE_REVISION", "percent": 100}
-    assert traffic == {name: [{**pinned, "revision": f"{name}-1"}] for name in NAMES}
+    assert "det-lab-api" in ran.err
+    assert upgrades.serving() == {name: f"{name}-1" for name in NAMES}
+
+
+def test_an_upgrade_after_a_rollback_serves_the_new_version(upgrades: Upgrades) -> None:
+    """The rollback pinned traffic to a revision: Cloud Run keeps that until it is told otherwise."""
+    assert upgrades.up(answers=False).code == 1
+    ran = upgrades.up(answers=True)
+    assert ran.code == 0, ran.err
+    assert upgrades.serving() == {name: f"{name}-3" for name in NAMES}
+
+
+def test_a_rollback_keeps_the_secrets_that_the_version_before_reads(upgrades: Upgrades) -> None:
+    assert upgrades.up(answers=False).code == 1
+    assert upgrades.google.versions[SECRET] == {1: "ENABLED", 2: "ENABLED"}
+
+
+def test_an_upgrade_that_answers_destroys_older_versions_of_secrets(upgrades: Upgrades) -> None:
+    """The version before the current one stays for its revision, to which an operator may go back."""
+    for _ in range(3):
+        ran = upgrades.up(answers=True)
+        assert ran.code == 0, ran.err
+    states = {1: "DESTROYED", 2: "DESTROYED", 3: "ENABLED", 4: "ENABLED"}
+    assert upgrades.google.versions == {SECRET: states, URL_SECRET: {1: "ENABLED"}}
+
+
+def test_versions_that_may_not_be_destroyed_stop_no_upgrade(
+    upgrades: Upgrades, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrades.google.permissions_missing = {"secretmanager.versions.list"}
+    ran = upgrades.up(answers=True)
+    assert ran.code == 0, ran.err
+    assert "warning: old versions of secrets stay: " in ran.err
 
 
 def test_a_first_cluster_that_does_not_answer_has_nothing_to_go_back_to(

@@ -81,6 +81,8 @@ class FakeGoogle:
         0  # builds that start and fail, for example because they may not push
     )
     generations: dict[str, int] = field(default_factory=dict)  # of objects, by BUCKET/NAME
+    versions: dict[str, dict[int, str]] = field(default_factory=dict)  # states, by secret
+    permissions_missing: set[str] = field(default_factory=set)  # denied where they are used
     late: int = 0  # calls that an API refuses after it was enabled
     _refuses: dict[str, int] = field(default_factory=dict)  # of these, those that are left
     calls: list[str] = field(default_factory=list)
@@ -304,6 +306,28 @@ def _shift_traffic(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return {"name": "projects/acme/locations/l/operations/o1", "done": False}
 
 
+def _versions(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    """List versions of a secret, the newest first, two a page. Those that were destroyed stay in the list."""
+    if "secretmanager.versions.list" in fake.permissions_missing:
+        raise Refusal(403, "Permission 'secretmanager.versions.list' denied on resource")
+    secret = f"projects/1/secrets/{query['secret']}"
+    found = [
+        {"name": f"{secret}/versions/{number}", "state": state}
+        for number, state in sorted(fake.versions[query["secret"]].items(), reverse=True)
+    ]
+    begin = int(query.get("pageToken", 0))
+    more = {"nextPageToken": str(begin + 2)} if begin + 2 < len(found) else {}
+    return {"versions": found[begin : begin + 2], "totalSize": len(found), **more}
+
+
+def _destroy_version(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    states, number = fake.versions[query["secret"]], int(query["version"])
+    if states[number] == "DESTROYED":
+        raise Refusal(400, f"Secret Version [{number}] is already in DESTROYED state.")
+    states[number] = "DESTROYED"
+    return {"state": "DESTROYED"}
+
+
 def _restore(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     fake.restored[query["instance"]] = body["backup"]
     return fake.begin("RESTORE_VOLUME", **fake.restoring_ends)
@@ -386,6 +410,12 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("PATCH", f"/run/v2/{_P}/locations/[^/]+/services/(?P<name>[^/]+)", _shift_traffic),
     ("GET", "/run/v2/projects/.*/operations/o1", lambda fake, query, body: {"done": True}),
     ("GET", f"/secretmanager/v1/{_P}/secrets", _leftover("secrets")),
+    ("GET", f"/secretmanager/v1/{_P}/secrets/(?P<secret>[^/]+)/versions", _versions),
+    (
+        "POST",
+        f"/secretmanager/v1/{_P}/secrets/(?P<secret>[^/]+)/versions/(?P<version>\\d+):destroy",
+        _destroy_version,
+    ),
 )
 
 

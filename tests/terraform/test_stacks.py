@@ -71,6 +71,14 @@ def test_the_stack_for_google_plans_what_its_tests_say(google: Stack) -> None:
     assert "0 failed" in google.must("test")
 
 
+def test_a_new_version_of_a_secret_is_made_before_the_one_that_it_replaces_goes() -> None:
+    text = (INFRA / "modules/gcp/secrets/main.tf").read_text()
+    (version,) = re.findall(
+        r'^resource "google_secret_manager_secret_version" .*?^\}', text, re.M | re.S
+    )
+    assert re.search(r"create_before_destroy += true", version)
+
+
 EXAMPLES = sorted(path.parent.name for path in INFRA.glob("examples/*/main.tf"))
 
 

@@ -9,7 +9,15 @@ from typing import Any
 
 import yaml
 
-from det_cli.deployment import fleet, google_backups, google_checks, image, prices, task_images
+from det_cli.deployment import (
+    fleet,
+    google_backups,
+    google_checks,
+    google_secrets,
+    image,
+    prices,
+    task_images,
+)
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
@@ -239,7 +247,11 @@ class GcpDeployment(Deployment):
         return bool(newer)
 
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
-        """Do nothing: the registry bounds its images, and Cloud Run the revisions of a service."""
+        """Destroy old versions of secrets. The registry bounds its images, and Cloud Run its revisions."""
+        try:
+            google_secrets.prune(self.account, self._spec.cluster_id)
+        except CommandError as e:
+            self._say(f"warning: old versions of secrets stay: {e.cause}")
 
     def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
         """Remove the services first: nothing else rents machines."""

@@ -210,7 +210,7 @@ class Google:
             filter=f"settings.userLabels.{LABEL}:{cluster_id}",
         )  # fmt: skip
         yield from (f"database {found['name']}" for found in databases)
-        for name in self._services(cluster_id):
+        for name in self.services(cluster_id):
             yield f"service {name.rpartition('/')[2]}"
         secrets = self.pages(
             "secretmanager",
@@ -245,7 +245,7 @@ class Google:
     def _accounts(self) -> Iterator[Any]:
         return self.pages("iam", f"/v1/projects/{self.project}/serviceAccounts", "accounts")
 
-    def _services(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
+    def services(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
         """Return the services of a cluster, by their full names."""
         path = f"/v2/projects/{self.project}/locations/{self.region}/services"
         return {
@@ -257,7 +257,7 @@ class Google:
     def revisions(self, cluster_id: str) -> dict[str, str]:
         """Return the revision of each service that answers its requests."""
         found = {}
-        for name, service in self._services(cluster_id).items():
+        for name, service in self.services(cluster_id).items():
             parts = [t for t in service.get("trafficStatuses", ()) if t.get("percent") == 100]
             pinned = str(parts[0].get("revision") or "") if parts else ""
             newest = str(service.get("latestReadyRevision") or "").rpartition("/")[2]

@@ -139,6 +139,17 @@ run "a_lost_wake_is_repeated_by_the_schedule" {
   }
 }
 
+run "a_deployment_after_a_rollback_serves_its_own_revision" {
+  module {
+    source = "../modules/gcp/controlplane"
+  }
+
+  assert {
+    condition     = alltrue([for service in concat(values(google_cloud_run_v2_service.this), google_cloud_run_v2_service.relay) : length(service.traffic) == 1 && service.traffic[0].type == "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST" && service.traffic[0].percent == 100])
+    error_message = "A service keeps the revision to which a rollback pinned it."
+  }
+}
+
 run "the_relay" {
   module {
     source = "../modules/gcp/controlplane"
@@ -172,6 +183,22 @@ run "the_relay" {
   assert {
     condition     = google_cloud_run_v2_service.relay[0].template[0].timeout == "3600s" && google_cloud_run_v2_service.this["api"].template[0].timeout == "3600s"
     error_message = "Connections of notebooks and shells are cut off early."
+  }
+}
+
+run "a_changed_secret_leaves_the_version_of_the_serving_revision" {
+  module {
+    source = "../modules/gcp/secrets"
+  }
+
+  variables {
+    values  = { configuration = "new" }
+    readers = { api = { account = "api@some-project.iam.gserviceaccount.com", secrets = ["configuration"] } }
+  }
+
+  assert {
+    condition     = google_secret_manager_secret_version.this["configuration"].deletion_policy == "ABANDON"
+    error_message = "Instances that start before the new revision serves cannot read their secrets."
   }
 }
 

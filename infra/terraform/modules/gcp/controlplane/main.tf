@@ -39,6 +39,12 @@ resource "google_cloud_run_v2_service" "this" {
   # Agents, people and CI call the API, which authenticates each request itself; workers are called by accounts alone.
   invoker_iam_disabled = each.key == "api"
 
+  # Explicit, because a rollback pins traffic to a revision: Cloud Run would keep that at every later deployment.
+  traffic {
+    type    = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
+    percent = 100
+  }
+
   template {
     service_account                  = google_service_account.this[each.key].email
     timeout                          = "${each.value.timeout_s}s"

@@ -21,6 +21,12 @@ resource "google_cloud_run_v2_service" "relay" {
   # Agents of any cloud dial it; it asks for their tokens, and for those of clients.
   invoker_iam_disabled = true
 
+  # A rollback pins traffic to a revision, as it does with the other services.
+  traffic {
+    type    = "TRAFFIC_TARGET_ALLOCATION_TYPE_LATEST"
+    percent = 100
+  }
+
   template {
     service_account                  = google_service_account.relay[0].email
     timeout                          = "3600s"

@@ -39,6 +39,13 @@ resource "google_secret_manager_secret_version" "this" {
   for_each    = local.names
   secret      = google_secret_manager_secret.this[each.key].id
   secret_data = var.values[each.key]
+  # Instances of the serving revision read the version before until the new revision serves. `det deploy gcp up`
+  # destroys old ones after that. They go with their secret, too.
+  deletion_policy = "ABANDON"
+
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "google_secret_manager_secret_iam_member" "reader" {
