@@ -52,6 +52,19 @@ def test_by_force_services_go_first_then_machines_then_the_rest(
     assert project.run("list").out == ""
 
 
+def test_a_removal_tells_terraform_first_that_the_database_goes_with_its_instance(
+    project: Project, terraform: FakeTerraform
+) -> None:
+    """Terraform deletes by what the last apply stored. PostgreSQL drops no database that somebody is connected to."""
+    project.google.has_cluster()
+    database = ("module.database", "google_sql_database")
+    terraform.answers(output={"out": "{}"}, state_pull=state(*MADE, database))
+    ran = project.down()
+    assert ran.code == 0, ran.err
+    (apply,) = terraform.calls("apply")
+    assert "-target=module.database.google_sql_database.this" in apply["words"]
+
+
 def test_what_is_left_with_the_cluster_s_label_is_told(
     project: Project, terraform: FakeTerraform
 ) -> None:

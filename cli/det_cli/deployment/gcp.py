@@ -56,6 +56,7 @@ class GcpDeployment(Deployment):
     data = (
         "module.storage.google_storage_bucket.this",
         "module.database.google_sql_database_instance.this",
+        "module.database.google_sql_database.this",
     )
     storage_type = "gcs"
     lasting = (_RESTORED,)

@@ -181,6 +181,11 @@ run "a_database_that_is_removed" {
   }
 
   assert {
+    condition     = google_sql_database.this.deletion_policy == "ABANDON" && google_sql_user.this.deletion_policy == "ABANDON"
+    error_message = "The removal drops a database that somebody is connected to, which PostgreSQL refuses."
+  }
+
+  assert {
     condition     = google_sql_database_instance.this.settings[0].final_backup_config[0].enabled
     error_message = "No last backup of the database is kept."
   }

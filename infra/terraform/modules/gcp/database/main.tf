@@ -138,6 +138,8 @@ resource "google_sql_database_instance" "this" {
 resource "google_sql_database" "this" {
   name     = local.database
   instance = google_sql_database_instance.this.name
+  # DROP DATABASE fails while anybody is connected, also Cloud SQL's own agents: the instance takes it along.
+  deletion_policy = "ABANDON"
 }
 
 resource "google_sql_user" "this" {
