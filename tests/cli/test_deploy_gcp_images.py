@@ -36,6 +36,26 @@ def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
     assert [o["boot_disk_source_image"] for o in made["offers"]] == [GPU_IMAGE, own]
 
 
+@pytest.mark.parametrize("gpu", ["nvidia-tesla-v100", "nvidia-tesla-p100", "nvidia-tesla-p4"])
+def test_a_gpu_that_the_default_image_does_not_drive_is_refused(project: Project, gpu: str) -> None:
+    """The image has NVIDIA's open kernel modules, which need Turing or newer: the machine would never join."""
+    ran = project.up("--gpu-type", gpu)
+    assert (ran.code, f"the default image does not drive {gpu}" in cause(ran)) == (2, True)
+    assert "--environment-image" in ran.err
+    assert project.google.buckets == {}
+
+
+def test_such_a_gpu_may_be_rented_with_an_image_of_one_s_own(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    own = ("--environment-image", "projects/acme/global/images/family/proprietary")
+    ran = project.up(
+        "--image", "img", "--no-preflight-checks", "--gpu-type", "nvidia-tesla-v100", *own
+    )
+    assert ran.code == 0, ran.err
+
+
 def test_a_build_waits_until_its_new_account_can_read_the_source(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:

@@ -445,7 +445,7 @@ def test_preemption_can_be_switched_off_over_a_configuration(
         (("--preemption-enabled", "true"), ("--scheduler-type", "fair_share")),
         (("--spot",), ("--preemptible", "false")),
         (
-            ("--gpu-type", "nvidia-tesla-v100", "--gpu-num", "2"),
+            ("--gpu-type", "nvidia-tesla-t4", "--gpu-num", "2"),
             ("--compute-agent-instance-type", "a2-highgpu-1g"),
         ),
     ],

@@ -15,6 +15,7 @@ from determined.common.sign_in import login
 
 from det_cli.deployment import bucket_names, draining, extras, fleet, pool_warnings, restoring
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
+from det_cli.deployment.machine_images import check_gpus
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
@@ -255,7 +256,7 @@ class Deployment(ABC):
         name = self._spec.variables.get("bucket")
         if name:
             bucket_names.check(self.storage_type, str(name))
-        self._checked("any-bucket")
+        check_gpus(self._checked("any-bucket"))
 
     def _config(self) -> dict[str, Any]:
         """Return the cluster's configuration, with what the deployment knows of where its machines are.

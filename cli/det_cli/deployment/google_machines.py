@@ -1,0 +1,64 @@
+"""The machines that pools of a configuration rent from Google Cloud, as far as an account is asked about them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DISK_GB, DISK_TYPE = 200, "pd-balanced"  # of a section that names none
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Hold the machines of one type that a pool rents in a region."""
+
+    pool: str
+    machine_type: str
+    region: str
+    zones: tuple[str, ...]  # empty: any of the region
+    gpu_type: str  # attached to the machine; empty for the machine's own
+    gpu_num: int
+    is_spot: bool
+    vcpus: int = 0
+    disk_gb: int = DISK_GB
+    disk_type: str = DISK_TYPE
+    has_external_ip: bool = True
+
+    @property
+    def place(self) -> str:
+        return ", ".join(self.zones) or self.region
+
+
+def machines_of(config: Mapping[str, Any], *, external_ip: bool = True) -> list[Machines]:
+    """Return the machines that the pools of a configuration rent from Google Cloud, type by type.
+
+    `external_ip`: whether machines have addresses where a section does not say.
+    """
+    from det_controlplane.core.config.cluster import load_cluster
+
+    found = []
+    for pool in load_cluster(config).resource_pools:
+        for section in pool.sections:
+            if section.provider == "gcp":
+                found += list(_of_section(pool.pool_name, section, external_ip))
+    return found
+
+
+def _of_section(pool: str, section: Any, external_ip: bool) -> Iterator[Machines]:
+    settings = section.settings
+    written = settings.get("instance_type")
+    gpus = written if isinstance(written, Mapping) else {}
+    network = settings.get("network_interface") or {}
+    for region in sorted({region for region, _ in section.places}):
+        zones = tuple(sorted(z for r, z in section.places if r == region and z))
+        for priced in section.types:
+            for capacity in section.capacities:
+                yield Machines(
+                    pool=pool, machine_type=priced.type.name, region=region, zones=zones,
+                    gpu_type=str(gpus.get("gpu_type") or "") if gpus.get("gpu_num") else "",
+                    gpu_num=int(gpus.get("gpu_num") or 0) if gpus.get("gpu_type") else 0,
+                    is_spot=capacity.value == "spot",
+                    vcpus=priced.type.vcpus,
+                    disk_gb=int(settings.get("boot_disk_size") or DISK_GB),
+                    disk_type=str(settings.get("boot_disk_type") or DISK_TYPE).rpartition("/")[2],
+                    has_external_ip=bool(network.get("external_ip", external_ip)),
+                )  # fmt: skip
