@@ -266,7 +266,7 @@ def test_missing_permissions_are_all_named_before_anything_is_made(
 def test_an_unknown_region_is_told(project: Project) -> None:
     ran = project.up("--region", "us-central1", "--config", _config(project, "us-east1"))
     assert cause(ran) == "there is no region us-central1"
-    assert "gcloud compute regions list" in ran.err
+    assert "console.cloud.google.com/compute/zones?project=acme" in ran.err
 
 
 def _config(project: Project, region: str) -> Path:

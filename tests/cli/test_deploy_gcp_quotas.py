@@ -1,7 +1,7 @@
 """Look at quotas of Google Cloud before anything is made there."""
 
 import pytest
-from det_cli.deployment import google_checks
+from det_cli.deployment import google_quotas
 from det_controlplane.core.provision import catalog_gcp
 
 from tests.support.fake_cluster import FakeCluster
@@ -22,9 +22,83 @@ def test_a_quota_of_zero_stops_before_anything_is_made(
     assert terraform.calls("init") == []
 
 
-def test_spot_machines_have_a_quota_of_their_own(project: Project) -> None:
-    project.google.quotas = {"NVIDIA_T4_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0.0}
-    assert "the quota PREEMPTIBLE_NVIDIA_T4_GPUS" in cause(project.up("--spot"))
+@pytest.mark.parametrize(
+    ("standard", "preemptible", "told"),
+    [
+        (1.0, 0.0, ""),
+        (0.0, 0.0, "the quota NVIDIA_T4_GPUS of us-west1 is 0"),
+        (0.0, 1.0, ""),
+        (4.0, 1.0, "the quota PREEMPTIBLE_NVIDIA_T4_GPUS of us-west1 is 1"),
+    ],
+)
+def test_spot_machines_use_the_usual_quota_until_they_have_one_of_their_own(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster,
+    standard: float, preemptible: float, told: str,
+) -> None:  # fmt: skip
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    project.google.quotas |= {
+        "NVIDIA_T4_GPUS": standard,
+        "PREEMPTIBLE_NVIDIA_T4_GPUS": preemptible,
+    }
+    number = 4 if preemptible and told else 1
+    ran = project.up("--image", "img", "--spot", "--gpu-num", number)
+    assert (told in cause(ran)) if told else ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit", "needed"),
+    [
+        ("SSD_TOTAL_GB", 250, "300 together"),
+        ("IN_USE_ADDRESSES", 1, "2 together"),
+        ("CPUS", 8, "12 together"),
+    ],
+)
+def test_one_machine_of_each_pool_must_fit_into_the_quotas_of_the_region(
+    project: Project, terraform: FakeTerraform, quota: str, limit: int, needed: str
+) -> None:
+    project.google.quotas[quota] = float(limit)
+    ran = project.up()
+    assert cause(ran) == (
+        f"the quota {quota} of us-west1 is {limit}, and one machine of each pool"
+        f" (compute-pool, aux-pool) needs {needed}"
+    )
+    assert terraform.calls("init") == []
+
+
+def test_processors_are_counted_over_all_regions(project: Project) -> None:
+    project.google.quotas_everywhere["CPUS_ALL_REGIONS"] = 8.0
+    assert "the quota CPUS_ALL_REGIONS is 8, and one machine of each pool" in cause(project.up())
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit", "given", "hint"),
+    [
+        ("SSD_TOTAL_GB", 250, ("--disk-size", "110"), "give smaller disks by --disk-size"),
+        ("SSD_TOTAL_GB", 250, ("--disk-type", "pd-standard"), "--disk-size"),
+        ("IN_USE_ADDRESSES", 1, ("--var", "machine_external_ip=false"), "machine_external_ip=false"),
+    ],
+)  # fmt: skip
+def test_a_hint_on_a_quota_helps(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster,
+    quota: str, limit: int, given: tuple[str, ...], hint: str,
+) -> None:  # fmt: skip
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    project.google.quotas[quota] = float(limit)
+    assert hint in project.up("--image", "img").err
+    ran = project.up("--image", "img", *given)
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(("preemptible", "fits"), [(0, True), (12, True), (4, False)])
+def test_processors_of_spot_machines_have_a_quota_of_their_own_once_it_is_granted(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster, preemptible: int, fits: bool
+) -> None:
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    project.google.quotas["PREEMPTIBLE_CPUS"] = float(preemptible)
+    ran = project.up("--image", "img", "--spot")
+    assert (ran.code == 0) is fits, ran.err
+    if not fits:
+        assert "the quota PREEMPTIBLE_CPUS of us-west1 is 4" in cause(ran)
 
 
 def test_the_quota_over_all_regions_counts_too(project: Project) -> None:
@@ -37,7 +111,7 @@ def h100(project: Project) -> tuple[str, ...]:
     """Let the region have machines with eight H100; gives the options that ask for them."""
     project.google.types["a3-highgpu-8g"] = ["us-west1-a"]
     project.google.own_gpus["a3-highgpu-8g"] = ("nvidia-h100-80gb", 8)
-    project.google.quotas_everywhere = {"GPUS_ALL_REGIONS": 16.0}
+    project.google.quotas_everywhere = {"GPUS_ALL_REGIONS": 16.0, "CPUS_ALL_REGIONS": 300.0}
     return ("--compute-agent-instance-type", "a3-highgpu-8g")
 
 
@@ -76,13 +150,16 @@ def test_newer_gpus_may_be_rented_within_their_quota(
     assert ran.code == 0, ran.err
 
 
-def test_spot_machines_of_newer_gpus_have_a_quota_of_their_own_too(
+def test_spot_machines_of_newer_gpus_may_have_a_quota_of_their_own_too(
     project: Project, h100: tuple[str, ...]
 ) -> None:
-    project.google.quotas["PREEMPTIBLE_NVIDIA_H100_GPUS"] = 0.0
+    project.google.quotas["PREEMPTIBLE_NVIDIA_H100_GPUS"] = 4.0
     project.google.families = {("NVIDIA_H100", "us-west1"): 8}
     told = cause(project.up("--spot", *h100))
-    assert "the quota PREEMPTIBLE_NVIDIA_H100_GPUS of us-west1 is 0" in told
+    assert "the quota PREEMPTIBLE_NVIDIA_H100_GPUS of us-west1 is 4" in told
+    project.google.quotas["PREEMPTIBLE_NVIDIA_H100_GPUS"] = 0.0
+    project.google.families = {("NVIDIA_H100", "us-west1"): 2}
+    assert f"the quota {FAMILY} of us-west1 is 2" in cause(project.up("--spot", *h100))
 
 
 def test_a_quota_that_may_not_be_read_is_told_and_stops_nothing(
@@ -96,7 +173,7 @@ def test_a_quota_that_may_not_be_read_is_told_and_stops_nothing(
 
 
 def test_each_gpu_of_the_catalog_has_a_quota_that_is_looked_at() -> None:
-    known = {*google_checks._GPU_QUOTAS, *google_checks._GPU_FAMILIES}
+    known = {*google_quotas.GPU_QUOTAS, *google_quotas.GPU_FAMILIES}
     assert set(catalog_gcp.ATTACHED) <= known
     own = {gpu for _, _, gpu, *_ in catalog_gcp._GPU_TYPES}
     assert own == {"NVIDIA L4", "NVIDIA A100", "NVIDIA H100"}, "its quota is to be looked at too"

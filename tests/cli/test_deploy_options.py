@@ -291,10 +291,10 @@ def test_options_for_google_become_disks_labels_and_processors(
     (apply,) = terraform.calls("apply")
     assert apply["variables"]["labels"] == {"team": "vision"}
     compute, aux = yaml.safe_load(apply["variables"]["cluster_config"])["resource_pools"]
-    common = {"boot_disk_size": 300, "boot_disk_type": "pd-ssd", "labels": {"team": "vision"}}
-    own = {"spot": True, "base_config": {"minCpuPlatform": "Intel Skylake"}}
+    common = {"boot_disk_type": "pd-ssd", "labels": {"team": "vision"}}
+    own = {"boot_disk_size": 300, "spot": True, "base_config": {"minCpuPlatform": "Intel Skylake"}}
     assert compute["provider"].items() >= {**common, **own}.items()
-    assert aux["provider"].items() >= common.items()
+    assert aux["provider"].items() >= {**common, "boot_disk_size": 100}.items()
     bad = project.up("--image", "img", "--add-label", "Team=Vision")
     assert (bad.code, "is no label of Google Cloud" in bad.err) == (2, True)
 

@@ -48,8 +48,17 @@ class FakeGoogle:
     apis: set[str] = field(default_factory=lambda: set(APIS))
     permissions: set[str] = field(default_factory=lambda: set(PERMISSIONS))
     billing_permissions: set[str] = field(default_factory=set)  # on the account 0A-0B-0C
-    quotas: dict[str, float] = field(default_factory=lambda: {"NVIDIA_T4_GPUS": 4.0})
-    quotas_everywhere: dict[str, float] = field(default_factory=lambda: {"GPUS_ALL_REGIONS": 4.0})
+    # As of a new project that pays, with GPUs that it asked for. It has no preemptible quotas.
+    quotas: dict[str, float] = field(
+        default_factory=lambda: {
+            "CPUS": 200.0, "N2_CPUS": 200.0, "E2_CPUS": 24.0, "PREEMPTIBLE_CPUS": 0.0,
+            "IN_USE_ADDRESSES": 8.0, "SSD_TOTAL_GB": 500.0, "DISKS_TOTAL_GB": 4096.0,
+            "NVIDIA_T4_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0.0, "PREEMPTIBLE_NVIDIA_H100_GPUS": 0.0,
+        }
+    )  # fmt: skip
+    quotas_everywhere: dict[str, float] = field(
+        default_factory=lambda: {"GPUS_ALL_REGIONS": 4.0, "CPUS_ALL_REGIONS": 32.0}
+    )
     types: dict[str, list[str]] = field(
         default_factory=lambda: {
             "n1-standard-8": ["us-west1-a", "us-west1-b"],

@@ -16,6 +16,8 @@ from det_cli.errors import UsageError
 from det_cli.render import print_object, say
 
 REGION = "us-west1"
+# New projects have 250 or 500 GB for the disks of all machines of a region.
+_AUX_DISK_GB = 100
 # Options of `up` that are kept, beside what all clouds have.
 _POOLS = (
     "zone", "gpu_type", "gpu_num", "environment_image", "preemptible", "min_cpu_platform_agent", "disk_size",
@@ -130,6 +132,7 @@ def _machines(args: argparse.Namespace, region: str) -> tuple[dict[str, Any], di
     aux_type = getattr(args, "aux_agent_instance_type", None) or "n1-standard-4"
     aux = {
         **common,
+        "boot_disk_size": _AUX_DISK_GB,
         "instance_type": {"machine_type": aux_type, "gpu_num": 0},
         "boot_disk_source_image": image or CPU_IMAGE,
     }

@@ -13,6 +13,7 @@ from det_cli.deployment import (
     fleet,
     google_backups,
     google_checks,
+    google_machines,
     google_secrets,
     image,
     prices,
@@ -132,7 +133,9 @@ class GcpDeployment(Deployment):
         if self._preflight:
             google_checks.check_permissions(self.account)
             google_checks.check_budget(self.account, self._spec.variables)
-            google_checks.check_machines(self.account, google_checks.machines_of(config), self._say)
+            external_ip = self._spec.variables.get("machine_external_ip") is not False
+            machines = google_machines.machines_of(config, external_ip=external_ip)
+            google_checks.check_machines(self.account, machines, self._say)
             task_images.check(config, self._say)
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:

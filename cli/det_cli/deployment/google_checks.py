@@ -1,12 +1,13 @@
-"""Check APIs, permissions, machine types and quotas of a Google Cloud project before anything is made in it."""
+"""Check APIs, permissions and machine types of a Google Cloud project before anything is made in it."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+from det_cli.deployment import google_quotas
 from det_cli.deployment.google import Denied, Google
+from det_cli.deployment.google_machines import Machines
+from det_cli.deployment.google_quotas import SKIP
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
@@ -42,24 +43,6 @@ PERMISSIONS = (
     "servicenetworking.services.addPeering",
     "storage.buckets.create",
 )
-# Quotas of a region by GPU.
-_GPU_QUOTAS = {
-    "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
-    "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
-    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
-    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
-    "nvidia-l4": "NVIDIA_L4_GPUS",
-    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
-    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
-}
-# Newer GPUs share one quota, which counts each family by region; their spot machines have quotas like those above.
-_GPU_FAMILIES = {
-    "nvidia-h100-80gb": "NVIDIA_H100",
-    "nvidia-h100-mega-80gb": "NVIDIA_H100_MEGA",
-    "nvidia-h200-141gb": "NVIDIA_H200",
-    "nvidia-b200": "NVIDIA_B200",
-}
-_FAMILY_QUOTA = "GPUS-PER-GPU-FAMILY-per-project-region"
 # What shows that an API that was just enabled answers: Terraform would fail where it does not yet.
 _HERE = "projects/{project}/locations/{region}"
 _PROBES = {
@@ -73,26 +56,8 @@ _PROBES = {
     "secretmanager": "/v1/projects/{project}/secrets",
     "sqladmin": "/v1/projects/{project}/instances",
 }
-_SKIP = "--no-preflight-checks goes on all the same"
 
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Machines:
-    """Hold the machines that a pool rents, as its configuration says."""
-
-    pool: str
-    machine_type: str
-    region: str
-    zones: tuple[str, ...]  # empty: any of the region
-    gpu_type: str  # attached to the machine; empty for the machine's own
-    gpu_num: int
-    is_spot: bool
-
-    @property
-    def place(self) -> str:
-        return ", ".join(self.zones) or self.region
 
 
 def disabled(google: Google, variables: Mapping[str, Any]) -> list[str]:
@@ -158,49 +123,14 @@ def check_budget(google: Google, variables: Mapping[str, Any]) -> None:
 
 
 def check_machines(google: Google, wanted: Sequence[Machines], say: Say) -> None:
-    """Look whether the region has what pools rent, and whether the project may rent one of each."""
-    regions = {google.region, *(machines.region for machines in wanted)}
-    quotas = {region: _quotas_of_region(google, region) for region in sorted(regions)}
-    everywhere = _quotas(
-        google.call("GET", "compute", f"/compute/v1/projects/{google.project}") or {}
-    )
+    """Raise CommandError where a region lacks what pools rent, or the project may not rent it."""
+    quotas = google_quotas.read(google, {google.region, *(machines.region for machines in wanted)})
     for machines in wanted:
         own = _check_offers(google, machines)
         gpus = {**own, **({machines.gpu_type: machines.gpu_num} if machines.gpu_num else {})}
-        for quota, needed in _needed(machines, gpus):
-            limits = everywhere if quota == "GPUS_ALL_REGIONS" else quotas[machines.region]
-            if quota in limits:
-                _check_quota(google, machines, quota, needed, limits[quota])
-        if not machines.is_spot:
-            _check_families(google, machines, gpus, say)
+        google_quotas.check_gpus(google, quotas, machines, gpus, say)
+    google_quotas.check_together(google, quotas, wanted)
     say(f"Checked {google.project}: credentials, APIs, permissions, machine types and quotas")
-
-
-def _check_families(google: Google, machines: Machines, gpus: Mapping[str, int], say: Say) -> None:
-    for gpu, needed in gpus.items():
-        family = _GPU_FAMILIES.get(gpu)
-        if family is None:
-            continue
-        try:
-            limit = _limit_of_family(google, machines.region, family)
-        except Denied as e:
-            say(f"warning: the quota of {family} in {machines.region} cannot be read: {e.cause}")
-            continue
-        _check_quota(google, machines, f"{_FAMILY_QUOTA} of {family}", needed, limit)
-
-
-def _limit_of_family(google: Google, region: str, family: str) -> float:
-    """Return how many GPUs of a family the project may rent in a region: none where Google gives no limit."""
-    path = f"/v1/projects/{google.project}/locations/global/services/compute.googleapis.com/quotaInfos/{_FAMILY_QUOTA}"
-    found = google.call("GET", "cloudquotas", path) or {}
-    told = {
-        info.get("dimensions", {}).get("region", ""): float(info["details"].get("value", 0))
-        for info in found.get("dimensionsInfos", ())
-        if info.get("dimensions", {}).get("gpu_family") == family
-        and region in info.get("applicableLocations", ())
-    }
-    limit = told.get(region, told.get("", 0.0))
-    return math.inf if limit < 0 else limit
 
 
 def _check_offers(google: Google, machines: Machines) -> dict[str, int]:
@@ -223,7 +153,7 @@ def _must_be_here(machines: Machines, what: str, zones: Sequence[str]) -> None:
     there = ", ".join(region) or ", ".join(others) or "no zone of Google Cloud"
     raise CommandError(
         f"{machines.place} has no {what}, which {machines.pool} asks for; {there} has it",
-        f"name a place that has it by --region and --zone, or another type; {_SKIP}",
+        f"name a place that has it by --region and --zone, or another type; {SKIP}",
     )
 
 
@@ -233,63 +163,3 @@ def _found(google: Google, kind: str, name: str) -> Iterator[tuple[str, Json]]:
     for place, listed in page.get("items", {}).items():
         for found in listed.get(kind, ()):
             yield place.rpartition("/")[2], found
-
-
-def _needed(machines: Machines, gpus: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    for gpu, number in gpus.items():
-        if gpu in _GPU_QUOTAS:
-            yield ("PREEMPTIBLE_" if machines.is_spot else "") + _GPU_QUOTAS[gpu], number
-        elif gpu in _GPU_FAMILIES and machines.is_spot:
-            yield f"PREEMPTIBLE_{_GPU_FAMILIES[gpu]}_GPUS", number
-    if gpus:
-        yield "GPUS_ALL_REGIONS", sum(gpus.values())
-
-
-def _check_quota(google: Google, machines: Machines, quota: str, needed: int, limit: float) -> None:
-    if limit >= needed:
-        return
-    page = f"https://console.cloud.google.com/iam-admin/quotas?project={google.project}"
-    raise CommandError(
-        f"the quota {quota} of {machines.region} is {limit:g}, and a machine of {machines.pool} needs {needed}",
-        f"ask for more at {page}, or name another type or region; {_SKIP}",
-    )
-
-
-def _quotas_of_region(google: Google, region: str) -> dict[str, float]:
-    found = google.call("GET", "compute", f"/compute/v1/projects/{google.project}/regions/{region}")
-    if found is None:
-        raise CommandError(
-            f"there is no region {region}", "`gcloud compute regions list` shows all: --region NAME"
-        )
-    return _quotas(found)
-
-
-def _quotas(found: Json) -> dict[str, float]:
-    return {str(q["metric"]): float(q["limit"]) for q in found.get("quotas", ())}
-
-
-def machines_of(config: Mapping[str, Any]) -> list[Machines]:
-    """Return the machines that the pools of a configuration rent from Google Cloud, type by type."""
-    from det_controlplane.core.config.cluster import load_cluster
-
-    found = []
-    for pool in load_cluster(config).resource_pools:
-        for section in pool.sections:
-            if section.provider == "gcp":
-                found += list(_of_section(pool.pool_name, section))
-    return found
-
-
-def _of_section(pool: str, section: Any) -> Iterator[Machines]:
-    written = section.settings.get("instance_type")
-    gpus = written if isinstance(written, Mapping) else {}
-    for region in sorted({region for region, _ in section.places}):
-        zones = tuple(sorted(z for r, z in section.places if r == region and z))
-        for priced in section.types:
-            for capacity in section.capacities:
-                yield Machines(
-                    pool=pool, machine_type=priced.type.name, region=region, zones=zones,
-                    gpu_type=str(gpus.get("gpu_type") or "") if gpus.get("gpu_num") else "",
-                    gpu_num=int(gpus.get("gpu_num") or 0) if gpus.get("gpu_type") else 0,
-                    is_spot=capacity.value == "spot",
-                )  # fmt: skip
