@@ -342,18 +342,10 @@ def test_metrics_of_one_step_do_not_contradict_each_other(user: Caller) -> None:
     assert report_metrics(user, trial_id, "a.b", 1, {"loss": 2}).status == 400
 
 
-def test_metrics_of_a_trial_have_bounds(user: Caller) -> None:
-    """A table that is sorted by fifty of them reads what a trial has of all fifty times."""
+def test_a_name_of_a_metric_has_a_bound(user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
-    many = {f"m{n}": 1.0 for n in range(10_001)}
-    for metrics in (many, {"x" * 1001: 1.0}):
-        told = report_metrics(user, trial_id, "training", 1, metrics)
-        assert (told.status, "at most" in told.error) == (400, True)
-    statuses = [
-        report_metrics(user, trial_id, f"group-{n}", 1, {"loss": 1.0}).status for n in range(102)
-    ]
-    assert statuses == [200] * 100 + [400] * 2
-    assert report_metrics(user, trial_id, "group-7", 2, {"loss": 1.0}).status == 200
+    told = report_metrics(user, trial_id, "training", 1, {"x" * 1001: 1.0})
+    assert (told.status, "at most" in told.error) == (400, True)
 
 
 def test_creating_again_with_the_same_key_makes_nothing_new(user: Caller) -> None:

@@ -9,7 +9,7 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.db.errors import DatabaseFull
 from det_controlplane.entry.server.asgi import AsgiApp
 
-from tests.support.api import Api, Caller, create, trial_of
+from tests.support.api import Api, Caller, create, report_metrics, trial_of
 from tests.support.asgi import Got, requested
 from tests.support.played_agent import task_of
 from tests.support.statements import statements
@@ -79,7 +79,10 @@ def test_an_answer_says_the_same_as_one_that_is_given_alone(api: Api, user: Call
 
 
 def test_reports_that_wait_share_the_statements_of_a_round(api: Api, user: Caller) -> None:
-    reports = [(user.token, trial, body_of(1)) for trial in trials(user, 8)]
+    several = trials(user, 8)
+    for trial in several:  # their experiments know the names from now on
+        report_metrics(user, trial, "training", 1, LOSS)
+    reports = [(user.token, trial, body_of(2)) for trial in several]
     with statements(api.ctx.db) as asked:
         assert {got.status for got in at_once(api, *reports)} == {200}
     # A round for the first that comes, one for the second, one for the others. Each reads the owners of new trials.

@@ -1,10 +1,12 @@
 """Small reports of metrics that come together share a statement; each is answered for itself."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from det_controlplane.core.metric_names import MOST_NAMES
 from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db import metrics as rows
 from det_controlplane.db.engine import Database, Tx
@@ -226,7 +228,8 @@ def test_trials_that_nobody_else_reports_of_are_read_once(database: Database) ->
             told = sent_together(ctx, [report(t, steps=steps, loss=steps / 2) for t in trials])
         assert told == ["stored"] * 4
         asked.append(len(of_step))
-    assert asked == [2, 1, 1]
+    # The first reports ask for their experiment and its names, and add theirs.
+    assert asked == [5, 1, 1]
     kept = {"count": 3, "sum": 3.0, "mean": 1.0, "min": 0.5, "max": 1.5, "last": 1.5}
     for row in database.read(_TRIALS):
         assert row.summary_metrics["avg_metrics"]["loss"] == {"type": "number", **kept}
@@ -261,6 +264,28 @@ def test_more_reports_than_one_statement_takes_are_all_stored(database: Database
     found = database.read(_TRIALS)
     assert [t.total_batches for t in found] == [count - 1, 1]
     assert found[0].summary_metrics["avg_metrics"]["loss"]["sum"] == count - 1
+
+
+def names_of(database: Database) -> Any:
+    return database.read(text("SELECT names FROM metric_names"))[0].names
+
+
+def test_processes_that_add_names_at_once_stay_within_the_bound(database: Database) -> None:
+    trials = running(context(database), ASHA.format(trials=4)).trials
+    contexts = [context(database) for _ in trials]
+
+    def add(ctx: Context, trial: int) -> None:
+        for n in range(30):
+            names = ["common", *(f"{trial}-{n}-{m}" for m in range(25))]
+            metrics = dict.fromkeys(names, 1.0)
+            metric_reports.take(ctx, MetricsReport(trial, 1, "training", n, metrics))
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(add, contexts, trials))
+    assert len(names_of(database)["training"]) == MOST_NAMES
+    summaries = [row.summary_metrics["avg_metrics"] for row in database.read(_TRIALS)]
+    assert {entry for one in summaries for entry in one} == names_of(database)["training"].keys()
+    assert [one["common"]["count"] for one in summaries] == [30] * 4
 
 
 def assert_each_once(database: Database, count: int) -> None:

@@ -83,8 +83,13 @@ def kill(ctx: Context, request: Request) -> Answer:
 
 
 def report_metrics(ctx: Context, request: Request) -> Answer:
-    metric_reports.take(ctx, _reported(request))
-    return EMPTY
+    return _taken(ctx, _reported(request))
+
+
+def _taken(ctx: Context, report: MetricsReport) -> Answer:
+    """Store a report. Refused metrics are no error: a program that trains for days should not end because of a name."""
+    refusal = metric_reports.take(ctx, report)
+    return EMPTY if refusal is None else json_response({"warning": refusal})
 
 
 def _reported(request: Request) -> MetricsReport:
@@ -130,13 +135,11 @@ def _report_of(request: Request, group: str, body: Body) -> MetricsReport:
 
 def report_training(ctx: Context, request: Request) -> Answer:
     """Store a training report of an older harness, which sends each group to a route of its own."""
-    metric_reports.take(ctx, _report_of(request, "training", Body(request.json())))
-    return EMPTY
+    return _taken(ctx, _report_of(request, "training", Body(request.json())))
 
 
 def report_validation(ctx: Context, request: Request) -> Answer:
-    metric_reports.take(ctx, _report_of(request, "validation", Body(request.json())))
-    return EMPTY
+    return _taken(ctx, _report_of(request, "validation", Body(request.json())))
 
 
 def report_progress(ctx: Context, request: Request) -> Answer:

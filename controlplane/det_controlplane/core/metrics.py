@@ -11,10 +11,10 @@ from typing import Any
 Metrics = Mapping[str, Any]
 _NOT_FINITE = {"NaN": math.nan, "Nan": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 VALIDATION = "validation"
-# Of a trial's summary, which tables read as a whole for each column that they sort by.
-MOST_NAMES, LONGEST_NAME, MOST_GROUPS = 10_000, 1000, 100
 MOST_STEPS = 2**31 - 1  # the largest value of the columns that hold steps and runs
-_LONGEST_LAST = 10_000
+LONGEST_NAME = 1000
+# Tables read the whole summary of a trial for each column that they sort by.
+_LONGEST_LAST = 1000
 _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 
 
@@ -111,19 +111,12 @@ def is_better(metric: float, best: float | None, smaller_is_better: bool) -> boo
 
 
 def summarise(summary: Metrics, reports: Iterable[Metrics]) -> dict[str, Any]:
-    """Fold reports, oldest first, into a group's summary: as many names as that holds."""
+    """Fold reports, oldest first, into a group's summary. `metric_names` bounds the names of reports."""
     result = {name: dict(entry) for name, entry in summary.items()}
     for report in reports:
         for name, value in report.items():
-            entry = result.get(name)
-            if entry is not None or len(result) < MOST_NAMES:
-                result[name] = _folded(entry, value)
+            result[name] = _folded(result.get(name), value)
     return result
-
-
-def has_room(summaries: Mapping[str, Any], group: str) -> bool:
-    """Return whether a trial's summary holds a group, or one more."""
-    return summary_key(group) in summaries or len(summaries) < MOST_GROUPS
 
 
 def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
@@ -152,6 +145,11 @@ def _fold_number(entry: dict[str, Any], value: float) -> None:
     entry["sum"], entry["mean"] = storable(total), storable(total / entry["count"])
     entry["min"] = storable(value if low is None else min(value, low))
     entry["max"] = storable(value if high is None else max(value, high))
+
+
+def kind_of(value: Any) -> str:
+    """Return the type of a metric as summaries name it: number, string, date, bool, array, object or null."""
+    return "number" if number(value) is not None else _kind(value)
 
 
 def _kind(value: Any) -> str:

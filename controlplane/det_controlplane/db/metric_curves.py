@@ -10,12 +10,6 @@ from sqlalchemy import text
 from det_controlplane.db.engine import Database
 from det_controlplane.db.views import time
 
-_GROUP = "CASE g.key WHEN 'avg_metrics' THEN 'training' WHEN 'validation_metrics' THEN 'validation' ELSE g.key END"
-# The summaries of trials have each metric's name once.
-_NAMES = text(f"""
-    SELECT DISTINCT {_GROUP} AS metric_group, n.name FROM trials t, jsonb_each(t.summary_metrics) g, jsonb_object_keys(g.value) n(name)
-    WHERE t.experiment_id = ANY(cast(:ids AS integer[])) ORDER BY 1, 2
-""")
 _SEARCHED = text("""
     SELECT DISTINCT e.config#>>'{searcher,metric}' FROM experiments e WHERE e.id = ANY(cast(:ids AS integer[])) ORDER BY 1
 """)
@@ -93,12 +87,6 @@ _HISTORY = text(f"""
     SELECT json_build_object('trialId', trial_id, 'endTime', {time("reported_at")}, 'searcherMetric', value)
     FROM compared WHERE best IS NULL OR sign * value < best ORDER BY reported_at, id
 """)
-
-
-def names(db: Database, experiment_ids: Sequence[int]) -> list[tuple[str, str]]:
-    """Return the group and name of each metric that trials of the experiments reported."""
-    rows = db.read(_NAMES, {"ids": list(experiment_ids)})
-    return [(row.metric_group, row.name) for row in rows]
 
 
 def searched(db: Database, experiment_ids: Sequence[int]) -> list[str]:

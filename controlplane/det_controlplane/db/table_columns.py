@@ -1,15 +1,13 @@
-"""Columns of the tables of experiments and runs, as SQL: fixed ones, and metrics and hyperparameters of a project."""
+"""Columns of the tables of experiments and runs, as SQL: fixed ones, and metrics and hyperparameters by their names."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, cast, literal_column, text
+from sqlalchemy import ARRAY, Text, cast, literal_column
 
 from det_controlplane.core.filters import WORK_STATES, ColumnType
 from det_controlplane.db import views
 from det_controlplane.db.conditions import Find, TableColumn, Value
-from det_controlplane.db.engine import Tx
 
 TEXT, NUMBER, DATE, LIST = ColumnType.TEXT, ColumnType.NUMBER, ColumnType.DATE, ColumnType.ARRAY
 STATISTICS = ("last", "min", "max", "mean")
@@ -135,75 +133,3 @@ def of_each(find: Find, within: Callable[[Any], Any], order: Find) -> Find:
         return TableColumn(inner.values, inner.type, within, first.values[0])
 
     return found
-
-
-_IN_PROJECT = "(cast(:project_id AS integer) = 0 OR e.project_id = :project_id)"
-_GROUP = "CASE g.key WHEN 'avg_metrics' THEN 'training' WHEN 'validation_metrics' THEN 'validation' ELSE g.key END"
-_OF_TRIALS = "FROM trials t JOIN experiments e ON e.id = t.experiment_id"
-# Objects are what their members are; types that differ between rows are text.
-_LEAVES = f"""
-    WITH RECURSIVE leaf (path, value) AS (
-        SELECT DISTINCT h.key, h.value {_OF_TRIALS}, jsonb_each(nullif({{document}}, 'null'::jsonb)) h(key, value) WHERE {_IN_PROJECT}
-        UNION SELECT leaf.path || '.' || h.key, h.value FROM leaf,
-            jsonb_each(CASE WHEN jsonb_typeof(leaf.value) = 'object' THEN leaf.value ELSE '{{{{}}}}'::jsonb END) h(key, value))
-    SELECT path, CASE WHEN count(DISTINCT jsonb_typeof(value)) > 1 THEN 'string' ELSE min(jsonb_typeof(value)) END AS type
-    FROM leaf WHERE jsonb_typeof(value) NOT IN ('object', 'null') GROUP BY path ORDER BY path
-"""
-_HPARAMS = text(_LEAVES.format(document="t.hparams::jsonb"))
-_METADATA = text(_LEAVES.format(document="t.metadata::jsonb"))
-_METRICS = text(f"""
-    SELECT {_GROUP} AS metric_group, n.key AS name,
-        CASE WHEN count(DISTINCT n.value->>'type') > 1 THEN 'string' ELSE min(n.value->>'type') END AS type
-    {_OF_TRIALS}, jsonb_each(t.summary_metrics) g, jsonb_each(g.value) n
-    WHERE {_IN_PROJECT} GROUP BY 1, 2 ORDER BY 1, 2
-""")
-_RANGES = text(f"""
-    SELECT concat(s.metric_group, '.', s.name, '.', s.statistic) AS name, min(s.value) AS low, max(s.value) AS high
-    FROM (SELECT {_GROUP} AS metric_group, n.key AS name, v.key AS statistic, (v.value#>>'{{}}')::float8 AS value
-          {_OF_TRIALS}, jsonb_each(t.summary_metrics) g, jsonb_each(g.value) n, jsonb_each(n.value) v
-          WHERE {_IN_PROJECT} AND v.key = ANY(cast(:statistics AS text[])) AND jsonb_typeof(v.value) = 'number') s
-    GROUP BY 1 ORDER BY 1
-""")
-_VALUES = text(f"""
-    SELECT DISTINCT t.metadata::jsonb#>>cast(:path AS text[]) AS value {_OF_TRIALS}
-    WHERE {_IN_PROJECT} AND jsonb_typeof(t.metadata::jsonb#>cast(:path AS text[])) NOT IN ('null', 'object') ORDER BY 1
-""")
-
-
-def hyperparameters(tx: Tx, project_id: int) -> list[tuple[str, str]]:
-    """Return the name and JSON type of each hyperparameter; project 0 stands for all."""
-    return [(row[0], row[1]) for row in tx.execute(_HPARAMS, {"project_id": project_id})]
-
-
-def metadata(tx: Tx, project_id: int) -> list[tuple[str, str]]:
-    """Return the name and JSON type of each key of runs' metadata."""
-    return [(row[0], row[1]) for row in tx.execute(_METADATA, {"project_id": project_id})]
-
-
-@dataclass(frozen=True, slots=True)
-class MetricName:
-    group: str
-    name: str
-    type: str  # as summaries call it
-
-
-def metrics(tx: Tx, project_id: int) -> list[MetricName]:
-    return [MetricName(*row) for row in tx.execute(_METRICS, {"project_id": project_id})]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    column: str
-    low: float
-    high: float
-
-
-def ranges(tx: Tx, project_id: int) -> list[Range]:
-    """Return between which numbers the columns of metrics lie."""
-    params = {"project_id": project_id, "statistics": list(STATISTICS)}
-    return [Range(*row) for row in tx.execute(_RANGES, params)]
-
-
-def metadata_values(tx: Tx, project_id: int, path: Sequence[str]) -> list[str]:
-    params = {"project_id": project_id, "path": list(path)}
-    return list(tx.execute(_VALUES, params).scalars())

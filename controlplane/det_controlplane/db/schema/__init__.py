@@ -53,9 +53,11 @@ from det_controlplane.db.schema.organization import (
 )
 from det_controlplane.db.schema.results import (
     checkpoints,
+    metric_names,
     metrics,
     model_versions,
     models,
+    refused_metrics,
     storages,
 )
 from det_controlplane.db.schema.webhooks import webhook_log_matches, webhook_triggers, webhooks
@@ -89,6 +91,7 @@ __all__ = [
     "market_types",
     "master_logs",
     "metadata",
+    "metric_names",
     "metrics",
     "model_versions",
     "models",
@@ -98,6 +101,7 @@ __all__ = [
     "pools",
     "project_views",
     "projects",
+    "refused_metrics",
     "role_assignments",
     "search_events",
     "searches",

@@ -44,6 +44,23 @@ metrics = Table(
     Index("metrics_by_trial", "trial_id"),
 )
 
+# One document an experiment: a report checks its names against all of them at once.
+metric_names = Table(
+    "metric_names",
+    metadata,
+    Column(
+        "experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("names", JSON, nullable=False, server_default=text("'{}'")),  # group: name: type
+)
+
+refused_metrics = Table(
+    "refused_metrics",
+    metadata,
+    Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE"), primary_key=True),
+    Column("reports", BigInteger, nullable=False),
+)
+
 storages = Table(
     "storages",
     metadata,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from det_controlplane.core.metric_names import MetricNames, measure
 from det_controlplane.core.metrics import MetricsReport
 from det_controlplane.db.metrics import ReportingTrial
 from det_controlplane.db.ownership import Owned
@@ -23,6 +24,8 @@ _WATCHED = 16  # searches with the history of each trial, for those who look
 _TRIALS_KEPT = 50_000
 _REPORTING = 256  # trials with their summaries
 _LONGEST_NAMES = 16 * 1024  # of all metrics of a summary that is kept
+_NAMES_BYTES = 16 * 1024 * 1024  # the metric names of all experiments that are kept
+_NAME_BYTES = 150  # of a name in memory, besides its characters
 
 
 @dataclass(slots=True)
@@ -83,6 +86,32 @@ class ReportingTrials:
                 self._trials.popitem(last=False)
 
 
+class ExperimentMetricNames:
+    """Metric names of experiments. The database may have more names than these, but never fewer."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[int, tuple[MetricNames, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def of(self, experiment_id: int) -> MetricNames:
+        with self._lock:
+            names, _ = self._entries.get(experiment_id, ({}, 0))
+            return names
+
+    def keep(self, experiment_id: int, names: MetricNames) -> None:
+        """Keep the names of an experiment, and drop the experiments that were stored first if that is too much."""
+        count, size = measure(names)
+        size += count * _NAME_BYTES
+        with self._lock:
+            _, before = self._entries.pop(experiment_id, ({}, 0))
+            self._entries[experiment_id] = (names, size)
+            self._bytes += size - before
+            while self._bytes > _NAMES_BYTES and len(self._entries) > 1:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._bytes -= dropped
+
+
 class _Queue:
     """The threads that want one experiment, first come first served."""
 
@@ -102,6 +131,7 @@ class ExperimentMemory:
         self._lock = threading.Lock()
         self.watched = WatchedSearches()
         self.reporting = ReportingTrials()
+        self.metric_names = ExperimentMetricNames()
         self.reports: Batcher[MetricsReport, bool] = Batcher(self.turn)
 
     @contextmanager

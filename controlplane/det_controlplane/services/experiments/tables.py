@@ -5,8 +5,8 @@ from typing import Any
 
 from det_controlplane.core.filters import ColumnType, Filter, Location, SortKey
 from det_controlplane.core.paging import Page
-from det_controlplane.db import projects, table_columns, table_pages
-from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
+from det_controlplane.db import offered_names, projects, table_pages
+from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS, STATISTICS
 from det_controlplane.db.table_pages import TableScope
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -68,13 +68,13 @@ def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]
     ]
     of_hparams = Location.RUN_HYPERPARAMETERS if of_runs else Location.HYPERPARAMETERS
     with ctx.db.autocommit() as tx:
-        hparams = table_columns.hyperparameters(tx, project_id)
-        metrics = table_columns.metrics(tx, project_id)
-        metadata = table_columns.metadata(tx, project_id) if of_runs else []
+        hparams = offered_names.hyperparameters(tx, project_id)
+        metrics = offered_names.metrics(tx, project_id)
+        metadata = offered_names.metadata(tx, project_id) if of_runs else []
     found += [_column(f"hp.{name}", of_hparams, _type(kind)) for name, kind in hparams]
     for metric in metrics:
         where = _OF_GROUPS.get(metric.group, Location.CUSTOM_METRIC)
-        statistics = table_columns.STATISTICS if metric.type == "number" else ("last",)
+        statistics = STATISTICS if metric.type == "number" else ("last",)
         found += [
             _column(f"{metric.group}.{metric.name}.{statistic}", where, _type(metric.type))
             for statistic in statistics
@@ -102,7 +102,7 @@ def ranges(ctx: Context, project_id: int) -> list[dict[str, Any]]:
     """Return between which numbers the columns of metrics lie."""
     _check(ctx, project_id)
     with ctx.db.autocommit() as tx:
-        found = table_columns.ranges(tx, project_id)
+        found = offered_names.ranges(tx, project_id)
     return [{"metricsName": r.column, "min": r.low, "max": r.high} for r in found]
 
 
@@ -110,7 +110,7 @@ def metadata_values(ctx: Context, project_id: int, key: str) -> list[str]:
     """Return the values that runs of a project have under a key of their metadata, whose parts are separated by dots."""
     _check(ctx, project_id)
     with ctx.db.autocommit() as tx:
-        return table_columns.metadata_values(tx, project_id, key.split("."))
+        return offered_names.metadata_values(tx, project_id, key.split("."))
 
 
 def _check(ctx: Context, project_id: int) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from det_controlplane.db import experiments, metric_curves
+from det_controlplane.db import experiments, metric_curves, offered_names
 from det_controlplane.db.metric_curves import Window
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -16,12 +16,13 @@ __all__ = ["Window", "batches", "compared", "history", "names", "sample", "snaps
 def names(ctx: Context, experiment_ids: Sequence[int]) -> dict[str, Any]:
     for experiment_id in experiment_ids:
         _check(ctx, experiment_id)
-    found = metric_curves.names(ctx.db, experiment_ids)
+    with ctx.db.autocommit() as tx:
+        found = offered_names.metrics_of(tx, experiment_ids)
     return {
         "searcherMetrics": metric_curves.searched(ctx.db, experiment_ids),
-        "trainingMetrics": [name for group, name in found if group == "training"],
-        "validationMetrics": [name for group, name in found if group == "validation"],
-        "metricNames": [{"group": group, "name": name} for group, name in found],
+        "trainingMetrics": [metric.name for metric in found if metric.group == "training"],
+        "validationMetrics": [metric.name for metric in found if metric.group == "validation"],
+        "metricNames": [{"group": metric.group, "name": metric.name} for metric in found],
     }
 
 

@@ -11,23 +11,34 @@ from det_controlplane.core.metrics import VALIDATION, MetricsReport, summary_key
 from det_controlplane.db import logs, metrics, trials, unmanaged
 from det_controlplane.db import validations as validation_rows
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.errors import Unstorable
 from det_controlplane.db.experiments import ExperimentRow
 from det_controlplane.db.metrics import TrialMetrics
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.trials import shared_commits, validations
+from det_controlplane.services.trials import metric_names, shared_commits, validations
 from det_controlplane.services.trials.experiment_summary import SummaryUpdate
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def take(ctx: Context, report: MetricsReport) -> None:
-    """Store a report. Repeating it changes nothing."""
+def take(ctx: Context, report: MetricsReport) -> str | None:
+    """Store a report. Repeating it changes nothing. Return which of its metrics were refused and why, or None."""
     _refuse_unfit(report)
+    experiment_id = _experiment_of(ctx, report.trial_id)
+    admitted = metric_names.admit(ctx, experiment_id, report)
+    if admitted.report is not None:
+        _take(ctx, experiment_id, admitted.report)
+    if not admitted.refusal:
+        return None
+    metric_names.note_refusal(ctx, report.trial_id, admitted.refusal)
+    return admitted.refusal
+
+
+def _take(ctx: Context, experiment_id: int, report: MetricsReport) -> None:
     if report.group == VALIDATION:
-        experiment_id = _experiment_of(ctx, report.trial_id)
         if not validations.take(ctx, experiment_id, report):
             with live.locked_experiment(ctx, experiment_id) as experiment:
                 _report_validation(experiment, report)
@@ -37,17 +48,20 @@ def take(ctx: Context, report: MetricsReport) -> None:
 
 def take_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
     """Store reports that can share transactions; False, with nothing changed, for each that `take` must see."""
-    usual = [report for report in reports if _is_usual(report)]
+    usual = [report for report in reports if _is_usual(ctx, report)]
     stored = dict(zip(map(id, usual), shared_commits.store(ctx, usual), strict=True))
     return [stored.get(id(report), False) for report in reports]
 
 
-def _is_usual(report: MetricsReport) -> bool:
+def _is_usual(ctx: Context, report: MetricsReport) -> bool:
+    if report.group == VALIDATION:
+        return False
     try:
         _refuse_unfit(report)
-    except Invalid:
+        experiment_id = _experiment_of(ctx, report.trial_id)
+        return not metric_names.admit(ctx, experiment_id, report).refusal
+    except (Invalid, Missing, Unstorable):
         return False
-    return report.group != VALIDATION
 
 
 def _refuse_unfit(report: MetricsReport) -> None:
@@ -56,10 +70,6 @@ def _refuse_unfit(report: MetricsReport) -> None:
         raise Invalid(f"metric group {report.group!r} must be a name without '.'")
     if _SURROGATE.search(report.group):
         raise Invalid(f"metric group {report.group!r} must not contain half of a surrogate pair")
-    if len(report.metrics) > core_metrics.MOST_NAMES:
-        raise Invalid(
-            f"a report has {core_metrics.MOST_NAMES} metrics at most, not {len(report.metrics)}"
-        )
     if any(len(name) > core_metrics.LONGEST_NAME for name in (report.group, *report.metrics)):
         most = core_metrics.LONGEST_NAME
         raise Invalid(f"names of metrics and their groups have {most} characters at most")
@@ -124,11 +134,6 @@ def _store(
     tx: Tx, trial: TrialMetrics, report: MetricsReport, now: datetime
 ) -> tuple[bool, int | None]:
     """Store a report; return whether older reports were rolled back, and the id of the row if it is new."""
-    if not core_metrics.has_room(trial.summary_metrics, report.group):
-        most = core_metrics.MOST_GROUPS
-        raise Invalid(
-            f"trial {trial.id} has {most} groups of metrics already, {report.group!r} is one too many"
-        )
     steps = report.total_batches
     archived = 0
     if steps is not None and report.run_id > 1 and steps <= trial.total_batches:

@@ -48,9 +48,7 @@ def _store_together(ctx: Context, read: _Trials, tickets: Sequence[Report]) -> N
         trial, report = read.get(trial_id) or ctx.memory.reporting.take(trial_id), ticket.item
         if trial is None:
             unknown.append(trial_id)
-        elif report.goes_on(trial.run_id, trial.total_batches) and core_metrics.has_room(
-            trial.summaries, report.group
-        ):
+        elif report.goes_on(trial.run_id, trial.total_batches):
             new.append(_new(ctx, trial, report))
     with ctx.db.autocommit() as tx:
         stored, others = metrics.add_all(tx, new, unknown)

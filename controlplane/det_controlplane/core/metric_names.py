@@ -1,0 +1,105 @@
+"""The metric names that one experiment may have, over all its trials and groups.
+
+Tables, charts and filters offer every name of every experiment that a user sees, so one task must not be able to add
+names without end. The names of a trial are a part of those of its experiment: one bound holds for both.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core.metrics import VALIDATION, kind_of
+
+MOST_NAMES, MOST_BYTES, MOST_GROUPS = 2_000, 256 * 1024, 100
+
+# The type of each name of each group. A name that had values of different types is a string.
+MetricNames = Mapping[str, Mapping[str, str]]
+_STANDARD_GROUPS = ("training", VALIDATION)
+# The harness adds these to every report; charts draw other metrics over them.
+_POSITIONS = ("batches", "epochs")
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The names of an experiment after a report, and the names of the report that found no room."""
+
+    names: MetricNames
+    refused: tuple[str, ...] = ()
+
+    def has_group(self, group: str) -> bool:
+        return group in self.names
+
+
+def are_known(names: MetricNames, group: str, metrics: Mapping[str, Any]) -> bool:
+    """Return True if a report adds no name and changes no type."""
+    known = names.get(group)
+    if known is None:
+        return False
+    for name, value in metrics.items():
+        kind = known.get(name)
+        is_number = kind == "number" and type(value) is float  # most are
+        if not is_number and kind != kind_of(value):
+            return False
+    return True
+
+
+def admit(
+    names: MetricNames, group: str, metrics: Mapping[str, Any], searched: Collection[str] = ()
+) -> Admission:
+    """Add the names of a report while there is room. The searcher reads `searched`: these metrics always fit."""
+    known = dict(names.get(group, {}))
+    is_standard = group in _STANDARD_GROUPS
+    count, size = measure(names)
+    if group not in names:
+        size += _bytes(group)
+        if not is_standard and (len(names) >= MOST_GROUPS or size > MOST_BYTES):
+            return Admission(names, tuple(metrics))
+    refused = []
+    for name, value in metrics.items():
+        kind = kind_of(value)
+        added = _bytes(group) + _bytes(name)
+        if name in known:
+            known[name] = kind if known[name] == kind else "string"
+        elif (count < MOST_NAMES and size + added <= MOST_BYTES) or (
+            is_standard and (name in _POSITIONS or (group == VALIDATION and name in searched))
+        ):
+            known[name] = kind
+            count, size = count + 1, size + added
+        else:
+            refused.append(name)
+    return Admission({**names, group: known}, tuple(refused))
+
+
+def measure(names: MetricNames) -> tuple[int, int]:
+    """Return how many names there are, and their bytes. The group counts with each name, as a column shows both."""
+    count = sum(map(len, names.values()))
+    size = sum(
+        _bytes(group) * (len(known) + 1) + sum(map(_bytes, known)) for group, known in names.items()
+    )
+    return count, size
+
+
+def _bytes(name: str) -> int:
+    return len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
+
+
+def refusal(experiment_id: int, trial_id: int, group: str, admission: Admission) -> str:
+    """Say which metrics of a report were not stored, why, and what to do."""
+    count, size = measure(admission.names)
+    return (
+        f"experiment {experiment_id} has {count:,} metric names of {size:,} bytes in {len(admission.names)} groups, and"
+        f" may have {MOST_NAMES:,} names of {MOST_BYTES:,} bytes in {MOST_GROUPS} groups: {len(admission.refused):,}"
+        f" new metrics of trial {trial_id} in group {_shortened(group)} were not stored"
+        f"{''.join(f', such as {_shortened(name)}' for name in admission.refused[:1])}. Metrics with known names are"
+        " stored. Report fewer different names: put steps, samples and layers into values, not into names."
+    )
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…")
+
+
+def is_logged(refusals: int) -> bool:
+    """Return True for the refusals that the log of a trial shows: the first, the tenth, the hundredth and so on."""
+    return str(refusals).rstrip("0") == "1"

@@ -1,0 +1,161 @@
+"""Names that tables, charts and filters offer: hyperparameters, metadata and metrics of a project or of experiments.
+
+The answers are bounded, whatever tasks report. Names come from the smallest documents first: a task that reports
+thousands of names hides no name of another task. No more than MOST_READ bytes of documents are read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.db.engine import Tx
+from det_controlplane.db.table_columns import STATISTICS
+
+MOST_READ = 64 * 1024 * 1024  # as they are stored, which is compressed
+MOST_NAMES, MOST_BYTES = 4_000, 512 * 1024
+MOST_VALUES, LONGEST_VALUE = 1_000, 1_000
+
+_OF_TRIALS = "FROM trials t JOIN experiments e ON e.id = t.experiment_id"
+_IN_PROJECT = "(cast(:project_id AS integer) = 0 OR e.project_id = :project_id)"
+_GROUP = "CASE g.key WHEN 'avg_metrics' THEN 'training' WHEN 'validation_metrics' THEN 'validation' ELSE g.key END"
+_TYPE = "CASE WHEN count(DISTINCT {type}) > 1 THEN 'string' ELSE min({type}) END AS type"
+
+
+def _documents(document: str, id: str, source: str) -> str:
+    """Return SQL of documents with their places, the smallest first, up to MOST_READ bytes."""
+    size = f"pg_column_size({document})"
+    return f"""(SELECT document, place FROM (
+        SELECT {document} AS document, row_number() OVER w AS place, sum({size}) OVER w AS read {source}
+        WINDOW w AS (ORDER BY {size}, {id} DESC)) x WHERE read <= :most_read)"""
+
+
+def _bounded(shown: str, names: str) -> str:
+    """Return SQL that shows rows of `names`, which have a path and a place, up to MOST_NAMES and MOST_BYTES of paths."""
+    return f"""SELECT {shown} FROM (
+        SELECT *, row_number() OVER w AS number, sum(octet_length(path)) OVER w AS bytes FROM ({names}) x
+        WINDOW w AS (ORDER BY place, path)) y
+        WHERE number <= :most_names AND bytes <= :most_bytes ORDER BY path"""
+
+
+def _leaves(document: str) -> Any:
+    """Return the statement for the names in documents of trials. An object stands for its members."""
+    found = _documents(
+        document, "t.id", f"{_OF_TRIALS} WHERE {_IN_PROJECT} AND {document} IS NOT NULL"
+    )
+    of_object = "CASE WHEN jsonb_typeof(leaf.value) = 'object' THEN leaf.value ELSE '{}'::jsonb END"
+    names = f"""SELECT path, min(place) AS place, {_TYPE.format(type="jsonb_typeof(value)")}
+        FROM leaf WHERE jsonb_typeof(value) NOT IN ('object', 'null') GROUP BY path"""
+    return text(f"""
+        WITH RECURSIVE leaf (path, value, place) AS (
+            SELECT h.key, h.value, min(d.place) FROM {found} d, jsonb_each(nullif(d.document::jsonb, 'null'::jsonb)) h(key, value)
+            GROUP BY 1, 2
+            UNION SELECT leaf.path || '.' || h.key, h.value, leaf.place FROM leaf, jsonb_each({of_object}) h(key, value))
+        {_bounded("path, type", names)}
+    """)
+
+
+def _metrics(source: str) -> Any:
+    """Return the statement for the metric names of experiments."""
+    return text(
+        _bounded(
+            "path, type",
+            f"""SELECT concat(g.key, '.', n.key) AS path, min(d.place) AS place, {_TYPE.format(type="n.value")}
+                FROM {_documents("k.names", "k.experiment_id", source)} d,
+                jsonb_each(d.document) g, jsonb_each_text(g.value) n GROUP BY 1""",
+        )
+    )
+
+
+_HPARAMS, _METADATA = _leaves("t.hparams"), _leaves("t.metadata")
+_METRICS = _metrics(
+    f"FROM metric_names k JOIN experiments e ON e.id = k.experiment_id WHERE {_IN_PROJECT}"
+)
+_METRICS_OF = _metrics("FROM metric_names k WHERE k.experiment_id = ANY(cast(:ids AS integer[]))")
+_RANGES = text(
+    _bounded(
+        "path, low, high",
+        f"""SELECT concat(s.metric_group, '.', s.name, '.', s.statistic) AS path, min(s.value) AS low, max(s.value) AS high,
+                min(s.place) AS place
+            FROM (SELECT {_GROUP} AS metric_group, n.key AS name, v.key AS statistic, (v.value#>>'{{}}')::float8 AS value, d.place
+                FROM {_documents("t.summary_metrics", "t.id", f"{_OF_TRIALS} WHERE {_IN_PROJECT}")} d,
+                jsonb_each(d.document) g, jsonb_each(g.value) n, jsonb_each(n.value) v
+                WHERE v.key = ANY(cast(:statistics AS text[])) AND jsonb_typeof(v.value) = 'number') s
+            GROUP BY 1""",
+    )
+)
+_VALUES = text(f"""
+    SELECT DISTINCT value FROM (
+        SELECT t.metadata::jsonb#>>cast(:path AS text[]) AS value {_OF_TRIALS}
+        WHERE {_IN_PROJECT} AND jsonb_typeof(t.metadata::jsonb#>cast(:path AS text[])) NOT IN ('null', 'object')) x
+    WHERE length(value) <= :longest ORDER BY 1 LIMIT :most
+""")
+_BOUNDS = {"most_read": MOST_READ, "most_names": MOST_NAMES, "most_bytes": MOST_BYTES}
+
+
+def hyperparameters(tx: Tx, project_id: int) -> list[tuple[str, str]]:
+    """Return the name and JSON type of hyperparameters; project 0 stands for all."""
+    rows = tx.execute(_HPARAMS, {"project_id": project_id, **_BOUNDS})
+    return [(row.path, row.type) for row in rows]
+
+
+def metadata(tx: Tx, project_id: int) -> list[tuple[str, str]]:
+    """Return the name and JSON type of keys of runs' metadata."""
+    rows = tx.execute(_METADATA, {"project_id": project_id, **_BOUNDS})
+    return [(row.path, row.type) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricName:
+    group: str
+    name: str
+    type: str  # as summaries call it
+
+
+def metrics(tx: Tx, project_id: int) -> list[MetricName]:
+    """Return metrics of the experiments of a project, also those that all trials have rolled back."""
+    return _metric_names(tx, _METRICS, {"project_id": project_id})
+
+
+def metrics_of(tx: Tx, experiment_ids: Sequence[int]) -> list[MetricName]:
+    """Return metrics of experiments by group and name."""
+    return _metric_names(tx, _METRICS_OF, {"ids": list(experiment_ids)})
+
+
+def _metric_names(tx: Tx, statement: Any, params: dict[str, Any]) -> list[MetricName]:
+    rows = tx.execute(statement, {**params, **_BOUNDS})
+    found = []
+    for row in rows:
+        group, _, name = row.path.partition(".")
+        found.append(MetricName(group, name, row.type))
+    return sorted(found, key=lambda metric: (metric.group, metric.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    column: str
+    low: float
+    high: float
+
+
+def ranges(tx: Tx, project_id: int) -> list[Range]:
+    """Return between which numbers the columns of metrics lie."""
+    bounds = {
+        **_BOUNDS,
+        "most_names": MOST_NAMES * len(STATISTICS),
+        "most_bytes": MOST_BYTES * len(STATISTICS),
+    }
+    params = {"project_id": project_id, "statistics": list(STATISTICS), **bounds}
+    return [Range(row.path, row.low, row.high) for row in tx.execute(_RANGES, params)]
+
+
+def metadata_values(tx: Tx, project_id: int, path: Sequence[str]) -> list[str]:
+    """Return values that runs have in their metadata: MOST_VALUES of LONGEST_VALUE characters at most."""
+    params = {
+        "project_id": project_id,
+        "path": list(path),
+        "most": MOST_VALUES,
+        "longest": LONGEST_VALUE,
+    }
+    return list(tx.execute(_VALUES, params).scalars())

@@ -1,0 +1,63 @@
+"""Bound the metric names of experiments before any report is stored, however it is stored."""
+
+from dataclasses import dataclass, replace
+
+from det_controlplane.core import metric_names
+from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.db import logs
+from det_controlplane.db import metric_names as rows
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import found
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedReport:
+    """The report with the metrics that may be stored, and the refusal of the others; None: nothing may be stored."""
+
+    report: MetricsReport | None
+    refusal: str = ""
+
+
+def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedReport:
+    """Add the names of a report to those of its experiment, as far as there is room.
+
+    This is committed before the report: names never go, so that a process may trust those that it remembers."""
+    known = ctx.memory.metric_names.of(experiment_id)
+    if metric_names.are_known(known, report.group, report.metrics):
+        return AdmittedReport(report)
+    admission = _stored(ctx, experiment_id, report)
+    ctx.memory.metric_names.keep(experiment_id, admission.names)
+    if not admission.refused and admission.has_group(report.group):
+        return AdmittedReport(report)
+    told = metric_names.refusal(experiment_id, report.trial_id, report.group, admission)
+    if not admission.has_group(report.group):
+        return AdmittedReport(None, told)
+    refused = set(admission.refused)
+    kept = {name: value for name, value in report.metrics.items() if name not in refused}
+    return AdmittedReport(replace(report, metrics=kept), told)
+
+
+def _stored(ctx: Context, experiment_id: int, report: MetricsReport) -> metric_names.Admission:
+    while True:  # each time that this does not store the names, another process has stored some
+        with ctx.db.autocommit() as tx:
+            stored = found(rows.read(tx, experiment_id), f"experiment {experiment_id}")
+            admission = metric_names.admit(
+                stored.names, report.group, report.metrics, stored.searched
+            )
+            if admission.names == stored.names:
+                return admission
+            if rows.replace(tx, experiment_id, stored.names, admission.names):
+                return admission
+
+
+def note_refusal(ctx: Context, trial_id: int, refusal: str) -> None:
+    """Count a report with refused metrics. The log of the trial shows the first, the tenth, the hundredth and so on."""
+    with ctx.db.begin() as tx:
+        refusals = rows.count_refusal(tx, trial_id)
+        if not metric_names.is_logged(refusals.reports):
+            return
+        line = refusal
+        if refusals.reports > 1:
+            line = f"{refusals.reports:,} reports of this trial had metrics that were not stored. The last: {refusal}"
+        logs.add_line(tx, refusals.task_id, line, ctx.now(), "WARNING")
+    ctx.waker.wake(f"logs:{refusals.task_id}")

@@ -1,0 +1,162 @@
+"""Reports with very many metric names: what they may add to what all users read, and what still arrives."""
+
+import json
+from typing import Any
+
+import pytest
+from det_controlplane.core.metric_names import MOST_BYTES, MOST_GROUPS, MOST_NAMES
+from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.db import offered_names
+from det_controlplane.services.trials import metric_reports
+
+from tests.support.api import Api, Caller, create, report_metrics, trial_of
+from tests.support.played_agent import task_of
+
+MIB = 1 << 20
+NAMES_STREAM = "/api/v1/experiments/metrics-stream/metric-names"
+RANGES = "/api/v1/projects/1/experiments/metric-ranges"
+# What the names of one experiment take in an answer: each four times as a column, with its location and type.
+COLUMNS_BYTES = 4 * (MOST_BYTES + 150 * MOST_NAMES)
+
+
+def long_names(count: int, group: int) -> dict[str, float]:
+    return {f"{group:03}-{n:06}-".ljust(910, "x"): 1.0 for n in range(count)}
+
+
+def size_of(caller: Caller, path: str, **query: object) -> int:
+    told = caller.ask("GET", path, query={name: [str(value)] for name, value in query.items()})
+    assert told.status == 200
+    return len(told.body)
+
+
+def summary(caller: Caller, trial_id: int) -> dict[str, Any]:
+    found: dict[str, Any] = caller.get(f"/api/v1/trials/{trial_id}")["trial"]["summaryMetrics"]
+    return found
+
+
+def log_of(caller: Caller, trial_id: int) -> list[str]:
+    lines = [line["message"] for line in caller.lines(f"/api/v1/trials/{trial_id}/logs")]
+    return [line for line in lines if "metric names" in line]
+
+
+def attack(task: Caller, trial_id: int, path: str) -> None:
+    """Report names of 910 characters on one of the three paths on which reports are stored."""
+    for n in range(12):
+        if path == "alone":
+            report_metrics(task, trial_id, f"group-{n}", 2, long_names(2_000, n), run=1)
+        elif path == "shared":  # small reports
+            report_metrics(task, trial_id, "training", 2 + n, long_names(100, n), run=1)
+        else:
+            report_metrics(task, trial_id, "validation", 2 + n, long_names(1_000, n), run=1)
+
+
+@pytest.mark.parametrize("path", ["alone", "shared", "validations"])
+def test_names_of_one_task_fill_no_answers_for_others(api: Api, user: Caller, path: str) -> None:
+    task, experiment = task_of(api, user)
+    trial_id = trial_of(user, experiment)["id"]
+    group = "validation" if path == "validations" else "training"
+    report_metrics(task, trial_id, group, 1, {"loss": 1.0}, run=1)
+    attack(task, trial_id, path)
+    other = api.signed_in("admin")
+    assert len(json.dumps(summary(other, trial_id))) < 2 * MOST_BYTES
+    assert size_of(other, "/api/v1/projects/1/columns") < COLUMNS_BYTES
+    assert size_of(other, "/api/v1/projects/0/columns", tableType="TABLE_TYPE_RUN") < COLUMNS_BYTES
+    assert size_of(other, RANGES) < COLUMNS_BYTES
+    assert size_of(other, NAMES_STREAM, ids=experiment) < 3 * MOST_BYTES
+    assert size_of(other, f"/api/v1/trials/{trial_id}") < 5 * MOST_BYTES
+
+    mixed = {"loss": 0.25, "new": 1.0, **long_names(3, 999)}
+    told = report_metrics(task, trial_id, group, 100, mixed, run=1)
+    assert told.status == 200
+    assert "may have 2,000 names of 262,144 bytes" in told.json()["warning"]
+    key = {"training": "avg_metrics", "validation": "validation_metrics"}[group]
+    found = summary(other, trial_id)[key]
+    assert (found["loss"]["last"], found["loss"]["count"]) == (0.25, 2)
+    assert not found.keys() & long_names(3, 999).keys()
+    steps = other.get(f"/api/v1/trials/{trial_id}")["trial"]["totalBatchesProcessed"]
+    assert steps == 100
+
+
+def test_the_values_of_refused_names_are_not_stored_either(user: Caller) -> None:
+    experiment = create(user)
+    trial_id = trial_of(user, experiment)["id"]
+    report_metrics(user, trial_id, "one", 1, {f"m{n}": n for n in range(MOST_NAMES)})
+    report_metrics(user, trial_id, "one", 2, {"m3": 9, "new": 9})
+    stored = user.lines("/api/v1/trials/metrics/trial_metrics", {"trialIds": [str(trial_id)]})
+    reports = [report for message in stored for report in message["metrics"]]
+    assert [len(report["metrics"]["avg_metrics"]) for report in reports] == [MOST_NAMES, 1]
+
+
+def test_the_trials_of_a_search_share_the_names_of_their_experiment(user: Caller) -> None:
+    search = {"name": "random", "metric": "loss", "max_trials": 3, "max_length": {"batches": 9}}
+    experiment = create(user, searcher=search)
+    trials = [t["id"] for t in user.get(f"/api/v1/experiments/{experiment}/trials")["trials"]]
+    same = {f"m{n}": 1.0 for n in range(MOST_NAMES // 2 + 1)}
+    answers = [report_metrics(user, t, "training", 1, same).json() for t in trials]
+    assert answers == [{}] * 3
+    own = report_metrics(user, trials[0], "own", 1, same).json()
+    assert f"2 new metrics of trial {trials[0]} in group 'own'" in own["warning"]
+    assert report_metrics(user, trials[1], "training", 2, same).json() == {}
+    other = trial_of(user, create(user))["id"]
+    assert report_metrics(user, other, "own", 1, same).json() == {}, "others have their own names"
+
+
+def test_the_searcher_gets_its_metric_when_there_is_no_room(api: Api, user: Caller) -> None:
+    task, experiment = task_of(api, user)
+    trial_id = trial_of(user, experiment)["id"]
+    for n in range(MOST_GROUPS):
+        metrics = {f"m{m}": 1.0 for m in range(MOST_NAMES // MOST_GROUPS)}
+        assert report_metrics(task, trial_id, f"g{n}", 1, metrics, run=1).json() == {}
+    assert "warning" in report_metrics(task, trial_id, "another", 1, {}, run=1).json()
+    assert report_metrics(task, trial_id, "validation", 1, {"loss": 0.5}, run=1).json() == {}
+    assert user.get(f"/api/v1/trials/{trial_id}")["trial"]["searcherMetricValue"] == 0.5
+
+
+def test_a_log_says_once_that_metrics_were_refused_and_then_counts(user: Caller) -> None:
+    trial_id = trial_of(user, create(user))["id"]
+    report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
+    for step in range(2, 23):
+        report_metrics(user, trial_id, "one", step, {"m1": 1.0, f"new-{step}": 1.0})
+    first, tenth = log_of(user, trial_id)
+    assert "has 2,000 metric names" in first
+    assert "such as 'new-2'" in first
+    assert "WARNING: 10 reports of this trial had metrics that were not stored. The last: " in tenth
+
+
+def test_columns_know_the_types_of_metrics(user: Caller) -> None:
+    search = {"name": "random", "metric": "loss", "max_trials": 2, "max_length": {"batches": 9}}
+    experiment = create(user, searcher=search)
+    one, other = (t["id"] for t in user.get(f"/api/v1/experiments/{experiment}/trials")["trials"])
+    report_metrics(user, one, "g", 1, {"a": 1.0, "b": 1.0, "day": "2026-11-20"})
+    report_metrics(user, other, "g", 1, {"a": 2.0, "b": "text"})
+    columns = user.get("/api/v1/projects/1/columns")["columns"]
+    found = {c["column"]: c["type"] for c in columns if c["column"].startswith("g.")}
+    number = dict.fromkeys(("g.a.last", "g.a.max", "g.a.mean", "g.a.min"), "COLUMN_TYPE_NUMBER")
+    assert found == {**number, "g.b.last": "COLUMN_TYPE_TEXT", "g.day.last": "COLUMN_TYPE_DATE"}
+
+
+def test_many_experiments_with_many_names_leave_others_their_columns(
+    user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = {**offered_names._BOUNDS, "most_names": 50}
+    monkeypatch.setattr(offered_names, "_BOUNDS", bounds)
+    small = trial_of(user, create(user))["id"]
+    report_metrics(user, small, "training", 1, {"loss": 1.0})
+    for n in range(2):
+        trial_id = trial_of(user, create(user))["id"]
+        report_metrics(user, trial_id, "a", 1, {f"{n}-{m}": 1.0 for m in range(40)})
+    names = {c["column"] for c in user.get("/api/v1/projects/1/columns")["columns"]}
+    assert "training.loss.last" in names
+    assert sum(name.endswith(".last") for name in names) == 50
+    ranges = {r["metricsName"] for r in user.get(RANGES)["ranges"]}
+    assert "training.loss.last" in ranges
+
+
+def test_a_process_learns_the_names_that_others_stored(api: Api, user: Caller) -> None:
+    trial_id = trial_of(user, create(user))["id"]
+    report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
+    api.ctx.memory.metric_names.keep(1, {})
+    report = MetricsReport(trial_id, 0, "one", 2, {"m5": 2.0, "new": 1.0})
+    assert metric_reports.take_together(api.ctx, [report]) == [False]
+    assert "such as 'new'" in (metric_reports.take(api.ctx, report) or "")
+    assert summary(user, trial_id)["one"]["m5"]["last"] == 2.0
