@@ -1,6 +1,8 @@
 """Agents join with tokens that end, are counted and can be revoked, and speak for themselves only."""
 
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -143,3 +145,16 @@ def test_an_agent_reports_for_no_container_of_another(api: Api, user: Caller) ->
     assert other.poll("terminated", exit_code=1) == []
     assert [order["id"] for order in owner.poll()] == [order["id"]]
     assert user.get(f"/api/v1/experiments/{experiment}")["experiment"]["state"] == "STATE_RUNNING"
+
+
+@pytest.mark.parametrize("name", [f"new-{n}" for n in range(5)])
+def test_one_of_many_agents_that_join_at_once_gets_a_new_name(api: Api, name: str) -> None:
+    together = threading.Barrier(12)
+
+    def status_of(number: int) -> int:
+        together.wait(60)
+        return join(api, api.ctx.bootstrap_token, name, agent_key=f"key {number}").status
+
+    with ThreadPoolExecutor(together.parties) as threads:
+        statuses = list(threads.map(status_of, range(together.parties)))
+    assert sorted(statuses) == [200, *[409] * 11]

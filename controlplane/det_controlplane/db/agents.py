@@ -13,6 +13,8 @@ from det_controlplane.db import schema
 from det_controlplane.db.engine import Database, Tx, as_json
 
 _agents = schema.agents.c
+# A row that does not exist yet cannot be locked. A statement of its own: the next one sees what the holder committed.
+_LOCK_ID = text("SELECT pg_advisory_xact_lock(hashtextextended('agent:' || :id, 0))")
 _HOLDER = (
     select(*_agents["agent_key_hash", "lease_until", "state"])
     .where(_agents.id == bindparam("id"))
@@ -126,6 +128,8 @@ class Holder:
 
 
 def holder(tx: Tx, agent_id: str) -> Holder | None:
+    """Return the holder of an agent's id, new or not, and keep other transactions from taking it."""
+    tx.execute(_LOCK_ID, {"id": agent_id})
     row = tx.execute(_HOLDER, {"id": agent_id}).first()
     return None if row is None else Holder(*row)
 
