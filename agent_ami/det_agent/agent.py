@@ -176,6 +176,7 @@ class Agent:
             subprocess.run(command, check=False)
 
     def _adopt(self) -> None:
+        self._runtime.remove_leftovers()
         cluster_id = self._cluster[0]
         if cluster_id:
             for started in self._runtime.adoptable(cluster_id):

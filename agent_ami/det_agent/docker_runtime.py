@@ -197,6 +197,9 @@ class DockerRuntime:
         found = self._client.containers.list(all=True, ignore_removed=True, filters={"label": mine})
         return [_started(container) for container in found]
 
+    def remove_leftovers(self) -> None:
+        """Do nothing: the engine also lists containers that never started, and `adoptable` returns them."""
+
     def remove(self, key: ContainerKey) -> None:
         with contextlib.suppress(APIError, *EngineAway):
             self._client.api.remove_container(_name(key), v=True, force=True)

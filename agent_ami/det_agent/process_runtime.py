@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import logging
 import os
 import re
 import shutil
@@ -28,12 +29,14 @@ from det_agent.runtime import Exit, GatewayAddress, OutputLine, Say, Started, St
 from det_agent.task_logs import now_rfc3339
 from det_agent.task_python import MISLEADING, BasePython, NoPython, make_environment
 
+RECORD = "container.json"  # the last file that is written before the container's process starts
 OUTPUT_LOOK_S = 0.25
 READ_BYTES = 1024 * 1024
 CHECK_TIMEOUT_S = 60
 SHARED_FS = (
     "/determined_shared_fs"  # a storage of checkpoints, which is made when the first is stored
 )
+_log = logging.getLogger(__name__)
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -142,7 +145,7 @@ class ProcessRuntime:
 
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         found = []
-        for path in sorted(self._root.glob("*/container.json")):
+        for path in sorted(self._root.glob(f"*/{RECORD}")):
             body = _read(path)
             if body and body["cluster_id"] == cluster_id:
                 key = ContainerKey.from_json(body["key"])
@@ -150,6 +153,13 @@ class ProcessRuntime:
                 pids = _read(path.parent / "pids.json") or {}
                 found.append(Started(key, str(pids.get("pid") or ""), ports))
         return found
+
+    def remove_leftovers(self) -> None:
+        """Delete folders without a record: no process was started in them, or their removal was cut off."""
+        for folder in self._root.iterdir():
+            if folder.is_dir() and not (folder / RECORD).exists():
+                _log.info("removing %s, which an earlier process of this agent left", folder)
+                shutil.rmtree(folder, ignore_errors=True)
 
     def remove(self, key: ContainerKey) -> None:
         shutil.rmtree(self._root / key.place, ignore_errors=True)
@@ -221,7 +231,7 @@ class ProcessRuntime:
             "host_ports": dict(started.host_ports),
         }
         write_atomically(folder / "command.json", json.dumps(command))
-        write_atomically(folder / "container.json", json.dumps(record))
+        write_atomically(folder / RECORD, json.dumps(record))
 
     def _spawn(self, key: ContainerKey, folder: Path) -> int:
         with open(folder / "shim.log", "ab") as log:

@@ -90,5 +90,8 @@ class Runtime(Protocol):
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         """Return the containers that an earlier process of this agent started, running or not."""
 
+    def remove_leftovers(self) -> None:
+        """Delete what an earlier process of this agent left when it was killed while it made a container."""
+
     def remove(self, key: ContainerKey) -> None:
         """Delete what is left of an exited container."""

@@ -157,6 +157,23 @@ def test_a_killed_agent_readopts_its_containers(
     assert plane.joins[0]["incarnation"] != plane.joins[1]["incarnation"]
 
 
+def test_folders_of_containers_that_were_never_finished_are_removed_at_the_next_start(
+    plane: FakeControlPlane, start_agent: StartAgent
+) -> None:
+    """An agent that is killed while it makes a container leaves a folder without a record."""
+    agent = start_agent()
+    spec = make_spec("sleep 600")
+    plane.run(spec)
+    agent.kill()
+    containers = agent.state_dir / "containers"
+    unfinished = containers / "unfinished.1"
+    (unfinished / "run" / "workdir").mkdir(parents=True)
+    (containers / ".check-x").mkdir()
+    agent.restart()
+    plane.until(lambda: len(plane.joins) == 2)
+    assert [path.name for path in containers.iterdir()] == [f"{spec['container_id']}.1"]
+
+
 def test_an_exit_while_the_agent_was_dead_is_reported_with_its_code_and_output(
     plane: FakeControlPlane, start_agent: StartAgent, tmp_path: Path
 ) -> None:

@@ -89,6 +89,9 @@ class PlayedRuntime:
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         return ()
 
+    def remove_leftovers(self) -> None:
+        pass
+
     def remove(self, key: ContainerKey) -> None:
         pass
 
