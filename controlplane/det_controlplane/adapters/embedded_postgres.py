@@ -70,13 +70,17 @@ class EmbeddedPostgres:
     def running(self) -> bool:
         return self._server is not None and self._server.poll() is None
 
+    def is_initialised(self) -> bool:
+        """Return whether the directory has data already."""
+        return (self.data / "PG_VERSION").exists()
+
     def choose_port(self) -> None:
         """Choose a free port, so that the URL is known before the start."""
         self.port = self.port or _free_port()
 
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        if not (self.data / "PG_VERSION").exists():
+        if not self.is_initialised():
             self._initialise()
         self._clear_stale_lock()
         self.choose_port()

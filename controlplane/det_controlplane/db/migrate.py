@@ -1,6 +1,5 @@
 """Upgrades of the database by Alembic: a step of a deployment, or of the start of a local cluster."""
 
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -8,11 +7,11 @@ from sqlalchemy import Connection
 
 from det_controlplane.db.connections import connected, plain_engine
 from det_controlplane.db.errors import QueryFailed
+from det_controlplane.db.revisions import BASELINE, FOLDER, HEAD, NUMBERS
 
-FOLDER = Path(__file__).parent / "migrations"
-# Revisions are numbered, and so are their files: the newest is known without loading Alembic.
-_NUMBERS = sorted(path.name[:4] for path in (FOLDER / "versions").glob("[0-9]*.py"))
-BASELINE, HEAD = _NUMBERS[0], _NUMBERS[-1]
+__all__ = [
+    "BASELINE", "FOLDER", "HEAD", "MigrationError", "alembic_config", "migrate", "require_known", "revision_of",
+]  # fmt: skip
 _LOCK = 0x6D696772  # any constant of our own: the process that migrates holds it
 _VERSIONS_OF_DRAFTS = "schema_migrations"
 _REFUSED = (
@@ -42,6 +41,23 @@ def migrate(database_url: str, wake_s: float = 0.0) -> tuple[str, ...]:
         engine.dispose()
 
 
+def require_known(database_url: str) -> None:
+    """Raise MigrationError if this program cannot bring the database to its schema. Changes nothing."""
+    engine = plain_engine(database_url)
+    try:
+        with connected(engine) as connection:
+            _require_known(revision_of(connection))
+    finally:
+        engine.dispose()
+
+
+def _require_known(revision: str | None) -> None:
+    if revision is not None and revision not in NUMBERS:
+        raise MigrationError(
+            f"the database is at revision {revision}, this program knows {HEAD}: install a newer one"
+        )
+
+
 def revision_of(connection: Connection) -> str | None:
     """Return the revision of a database; None of an empty one. That of a draft is refused."""
     tables = sa.text(
@@ -62,12 +78,9 @@ def _upgraded(connection: Connection) -> tuple[str, ...]:
     from alembic.script import ScriptDirectory
 
     before = revision_of(connection)
+    _require_known(before)
     config = alembic_config(connection)
     revisions = [r.revision for r in ScriptDirectory.from_config(config).walk_revisions()]
-    if before is not None and before not in revisions:
-        raise MigrationError(
-            f"the database is at revision {before}, this program knows {HEAD}: install a newer one"
-        )
     command.upgrade(config, "head")
     later = revisions if before is None else revisions[: revisions.index(before)]
     return tuple(reversed(later))

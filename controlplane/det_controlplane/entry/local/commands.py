@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.entry.local import bundle, certificate, client, plan
+from det_controlplane.db.revisions import HEAD
+from det_controlplane.entry.local import bundle, certificate, client, data_version, plan
 from det_controlplane.entry.local.files import (
     Desired,
     LocalAgent,
     LocalFiles,
+    NewerFiles,
     default_folder,
     running_clusters,
 )
@@ -55,7 +57,7 @@ def main(action: str, args: Any) -> int:
     except LocalError as e:
         _say(str(e))
         return e.code
-    except (InvalidConfig, plan.BadPlan) as e:
+    except (InvalidConfig, plan.BadPlan, data_version.UnusableData, NewerFiles) as e:
         _say(str(e))
         return FAILED
     except KeyboardInterrupt:
@@ -106,9 +108,11 @@ def _has_begun(files: LocalFiles) -> bool:
 
 
 def _start(files: LocalFiles, args: Any) -> int:
-    files.make()
+    data_version.require_known_files(files)
     if getattr(args, "delete_db", False):
         plan.remove_data(files)
+    data_version.require_known_schema(files)
+    files.make()
     planned = plan.plan(files, args)
     for key in planned.ignored:
         _say(f"note: {key} of the configuration has no effect here")
@@ -117,6 +121,8 @@ def _start(files: LocalFiles, args: Any) -> int:
     _make_certificate(files, planned.desired)
     files.write_desired(planned.desired)
     files.cluster_config.write_text(planned.config)
+    # Before the API migrates: an older version finds a revision that it does not know, and looks at the database.
+    files.write_schema(HEAD)
     started = time.monotonic()
     # Not asked to stop, they leave their tasks running for the agents that follow.
     client.end_leftovers(files, signal.SIGKILL)

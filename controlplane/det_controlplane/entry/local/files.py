@@ -5,10 +5,11 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+T = TypeVar("T")
 _LARGE_LOG = 16 * 1024 * 1024
 
 
@@ -54,6 +55,10 @@ class Secrets:
     secrets_key: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
 
+class NewerFiles(Exception):
+    """A newer version wrote a file of the cluster with keys that this version does not know."""
+
+
 class LocalFiles:
     """Every path of a local cluster. Only this user may look into the directory."""
 
@@ -71,6 +76,7 @@ class LocalFiles:
         self._report = self.folder / "processes.json"
         self._secrets = self.folder / "secrets.json"
         self._untold = self.folder / "first.password"
+        self._schema = self.folder / "schema.revision"
         self._lock = self.folder / "supervisor.lock"
 
     def make(self) -> None:
@@ -93,8 +99,8 @@ class LocalFiles:
 
     def desired(self) -> Desired:
         raw = json.loads(self._desired.read_text())
-        agents = tuple(LocalAgent(**a) for a in raw.pop("agents"))
-        return Desired(**raw, agents=agents)
+        agents = tuple(_read(self._desired, LocalAgent, a) for a in raw.pop("agents"))
+        return _read(self._desired, Desired, {**raw, "agents": agents})
 
     def write_desired(self, desired: Desired) -> None:
         _write(self._desired, asdict(desired))
@@ -109,10 +115,29 @@ class LocalFiles:
     def write_report(self, report: Mapping[str, Any]) -> None:
         _write(self._report, report)
 
+    def forget_schema(self) -> None:
+        self._schema.unlink(missing_ok=True)
+
+    def has_secrets(self) -> bool:
+        return self._secrets.exists()
+
+    def read_secrets(self) -> Secrets:
+        return _read(self._secrets, Secrets, json.loads(self._secrets.read_text()))
+
+    def schema(self) -> str:
+        """Return the newest revision that a version on this directory may have brought the database to, or ''."""
+        try:
+            return self._schema.read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def write_schema(self, revision: str) -> None:
+        _write_text(self._schema, revision + "\n")
+
     def secrets(self, bootstrap_token: str = "") -> Secrets:
         """Return the secrets, made once. A given token, of a cluster elsewhere, replaces the old one."""
-        if self._secrets.exists():
-            kept = Secrets(**json.loads(self._secrets.read_text()))
+        if self.has_secrets():
+            kept = self.read_secrets()
         else:
             kept = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         if bootstrap_token:
@@ -168,11 +193,29 @@ def running_clusters() -> list[str]:
     """Return the clusters that run in this user's own folders, by the name that finds them."""
     found = (LocalFiles(path) for path in default_folder("").glob("*"))
     running = (files for files in found if files.has_cluster() and files.supervisor_pid())
-    return sorted(files.folder.name for files in running if not files.desired().master_url)
+    return sorted(files.folder.name for files in running if _is_whole(files))
+
+
+def _is_whole(files: LocalFiles) -> bool:
+    """Return False for agents alone, which work for a cluster elsewhere."""
+    try:
+        return not files.desired().master_url
+    except NewerFiles:
+        return True
 
 
 def _reachable(host: str) -> str:
     return "127.0.0.1" if host in ("", "0.0.0.0") else host
+
+
+def _read(path: Path, kind: type[T], values: Mapping[str, Any]) -> T:
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(values.keys() - known)
+    if unknown:
+        raise NewerFiles(
+            f"a newer version wrote {path.name}, with {unknown[0]!r}: install that version"
+        )
+    return kind(**values)
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:

@@ -88,6 +88,7 @@ def remove_data(files: LocalFiles) -> None:
     """Remove the data of a cluster except checkpoints and logs, as `--delete-db` asks."""
     for folder in (files.database, files.objects, files.folder / "agents"):
         shutil.rmtree(folder, ignore_errors=True)
+    files.forget_schema()
     files.forget_untold_password()
 
 
