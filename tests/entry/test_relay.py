@@ -25,10 +25,12 @@ from tests.support.api import Api, Caller, api_over, create
 from tests.support.house import House
 from tests.support.played_agent import PlayedAgent
 from tests.support.ports import free_port
-from tests.support.relayed import proxied, tcp_server
+from tests.support.relayed import Proxied, behind_an_api, proxied, tcp_server
 from tests.support.threaded import serving
 
 PIECE = bytes(range(256)) * 256
+ALLOWED = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+Serve = Callable[[Api, list[dict[str, Any]]], AbstractContextManager[Proxied]]
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -43,13 +45,16 @@ class Echo(BaseHTTPRequestHandler):
             self._cookies()
         elif "/cached/" in self.path:
             self._cached(self.path.rpartition("/")[2])
+        elif "/status/" in self.path:
+            status = self.path.rpartition("/")[2]
+            self.wfile.write(b"HTTP/1.1 %s Odd\r\nContent-Length: 0\r\n\r\n" % status.encode())
         elif self.path.endswith("/vanish"):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
             self.close_connection = True
         else:
             self._echo()
 
-    do_POST = do_PUT = do_GET
+    do_POST = do_PUT = do_CONNECT = do_GET
 
     def _echo(self) -> None:
         length = self.headers.get("Content-Length")
@@ -159,6 +164,27 @@ def test_requests_reach_the_task_and_its_answers_come_back(api: Api, web: int) -
 def test_an_answer_that_breaks_off_is_seen_to_break_off(api: Api, web: int) -> None:
     with proxied(api, [{"proxy_port": web}]) as task, pytest.raises(http.client.IncompleteRead):
         task.ask("GET", task.path(web, "/vanish"))
+
+
+@pytest.mark.parametrize("serve", [proxied, behind_an_api])
+def test_a_status_that_http_does_not_have_is_told_as_an_error_of_the_task(
+    api: Api, web: int, serve: Serve
+) -> None:
+    with serve(api, [{"proxy_port": web}]) as task:
+        for status in (600, 999):
+            answer, body = task.ask("GET", task.path(web, f"/status/{status}"))
+            assert answer.status == 502
+            assert f"the task answered with status {status}" in json.loads(body)["error"]["error"]
+        assert task.ask("GET", task.path(web, "/status/599"))[0].status == 599
+
+
+@pytest.mark.parametrize("serve", [proxied, behind_an_api])
+def test_a_task_is_no_way_to_other_places(api: Api, web: int, serve: Serve) -> None:
+    with serve(api, [{"proxy_port": web}]) as task:
+        answer, body = task.ask("CONNECT", task.path(web))
+        assert (answer.status, answer.getheader("Allow")) == (405, ALLOWED)
+        assert "CONNECT" in json.loads(body)["error"]["error"]
+        assert echoed(task.ask("GET", task.path(web)))["method"] == "GET"
 
 
 def test_the_apis_own_tokens_do_not_reach_the_task(api: Api, web: int) -> None:

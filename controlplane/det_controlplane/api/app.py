@@ -147,8 +147,7 @@ class App:
     def failed(self, request: Request, e: Exception) -> Response:
         """Return the answer to a refusal; any other error is logged under a reference and not shown."""
         if isinstance(e, errors.ApiError):
-            after = {"Retry-After": str(e.retry_after_s)} if e.retry_after_s else {}
-            return Response(e.to_json(), e.status, headers=after)
+            return Response(e.to_json(), e.status, headers=e.headers)
         if isinstance(e, DatabaseFull):
             self.ctx.full_at = self.ctx.now()
         if isinstance(e, (DatabaseDown, TryAgain, refusals.Busy)):

@@ -13,6 +13,10 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
 
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else {}
+
     def to_json(self) -> bytes:
         inner = {"code": self.code, "reason": self.reason, "error": self.message}
         return json.dumps({"error": inner}).encode()
@@ -36,6 +40,20 @@ class PermissionDenied(ApiError):
 
 class NotFound(ApiError):
     status, code, reason = 404, 5, "NotFound"
+
+
+class MethodNotAllowed(ApiError):
+    """Refuse a method that nothing at the path takes. HTTP demands the list of methods that it does take."""
+
+    status, code, reason = 405, 12, "Unimplemented"
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self._allowed = allowed
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Allow": self._allowed}
 
 
 class RequestTimeout(ApiError):

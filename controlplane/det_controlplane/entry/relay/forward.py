@@ -14,7 +14,7 @@ from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import PATIENCE_S
 from det_controlplane.entry.relay.hangups import until_left
-from det_controlplane.entry.relay.http import ClientGone, HttpExchange
+from det_controlplane.entry.relay.http import ClientGone, HttpExchange, refuse_tunnels
 from det_controlplane.entry.relay.relay import PREFIX, refuse
 from det_controlplane.entry.relay.sockets import SocketBridge
 from det_controlplane.entry.server.open_streams import OpenStreams, of_token_or_address
@@ -42,6 +42,7 @@ class Forward:
 
     async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
         try:
+            refuse_tunnels(scope)
             # Whose token it is, and whether it is good, is known to the relay only.
             with self._open.held(of_token_or_address(request)):
                 await self._pass_on(scope, receive, send)

@@ -8,11 +8,14 @@ from typing import Any, Protocol
 import h11
 
 from det_controlplane.adapters.relay_streams import StreamReset
+from det_controlplane.api.errors import MethodNotAllowed
 from det_controlplane.core.relay_frames import Cause
 from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.services.errors import Unreachable
 
 _MOST_HEADERS = 256 * 1024
+_STATUSES = range(200, 600)  # of final answers (RFC 9110, section 15)
+_METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
 # Makes the headers of an answer of those that came.
@@ -30,6 +33,12 @@ class Stream(Protocol):
 
 class ClientGone(Exception):
     """The client went away, or its answer cannot be completed."""
+
+
+def refuse_tunnels(scope: Any) -> None:
+    """Refuse CONNECT: it asks for a connection to another place, which a task must not be used for."""
+    if scope["type"] == "http" and scope["method"] == "CONNECT":
+        raise MethodNotAllowed(f"{scope['path']} does not take CONNECT, only {_METHODS}", _METHODS)
 
 
 class HttpExchange:
@@ -112,6 +121,11 @@ class HttpExchange:
             if event is h11.NEED_DATA:
                 self._connection.receive_data(await self._stream.read())
             elif isinstance(event, h11.Response):
+                if event.status_code not in _STATUSES:
+                    raise Unreachable(
+                        f"the task answered with status {event.status_code}, which HTTP does not have:"
+                        " its server must answer with a status from 200 to 599"
+                    )
                 headers = [*self._answered(event.headers.raw_items()), *more]
                 start = {"type": "http.response.start", "status": event.status_code}
                 self._begun = True

@@ -17,7 +17,7 @@ from det_controlplane.entry.relay import headers as h
 from det_controlplane.entry.relay.agents import Agents
 from det_controlplane.entry.relay.hangups import until_left
 from det_controlplane.entry.relay.headers import Headers
-from det_controlplane.entry.relay.http import ClientGone, HttpExchange
+from det_controlplane.entry.relay.http import ClientGone, HttpExchange, refuse_tunnels
 from det_controlplane.entry.relay.permits import Permit, Permits
 from det_controlplane.entry.relay.sockets import TCP_SUBPROTOCOL, SocketBridge, carry_tcp, hang_up
 from det_controlplane.entry.server.open_streams import OpenStreams, of_address
@@ -86,6 +86,7 @@ class Relay:
             await refuse(scope, receive, send, self._app.failed(request, e))
 
     async def _proxy(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
+        refuse_tunnels(scope)
         scope = {**scope, "headers": h.as_asked(scope["headers"], self._public.netloc)}
         if h.is_of_another_site(scope["type"], scope.get("method", "GET"), scope["headers"]):
             raise PermissionDenied(
