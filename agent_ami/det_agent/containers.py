@@ -325,7 +325,9 @@ def _exit_report(container: _Container, ended: Exit, broken: str = "") -> Contai
     if container.kill_asked.is_set() and ended.exit_code == KILLED_EXIT_CODE:
         return report.moved("terminated", failure="aborted", message="the container was killed")
     message = f"container failed with non-zero exit code: {ended.exit_code}"
-    if ended.message or broken:
+    if ended.reason and not broken:
+        message = ended.reason
+    elif ended.message or broken:
         message += f" ({broken or ended.message})"
     failure: Failure = "agent_error" if broken else "container_failed"
     return report.moved("terminated", failure=failure, message=message)

@@ -141,6 +141,7 @@ def _environment(spec: ContainerSpec, env: Mapping[str, str], payload: Payload) 
     added = {
         "DET_RUN_DIR": RUN_DIR,
         "DET_WORKDIR": spec.work_dir,
+        "DET_IMAGE": spec.image,
         "PYTHONPATH": python_path(HARNESS_DIR, env.get("PYTHONPATH", "")),
     }
     if payload.dependencies:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,6 +14,7 @@ import urllib3
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 from docker.errors import APIError, DockerException, NotFound
 
+from det_agent import exit_reason
 from det_agent.container_key import ContainerKey
 from det_agent.docker_engine import Engine, engine_of
 from det_agent.docker_options import (
@@ -26,6 +28,7 @@ from det_agent.docker_options import (
 )
 from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
+from det_agent.environment import RUN_DIR
 from det_agent.harness_mount import Payload, find_payload
 from det_agent.host_address import HostAddresses
 from det_agent.host_network import cgroup_parent
@@ -132,7 +135,7 @@ class DockerRuntime:
             container.reload()
         except (DockerException, *EngineAway) as e:
             self.remove(key)
-            raise _start_failure(e) from e
+            raise _start_failure(e, spec) from e
         return Started(key, container.id, _host_ports(spec.network, ports, container))
 
     def _require_paths(self, spec: ContainerSpec) -> None:
@@ -151,7 +154,8 @@ class DockerRuntime:
         while True:
             try:
                 self._client.api.wait(started.runtime_id, timeout=None)
-                state = self._client.api.inspect_container(started.runtime_id)["State"]
+                found = self._client.api.inspect_container(started.runtime_id)
+                state = found["State"]
             except NotFound:
                 return Exit(None, "the container was removed from the Docker engine")
             except (APIError, *EngineAway) as e:
@@ -161,7 +165,31 @@ class DockerRuntime:
             if state["Status"] == "created":
                 return Exit(None, "the agent was restarted before the container began")
             if not state["Running"]:
-                return Exit(int(state["ExitCode"]), _why(state))
+                return self._exit(started, int(state["ExitCode"]), found)
+
+    def _exit(self, started: Started, code: int, found: Mapping[str, Any]) -> Exit:
+        reason = self._exit_reason(started.runtime_id) if code else ""
+        if code == exit_reason.NOT_FOUND and not reason and not self._has_begun(started.runtime_id):
+            reason = exit_reason.no_python(found["Config"]["Image"])
+        return Exit(code, _why(found["State"]), reason)
+
+    def _exit_reason(self, docker_id: str) -> str:
+        try:
+            parts, _ = self._client.api.get_archive(docker_id, exit_reason.PATH)
+            return exit_reason.of_archive(parts)
+        except (APIError, tarfile.TarError, *EngineAway):
+            return ""  # most tasks leave none
+
+    def _has_begun(self, docker_id: str) -> bool:
+        """Return whether the harness ran in a container: the first thing that it does is to write its files."""
+        try:
+            parts, _ = self._client.api.get_archive(docker_id, f"{RUN_DIR}/info")
+            parts.close()
+        except NotFound:
+            return False
+        except (APIError, *EngineAway):
+            return True
+        return True
 
     def output(self, started: Started, stream: Stream, cursor: str) -> Iterator[OutputLine]:
         api, docker_id = self._client.api, started.runtime_id
@@ -233,9 +261,11 @@ def _why(state: Mapping[str, Any]) -> str:
     return str(state.get("Error") or "")
 
 
-def _start_failure(error: Exception) -> StartFailed:
+def _start_failure(error: Exception, spec: ContainerSpec | None = None) -> StartFailed:
     """Blame the task's settings (paths, devices, commands) for the engine's 4xx, and this machine for the rest."""
     words = str(getattr(error, "explanation", "") or error)
+    if spec is not None and "python3" in words and "not found" in words:
+        return StartFailed("container_failed", exit_reason.no_python(spec.image))
     if isinstance(error, APIError) and error.status_code in (400, 404):
         return StartFailed("container_failed", f"the container could not be made: {words}")
     return StartFailed("agent_error", f"the Docker engine could not start the container: {words}")

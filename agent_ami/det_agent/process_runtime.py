@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
-from det_agent import shim
+from det_agent import exit_reason, shim
 from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, device_env, python_path
 from det_agent.identity import write_atomically
@@ -269,7 +269,10 @@ class ProcessRuntime:
     def _exit_of(self, folder: Path) -> Exit:
         ended = _read(folder / "exit.json")
         if ended is not None:
-            return Exit(ended["exit_code"], ended.get("message", ""))
+            reason = (
+                exit_reason.of_file(folder / "run" / exit_reason.FILE) if ended["exit_code"] else ""
+            )
+            return Exit(ended["exit_code"], ended.get("message", ""), reason)
         pids = _read(folder / "pids.json")
         if pids and pids["pid"] and shim.start_time(pids["pid"]) == pids["started"]:
             with contextlib.suppress(ProcessLookupError):

@@ -32,10 +32,11 @@ class Started:
 
 @dataclass(frozen=True)
 class Exit:
-    """The end of a container. `exit_code` is None when it is lost."""
+    """The end of a container. `exit_code` is None when it is lost; `reason` is the task's own sentence."""
 
     exit_code: int | None
     message: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -284,6 +284,28 @@ def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
     assert (ran.code, "on request of determined" in ran.err) == (1, True)
 
 
+def test_a_start_fails_with_the_sentence_of_an_image_that_lacks_the_program(
+    api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = "JupyterLab is not installed in image team/a:1: choose an image that has it"
+
+    def end(_: float) -> None:
+        agent = PlayedAgent(api, "a1")
+        agent.join()
+        api.tick()
+        agent.poll()
+        agent.poll("terminated", exit_code=80, failure="container_failed", message=sentence)
+
+    monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=end))
+    ran = det("notebook", "start", "--no-browser")
+    assert ran.code == 1
+    assert f" has ended: {sentence}\n" in ran.err
+    id = ran.out.split()[-1]
+    assert sentence in det("why", "task", id).out
+    (line,) = [line for line in det("task", "logs", id).out.splitlines() if sentence in line]
+    assert f"resources failed with non-zero exit code: 80 ({sentence})" in line
+
+
 def test_what_waits_is_told_in_the_scheduler_s_words(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:

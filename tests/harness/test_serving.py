@@ -134,6 +134,40 @@ def test_an_image_without_the_program_says_what_to_install(master: Master, name:
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("name", ["notebook", "tensorboard"])
+def test_an_image_without_the_program_is_named_in_the_reason_that_the_agent_reads(
+    master: Master, tmp_path: Path, name: str
+) -> None:
+    env = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1", "DET_RUN_DIR": str(tmp_path)}
+    with module(name, PYTHONNOUSERSITE="1", **env) as ran:
+        _, err = ran.communicate(timeout=60)
+    (sentence,) = err.splitlines()
+    assert " is not installed in image team/a:1: choose an image that has it" in sentence
+    assert (tmp_path / "exit-reason").read_text() == sentence
+
+
+def test_a_python_that_is_too_old_is_named_before_the_harness_is_loaded(tmp_path: Path) -> None:
+    pretend = "import sys; sys.version_info = (3, 8, 10); import determined.exec"
+    done = subprocess.run(
+        [sys.executable, "-c", pretend],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "harness"),
+            "DET_IMAGE": "team/a:1",
+            "DET_RUN_DIR": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    sentence = (
+        "tasks need Python 3.9 or newer, and python3 of image team/a:1 is Python 3.8: choose another image"
+        " (environment.image)"
+    )
+    assert (done.returncode, done.stderr) == (80, f"{sentence}\n")
+    assert (tmp_path / "exit-reason").read_text() == sentence
+
+
 def test_a_shell_lets_its_owner_in_where_the_context_is_with_the_tasks_variables(
     master: Master, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from determined import _paths
 from determined.common.blocking import hearing_signals
+from determined.exec import _exit_reason
 
 # The shell sources each hook (a failure ends it), tells its environment, waits for "go", and becomes the command.
 _SCRIPT = r"""
@@ -62,7 +63,10 @@ class HookedShell:
     def __init__(self, hooks: Sequence[str]) -> None:
         self._bash = shutil.which("bash")
         if self._bash is None:
-            raise NoBash("this image has no bash, which startup hooks need: add it to the image")
+            raise NoBash(
+                f"bash, which startup hooks need, is not installed in {_exit_reason.image_name()}:"
+                " install it there (apt-get install bash), or choose another image (environment.image)"
+            )
         self._hooks = list(hooks)
         self._env_read, self._env_write = os.pipe()
         self._go_read, self._go_write = os.pipe()

@@ -11,15 +11,15 @@ import time
 from typing import Callable, Mapping, Optional, Sequence
 
 from determined._task_session import task_session
+from determined.common.exit_status import INVALID_CONTAINER
 from determined.common.failures import Failure
 from determined.common.http import APIError, MasterUnreachableError, Session
+from determined.exec import _exit_reason
 
 _LOOK_S = 0.25
 _PORT_WAIT_S = 60.0
 # How long to wait before a cluster that could not be told is told again; each time tries for some seconds itself.
 _AGAIN_S = 15.0
-# What `det why` explains as an image without what the task needs.
-_INVALID_CONTAINER = 80
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,7 +52,7 @@ def require(module: str, product: str, package: str) -> None:
             f" environment_variables, or let a startup-hook.sh in the context install it",
         )
     raise NotInstalled(
-        f"{product} is not installed in this task's image",
+        f"{product} is not installed in {_exit_reason.image_name()}",
         f"choose an image that has it (environment.image), install it in yours (pip install {package}),"
         f" or let a startup-hook.sh in the context do so",
     )
@@ -175,5 +175,7 @@ def run(main: Callable[[], int]) -> int:
     try:
         return main()
     except Failure as e:
-        say(f"{e.cause}: {e.hint}" if e.hint else e.cause)
-        return _INVALID_CONTAINER if isinstance(e, NotInstalled) else 1
+        reason = f"{e.cause}: {e.hint}" if e.hint else e.cause
+        _exit_reason.record(reason)
+        say(reason)
+        return INVALID_CONTAINER if isinstance(e, NotInstalled) else 1

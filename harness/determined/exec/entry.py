@@ -12,7 +12,7 @@ from typing import Dict, List, Mapping, Optional, Sequence
 from determined import _paths
 from determined.common.exit_status import AGENT_AWAY, INVALID_CONTAINER
 from determined.common.http import APIError, MasterUnreachableError, Session
-from determined.exec import _credentials, _prepare
+from determined.exec import _credentials, _exit_reason, _prepare
 from determined.exec._child import Child, SignalForwarder
 from determined.exec._command import NoEntrypoint, child_environment, task_command
 from determined.exec._gateway import AgentAway
@@ -41,19 +41,23 @@ def main(args: Sequence[str]) -> int:
     try:
         return run_task(args, env, logs, signals)
     except Failed as e:
-        logs.say(str(e), ERROR)
-        return e.code
+        return _ended(logs, str(e), e.code)
     except AgentAway as e:
         logs.say(f"{e}; the cluster starts the task again", ERROR)
         return AGENT_AWAY
     except (APIError, MasterUnreachableError, NoEntrypoint, _prepare.UnsafeArchive, OSError) as e:
-        logs.say(f"the task could not be prepared: {e}", ERROR)
-        return 1
+        return _ended(logs, f"the task could not be prepared: {e}", 1)
     except NoBash as e:
-        logs.say(str(e), ERROR)
-        return INVALID_CONTAINER
+        return _ended(logs, str(e), INVALID_CONTAINER)
     finally:
         logs.close(float(env.get("DET_LOG_WAIT_TIME") or 30))
+
+
+def _ended(logs: LogShipper, reason: str, code: int) -> int:
+    """Log why the task ends before its command has run, and return the exit status."""
+    _exit_reason.record(reason)
+    logs.say(reason, ERROR)
+    return code
 
 
 def run_task(

@@ -9,7 +9,7 @@ import sys
 from typing import Dict, Mapping
 
 from determined._paths import run_dir
-from determined.exec import _serve, _terminal
+from determined.exec import _exit_reason, _serve, _terminal
 
 _PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/lib/openssh:/usr/libexec/openssh:/usr/lib/ssh"
 # Of the SSH server's own making, or of this process.
@@ -55,7 +55,7 @@ def _program(name: str) -> str:
                 "install OpenSSH there (apt-get install openssh-server)",
             )
         raise _serve.NotInstalled(
-            f"{name} is not installed in this task's image",
+            f"{name} is not installed in {_exit_reason.image_name()}",
             "choose an image that has OpenSSH (environment.image), or install it in yours"
             " (apt-get install openssh-server)",
         )

@@ -7,6 +7,7 @@ import time
 from typing import Dict, Mapping, Optional, Sequence
 
 from determined._task_session import task_session
+from determined.exec import _exit_reason
 from determined.launch import _place, _ssh_files
 from determined.launch._peers import Peers
 from determined.launch._workers import replace_process
@@ -79,10 +80,11 @@ def _installed_ssh(env: Mapping[str, str], own: str) -> Optional[str]:
 
 
 def _cannot(program: str, package: str) -> int:
-    print(
-        f"this launcher reaches other containers by ssh, which needs {program} in the image and keys, of "
-        f"DET_PEER_KEY or in {_ssh_files.path('')}: install {package}, or use "
-        "determined.launch.torch_distributed, which needs neither",
-        file=sys.stderr,
+    reason = (
+        f"this launcher reaches other containers by ssh, which needs {program} in {_exit_reason.image_name()} and"
+        f" keys, of DET_PEER_KEY or in {_ssh_files.path('')}: install {package}, or use "
+        "determined.launch.torch_distributed, which needs neither"
     )
+    _exit_reason.record(reason)
+    print(reason, file=sys.stderr)
     return CANNOT_RUN_HERE

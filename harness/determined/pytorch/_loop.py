@@ -52,7 +52,7 @@ class Loop:
         try:
             self._work()
         finally:
-            self.scalars.flush()
+            self.scalars.close()
 
     def _work(self) -> None:
         while True:

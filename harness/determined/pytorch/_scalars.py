@@ -1,11 +1,10 @@
-"""Metrics as TensorBoard scalars, if the tensorboard package is there."""
+"""Metrics as TensorBoard scalars."""
 
 import importlib.util
-import logging
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-logger = logging.getLogger("determined.pytorch")
+from determined.tensorboard._scalars import EventWriter
 
 # Flushing waits for the writer's thread, and lets the whole file be uploaded again.
 _FLUSH_PERIOD_S = 5.0
@@ -23,17 +22,15 @@ class ScalarLog:
         if reported is not None:
             # The same points would be drawn twice, and the context can switch these off.
             reported.enabled = False
-        wanted = context.get_enable_tensorboard_logging() and context.distributed.rank == 0
-        self._available = wanted and importlib.util.find_spec("tensorboard") is not None
-        if wanted and not self._available:
-            logger.info(
-                "the package tensorboard is not installed: no TensorBoard files are written"
-            )
+        self._wanted = context.get_enable_tensorboard_logging() and context.distributed.rank == 0
+        # The user's own points and these share a file where the image has the tensorboard package.
+        self._own_writer: Optional[EventWriter] = None
+        self._has_package = importlib.util.find_spec("tensorboard") is not None
         self._waiting: List[Tuple[str, float, int, float]] = []
         self._flush_due = 0.0
 
     def write(self, metrics: Dict[str, Any], steps_completed: int) -> None:
-        if not (self._available and self._context.get_enable_tensorboard_logging()):
+        if not (self._wanted and self._context.get_enable_tensorboard_logging()):
             return
         now = time.time()
         for name, value in metrics.items():
@@ -45,10 +42,26 @@ class ScalarLog:
     def flush(self) -> None:
         """Write the points that wait, so that readers see them now."""
         if self._waiting:
-            writer = self._context.get_tensorboard_writer()
+            writer = self._writer()
             for point in self._waiting:
                 writer.add_scalar(*point)
             self._waiting = []
         if self._context._tensorboard_writer is not None:
             self._context._tensorboard_writer.flush()
+        if self._own_writer is not None:
+            self._own_writer.flush()
         self._flush_due = time.monotonic() + _FLUSH_PERIOD_S
+
+    def close(self) -> None:
+        """Write the points that wait; the writer of the context is closed by the context."""
+        self.flush()
+        if self._own_writer is not None:
+            self._own_writer.close()
+            self._own_writer = None
+
+    def _writer(self) -> Any:
+        if self._has_package:
+            return self._context.get_tensorboard_writer()
+        if self._own_writer is None:
+            self._own_writer = EventWriter(self._context.get_tensorboard_path())
+        return self._own_writer

@@ -1,7 +1,7 @@
 """Scalars of the metrics that the Core API reports, for TensorBoard."""
 
-import importlib.util
 import logging
+import math
 import os
 import socket
 import struct
@@ -19,38 +19,77 @@ _POSITION = ("batches", "epochs")
 
 
 class EventWriter(MetricWriter):
-    """Writes event files with the messages of the tensorboard package.
+    """Writes event files without the tensorboard package, which many images lack.
 
-    Its own writer would import NumPy and its plugins first, half a second of CPU, and a framework's itself, seconds;
-    the file's framing is a dozen lines.
+    Importing it, or a framework's writer, would take half a second of CPU and more. An event is a small Protocol
+    Buffers message, and the file's framing is a dozen lines.
     """
 
     def __init__(self, folder: "os.PathLike[str]") -> None:
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-
-        self._event: Any = event_pb2.Event
-        self._summary: Any = summary_pb2.Summary
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.core"
         self._file = open(os.path.join(folder, name), "wb")  # noqa: SIM115
-        self._write(file_version="brain.Event:2")
+        self._write(time.time(), _text(3, "brain.Event:2"))
         self._flush_due = 0.0
 
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        point = self._summary.Value(tag=name, simple_value=value)
-        self._write(step=step, summary=self._summary(value=[point]))
+    def add_scalar(
+        self, name: str, value: float, step: int, wall_time: Optional[float] = None
+    ) -> None:
+        point = _text(1, name) + _key(2, _FIXED32) + struct.pack("<f", _as_float32(value))
+        when = time.time() if wall_time is None else wall_time
+        self._write(when, _key(2, _VARINT) + _varint(step) + _message(5, _message(1, point)))
 
     def reset(self) -> None:
         if time.monotonic() >= self._flush_due:
             self._file.flush()
             self._flush_due = time.monotonic() + _FLUSH_PERIOD_S
 
+    def flush(self) -> None:
+        self._file.flush()
+
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, **content: Any) -> None:
-        event = self._event(wall_time=time.time(), **content).SerializeToString()
+    def _write(self, wall_time: float, content: bytes) -> None:
+        event = _key(1, _FIXED64) + struct.pack("<d", wall_time) + content
         length = struct.pack("<Q", len(event))
         self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
+
+
+# Protocol Buffers: a field is its number and wire type, then its value. The numbers are those of TensorFlow's
+# event.proto and summary.proto.
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+
+
+def _key(field: int, wire_type: int) -> bytes:
+    return _varint(field << 3 | wire_type)
+
+
+def _varint(value: int) -> bytes:
+    value &= 0xFFFFFFFFFFFFFFFF  # negative numbers are written as 64 bits
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _key(field, _LENGTH) + _varint(len(content)) + content
+
+
+def _text(field: int, text: str) -> bytes:
+    return _message(field, text.encode("utf-8", "replace"))
+
+
+def _as_float32(value: float) -> float:
+    """Return the number, or an infinity where it is too large for 32 bits."""
+    return (
+        value if abs(value) <= _MOST_FLOAT32 or value != value else math.copysign(math.inf, value)
+    )
+
+
+_MOST_FLOAT32 = 3.4028234663852886e38
 
 
 def _crc_entry(value: int) -> int:
@@ -72,7 +111,7 @@ def _masked_crc(content: bytes) -> bytes:
 
 
 class ReportedScalars:
-    """Draws what is reported, from the first report on, where the tensorboard package is installed."""
+    """Draws the reported metrics, from the first report on."""
 
     def __init__(self, tensorboard: TensorboardSync) -> None:
         self._tensorboard = tensorboard
@@ -114,10 +153,6 @@ class ReportedScalars:
 
     def _opened(self) -> Optional[BatchMetricWriter]:
         if self._writer is None and self.enabled:
-            if importlib.util.find_spec("tensorboard") is None:
-                logger.info("the package tensorboard is not installed: its files are not written")
-                self.enabled = False
-                return None
             self._writer = EventWriter(self._tensorboard.path())
         return BatchMetricWriter(self._writer) if self._writer and self.enabled else None
 

@@ -1,5 +1,7 @@
 """What a Core API trial reports is drawn by TensorBoard."""
 
+import importlib.util
+import math
 import pathlib
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 from determined.common.storage import DirectoryStorageManager
 from determined.core import TrainContext
 from determined.pytorch._scalars import ScalarLog
-from determined.tensorboard._scalars import ReportedScalars
+from determined.tensorboard._scalars import EventWriter, ReportedScalars
 from determined.tensorboard._sync import TensorboardSync
 
 from tests.support.fake_core import FakeCore
@@ -58,6 +60,43 @@ def test_reports_become_scalars_that_are_stored(
         "Determined/loss": [(2, 0.5), (4, 0.25)],
         "Determined/val_loss": [(4, 0.3)],
     }
+
+
+def test_the_messages_are_those_of_the_tensorboard_package(tmp_path: pathlib.Path) -> None:
+    from tensorboard.compat.proto import event_pb2
+    from tensorboard.summary.writer.record_writer import masked_crc32c
+
+    writer = EventWriter(tmp_path)
+    written = [("Determined/loss", 0.5, 3), ("é" * 200, -1e300, 2**40), ("a", 0.25, 0)]
+    for name, value, step in written:
+        writer.add_scalar(name, value, step, wall_time=1.5)
+    writer.close()
+    (path,) = tmp_path.iterdir()
+    content, events = path.read_bytes(), []
+    while content:
+        length = int.from_bytes(content[:8], "little")
+        assert content[8:12] == masked_crc32c(content[:8]).to_bytes(4, "little")
+        events.append(event_pb2.Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    first, *drawn = events
+    assert first.file_version == "brain.Event:2"
+    assert [(e.wall_time, e.step, e.summary.value[0].tag) for e in drawn] == [
+        (1.5, step, name) for name, _, step in written
+    ]
+    assert [e.summary.value[0].simple_value for e in drawn] == [0.5, -math.inf, 0.25]
+
+
+def test_a_trial_class_is_drawn_without_the_tensorboard_package(
+    core: FakeCore, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = make_context(core, enable_tensorboard_logging=True)
+    monkeypatch.setattr(context, "get_tensorboard_path", lambda: tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(importlib.util, "find_spec", lambda name: None)
+        scalars = ScalarLog(context)
+    scalars.write({"loss": 0.5, "batches": 2}, 2)
+    scalars.close()
+    assert points(tmp_path) == {"Determined/loss": [(2, 0.5)]}
 
 
 def test_nothing_is_written_before_the_first_report(

@@ -3,9 +3,11 @@
 import pytest
 from det_controlplane.core.lifecycle.allocation import (
     ContainerExit,
+    Exit,
     ExitKind,
     Failure,
     classify,
+    end_sentence,
 )
 
 FAILED = ContainerExit(1, Failure.CONTAINER_FAILED, "container failed with non-zero exit code: 1")
@@ -37,6 +39,14 @@ def test_the_users_failure_counts_though_its_peers_were_killed_for_it(
 def test_a_failed_gang_tells_the_exit_of_the_container_that_failed() -> None:
     exit = classify([FAILED, ABORTED], killed_before_exit=False, preempt_acked=False)
     assert (exit.exit_code, exit.message) == (1, FAILED.message)
+
+
+def test_the_line_of_the_log_has_the_exit_code_and_the_task_s_own_sentence() -> None:
+    begin = "allocation failed: resources failed with non-zero exit code: "
+    own = Exit(ExitKind.FAILED, "JupyterLab is not installed", exit_code=80)
+    assert end_sentence(own, "") == f"{begin}80 (JupyterLab is not installed)"
+    plain = Exit(ExitKind.FAILED, FAILED.message, exit_code=1)
+    assert end_sentence(plain, "") == f"{begin}{FAILED.message}"
 
 
 def test_a_kill_by_the_user_hides_how_the_containers_ended() -> None:

@@ -130,13 +130,20 @@ def _sentence(e: ContainerExit) -> str:
     return str(failure.value).replace("_", " ")
 
 
+def _failure_words(exit: Exit) -> str:
+    """Return what follows "exit code:": a task's own sentence does not contain the code."""
+    if exit.exit_code is None or str(exit.exit_code) in exit.message:
+        return exit.message
+    return f"{exit.exit_code} ({exit.message})"
+
+
 def end_sentence(exit: Exit, told: str) -> str:
     """Say how an allocation ended, in the words that scripts look for in logs; `told` is why it was to stop."""
     because = f": {told}" if told else ""
     lost = f"image pull failed: {exit.message}" if exit.pull_failed else exit.message
     return {
         ExitKind.CLEAN: "allocation stopped after resources exited successfully with a zero exit code",
-        ExitKind.FAILED: f"allocation failed: resources failed with non-zero exit code: {exit.message}",
+        ExitKind.FAILED: f"allocation failed: resources failed with non-zero exit code: {_failure_words(exit)}",
         ExitKind.KILLED: f"allocation killed{because}",
         ExitKind.PREEMPTED: f"allocation stopped early{because}",
         ExitKind.NEVER_RAN: f"allocation ended before it started: {exit.message or told}",

@@ -184,7 +184,7 @@ def _last_run(row: Subject) -> str:
     if exception := last_exception(lines):
         return f"{ended}; it ended with {exception}"
     error = last_error(lines)
-    return f"{ended}; its last error: {error}" if error else ended
+    return f"{ended}; its last error: {error}" if error and error not in ended else ended
 
 
 def _with_meaning(exit_reason: str) -> str:
