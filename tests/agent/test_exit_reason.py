@@ -2,7 +2,6 @@
 
 import io
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def agent_of(
 
 
 @pytest.fixture
-def empty_image(docker_client: Any) -> Iterator[str]:
+def empty_image(docker_client: Any) -> str:
     try:
         docker_client.images.get(EMPTY)
     except ImageNotFound:

@@ -77,7 +77,7 @@ def _refuse_ended(session: Session, kind: str, task: dict[str, Any]) -> None:
     answer = session.get(path_of(kind, task_id))
     own = answer["config"].get("entrypoint")
     ran = f"; it ran the entrypoint of its configuration: {shlex.join(own)}" if own else ""
-    last = next(iter(task["allocations"]), {})
+    last: dict[str, Any] = next(iter(task["allocations"]), {})
     reason = last.get("exitReason") if last.get("exitKind") == "failed" else ""
     told = f"{kind} {task_id} has ended: {reason or answer[kind]['exitStatus']}{ran}"
     raise CommandError(told, f"`det {kind} logs {task_id}` shows why")
