@@ -197,6 +197,7 @@ class Agent:
         if self._settings.runtime != "process":
             docker = connect_docker(
                 self._settings.agent_id,
+                self._state.agent_key_hash(),
                 lambda: self._cluster[0],
                 self._slots,
                 required=self._settings.runtime == "docker",

@@ -24,8 +24,9 @@ _LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
 
 
 def labels(
-    key: ContainerKey, agent_id: str, cluster_id: str, ports: Sequence[int]
+    key: ContainerKey, agent_id: str, cluster_id: str, ports: Sequence[int], owner: str = ""
 ) -> dict[str, str]:
+    """Return the labels of a container; `owner` tells apart agents whose id and cluster id are the same."""
     return {
         "ai.determined.type": "task",
         f"{LABEL}id": key.id,
@@ -34,6 +35,7 @@ def labels(
         f"{LABEL}epoch": str(key.epoch),
         f"{LABEL}agent_id": agent_id,
         f"{LABEL}cluster_id": cluster_id,
+        f"{LABEL}owner": owner,
         f"{LABEL}log_patterns": json.dumps(key.log_patterns),
         # The engine publishes none of a container that has the machine's network, so it remembers none.
         f"{LABEL}ports": json.dumps(list(ports)),
@@ -51,6 +53,11 @@ def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
         session_token=variables.get("DET_SESSION_TOKEN", ""),
         log_patterns=tuple(json.loads(found.get(f"{LABEL}log_patterns", "[]"))),
     )
+
+
+def is_owned(found: Mapping[str, str], owner: str) -> bool:
+    """Return whether a container is an owner's; those of earlier versions do not say, and are everybody's."""
+    return found.get(f"{LABEL}owner", owner) == owner
 
 
 def ports_from(found: Mapping[str, str]) -> tuple[int, ...] | None:

@@ -21,6 +21,7 @@ from det_agent.docker_options import (
     LABEL,
     create_options,
     files_archive,
+    is_owned,
     key_from,
     labels,
     needs_archive,
@@ -55,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 def connect_docker(
-    agent_id: str, cluster_id: Callable[[], str], slots: Sequence[Slot], required: bool
+    agent_id: str, owner: str, cluster_id: Callable[[], str], slots: Sequence[Slot], required: bool
 ) -> Runtime | None:
     """Connect to the engine; None when none answers and none is required."""
     try:
@@ -68,7 +69,7 @@ def connect_docker(
                 f"no Docker engine answers ({e}): start it, or use --runtime process",
             ) from e
         return None
-    return DockerRuntime(client, agent_id, cluster_id, slots, find_payload())
+    return DockerRuntime(client, agent_id, cluster_id, slots, find_payload(), owner)
 
 
 class DockerRuntime:
@@ -81,8 +82,10 @@ class DockerRuntime:
         cluster_id: Callable[[], str],
         slots: Sequence[Slot],
         payload: Payload,
+        owner: str = "",
     ) -> None:
         self._client = client
+        self._owner = owner
         self._agent_id = agent_id
         self._cluster_id = cluster_id
         self._slots = slots
@@ -123,7 +126,7 @@ class DockerRuntime:
         try:
             container = self._client.containers.create(
                 name=_name(key),
-                labels=labels(key, self._agent_id, self._cluster_id(), ports),
+                labels=labels(key, self._agent_id, self._cluster_id(), ports, self._owner),
                 **options,
             )
         except (DockerException, *EngineAway) as e:
@@ -223,7 +226,8 @@ class DockerRuntime:
     def adoptable(self, cluster_id: str) -> Sequence[Started]:
         mine = [f"{LABEL}agent_id={self._agent_id}", f"{LABEL}cluster_id={cluster_id}"]
         found = self._client.containers.list(all=True, ignore_removed=True, filters={"label": mine})
-        return [_started(container) for container in found]
+        # A restored cluster has the ids of the original, which may run on the same engine.
+        return [_started(one) for one in found if is_owned(one.labels, self._owner)]
 
     def remove_leftovers(self) -> None:
         """Do nothing: the engine also lists containers that never started, and `adoptable` returns them."""

@@ -1,6 +1,7 @@
 """The state directory, which makes an agent the same agent after a restart."""
 
 import fcntl
+import hashlib
 import os
 import secrets
 import socket
@@ -54,6 +55,10 @@ class StateDirectory:
         if not self.read("agent_key"):
             self.write("agent_key", secrets.token_urlsafe(32))
         return self.read("agent_key")
+
+    def agent_key_hash(self) -> str:
+        """Return what tells this agent from others and may be shown."""
+        return hashlib.sha256(self.agent_key().encode()).hexdigest()[:16]
 
 
 def write_atomically(path: Path, value: str | bytes) -> None:

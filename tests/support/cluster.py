@@ -36,6 +36,7 @@ class Cluster:
     port: int
     runtime: str
     token: str = ""
+    password: str = ""  # of the built-in accounts; '': nobody has to sign in
 
     @property
     def env(self) -> dict[str, str]:
@@ -43,7 +44,7 @@ class Cluster:
         return env | {
             "DET_MASTER": f"http://127.0.0.1:{self.port}",
             "DET_USER": "determined",
-            "DET_PASS": "",
+            "DET_PASS": self.password,
             "NO_COLOR": "1",
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "HOME": str(self.folder),
@@ -124,7 +125,8 @@ class Cluster:
 
     def _token(self) -> str:
         if not self.token:
-            signed_in = self._answer("/api/v1/auth/login", {"username": "determined"})
+            login = {"username": "determined", "password": self.password, "isHashed": False}
+            signed_in = self._answer("/api/v1/auth/login", login)
             self.token = str(json.loads(signed_in)["token"])
         return self.token
 
@@ -222,9 +224,10 @@ def local_cluster(
     config: str = "",
     port: int = 0,
     environ: Mapping[str, str] | None = None,
+    password: str = "",
 ) -> Iterator[Cluster]:
     """Start a cluster. `environ` is what its processes have beside the environment of the tests."""
-    cluster = Cluster(folder, port or free_port(), runtime)
+    cluster = Cluster(folder, port or free_port(), runtime, password=password)
     path = folder / "cluster.yaml"
     path.write_text(f"{config}\nreserved_ports: {ports_of_others()}\n")
     data = str(folder / "data")
@@ -232,7 +235,7 @@ def local_cluster(
         up = cluster.run(
             "deploy", "local", "cluster-up", "--data-dir", data, "--master-port", str(cluster.port),
             "--agents", str(agents), "--slots-per-agent", str(slots), "--no-gpu",
-            "--container-runtime", runtime, "--initial-user-password", "",
+            "--container-runtime", runtime, "--initial-user-password", password,
             "--config", str(path), environ=environ,
         )  # fmt: skip
         assert up.code == 0, f"the cluster did not start: {up.out}{up.err}{cluster.why()}"

@@ -134,6 +134,30 @@ LOCAL = Group(
         Arg("-o", "--output-dir", metavar="DIRECTORY", help="where to (the current directory)"),
     ),
     _action(
+        "backup",
+        "write database, secrets and files of a cluster, which may run, to one file",
+        Arg("file", help="the file to write; it holds secrets and only you can read it"),
+        Arg(
+            "--without-checkpoints",
+            action="store_true",
+            help="leave out checkpoints and TensorBoard files",
+        ),
+        Arg("--force", action="store_true", help="replace FILE if it exists"),
+        CLUSTER,
+        DATA,
+    ),
+    _action(
+        "restore",
+        "make a cluster from a backup, in a new data directory",
+        Arg("file", help="a file that `backup` wrote"),
+        Arg("--cluster-name", help="name of the new cluster (default: as in the backup)"),
+        Arg(
+            "--data-dir",
+            metavar="DIR",
+            help="where the new cluster keeps everything; nothing may be there",
+        ),
+    ),
+    _action(
         "logs",
         "print a cluster's own log",
         CLUSTER,

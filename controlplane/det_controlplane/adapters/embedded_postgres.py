@@ -78,6 +78,17 @@ class EmbeddedPostgres:
         """Choose a free port, so that the URL is known before the start."""
         self.port = self.port or _free_port()
 
+    def find_running(self) -> bool:
+        """Take over the port of the server that another process runs on this directory; return False without one."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().split("\n")
+        except FileNotFoundError:
+            return False
+        if len(lines) <= 7 or lines[7].strip() != "ready":
+            return False
+        self.port = int(lines[3])
+        return True
+
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         if not self.is_initialised():

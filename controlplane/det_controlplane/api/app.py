@@ -39,6 +39,8 @@ _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
     (refusals.Taken, errors.Conflict),
     (refusals.Forbidden, errors.PermissionDenied),
     (refusals.NotSignedIn, errors.Unauthenticated),
+    # Before its base class: clients repeat a 504 for seconds, and a backup may take an hour.
+    (refusals.DeletionsHeld, errors.FailedPrecondition),
     (refusals.Unready, errors.NotYet),
     (refusals.Unreachable, errors.BadGateway),
     (refusals.Oversized, errors.TooLarge),

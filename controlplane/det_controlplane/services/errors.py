@@ -37,6 +37,10 @@ class Unready(Refused):
     """The request depends on something that has not happened yet: try again."""
 
 
+class DeletionsHeld(Unready):
+    """Stored files are not deleted now, because a backup is copying them."""
+
+
 class Unreachable(Refused):
     """The target of the request does not answer (yet)."""
 

@@ -13,6 +13,14 @@ from typing import Any
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.revisions import HEAD
 from det_controlplane.entry.local import bundle, certificate, client, data_version, plan
+from det_controlplane.entry.local.errors import (
+    CONFLICT,
+    FAILED,
+    NOT_FOUND,
+    OK,
+    USAGE,
+    LocalError,
+)
 from det_controlplane.entry.local.files import (
     Desired,
     LocalAgent,
@@ -22,17 +30,8 @@ from det_controlplane.entry.local.files import (
     running_clusters,
 )
 
-OK, FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 5
 _STOP_S = 60.0
 _LITTLE_SPACE_GIB = 2.0
-
-
-class LocalError(Exception):
-    """An error for the user: its cause and remedy, and the exit code."""
-
-    def __init__(self, message: str, code: int = FAILED) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def main(action: str, args: Any) -> int:
@@ -47,6 +46,8 @@ def main(action: str, args: Any) -> int:
         "logs": logs,
         "status": status,
         "support-bundle": support_bundle,
+        "backup": backup,
+        "restore": restore,
     }
     action = action.replace("_", "-")
     if action not in actions:
@@ -86,6 +87,7 @@ def _flags_for_a_start(args: Any) -> list[str]:
 
 def cluster_up(args: Any) -> int:
     files = _files(args)
+    _require_no_backup(files)
     if files.supervisor_pid() is not None:
         _say(f"the cluster already runs at {files.desired().url}")
         if unused := _flags_for_a_start(args):
@@ -100,6 +102,14 @@ def cluster_up(args: Any) -> int:
         if is_new and not _has_begun(files):
             shutil.rmtree(files.folder, ignore_errors=True)
         raise
+
+
+def _require_no_backup(files: LocalFiles) -> None:
+    if files.is_backed_up_now():
+        raise LocalError(
+            f"process {files.supervisor_pid()} writes a backup of this cluster, which is down: wait until it has ended",
+            CONFLICT,
+        )
 
 
 def _has_begun(files: LocalFiles) -> bool:
@@ -171,6 +181,7 @@ def cluster_down(args: Any) -> int:
     delete = getattr(args, "delete_db", False)
     if not files.has_cluster():
         raise _not_there(files)
+    _require_no_backup(files)
     _stop(files)
     if delete:
         plan.remove_data(files)
@@ -298,6 +309,33 @@ def support_bundle(args: Any) -> int:
     _say(
         "it holds versions, the configuration without its secrets, and logs: look through them before you share it"
     )
+    return OK
+
+
+def backup(args: Any) -> int:
+    from det_controlplane.entry.local import (
+        backup as backups,
+    )  # Alembic and the like, which no other action needs
+
+    files = _files(args)
+    if not files.has_cluster():
+        raise _not_there(files)
+    backups.write(
+        files,
+        Path(args.file),
+        _say,
+        with_checkpoints=not getattr(args, "without_checkpoints", False),
+        force=getattr(args, "force", False),
+    )
+    return OK
+
+
+def restore(args: Any) -> int:
+    from det_controlplane.entry.local import restore as restores
+
+    given = getattr(args, "data_dir", None)
+    folder = Path(given) if given else None
+    restores.restore(Path(args.file), folder, getattr(args, "cluster_name", None), _say)
     return OK
 
 

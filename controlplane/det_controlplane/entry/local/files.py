@@ -159,8 +159,13 @@ class LocalFiles:
     def forget_untold_password(self) -> None:
         self._untold.unlink(missing_ok=True)
 
-    def hold(self) -> IO[str] | None:
-        """Lock the directory until the file is closed or the process ends; None if another supervisor has it."""
+    def settings(self) -> tuple[Path, ...]:
+        """Return the files, of which some may not exist, that with the database and the objects make the cluster."""
+        tls = (self.tls_cert, self.tls_key)
+        return (self._desired, self.cluster_config, self._secrets, self._untold, *tls)
+
+    def hold(self, purpose: str = "") -> IO[str] | None:
+        """Lock the directory until the file is closed or the process ends; None if another process has it."""
         holder = self._lock.open("a+")
         try:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,20 +173,29 @@ class LocalFiles:
             holder.close()
             return None
         holder.truncate(0)
-        holder.write(str(os.getpid()))
+        holder.write(f"{os.getpid()} {purpose}")
         holder.flush()
         return holder
 
     def supervisor_pid(self) -> int | None:
         """Return the process that holds the directory: by its lock, which unlike a number in a file cannot be stale."""
+        return self._holder()[0]
+
+    def is_backed_up_now(self) -> bool:
+        """Return whether a backup of the cluster, which is down, holds the directory."""
+        return self._holder()[1] == "backup"
+
+    def _holder(self) -> tuple[int | None, str]:
+        """Return the process that holds the directory, and its purpose."""
         if not self._lock.exists():
-            return None
+            return None, ""
         with self._lock.open("r") as holder:
             try:
                 fcntl.flock(holder, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return int(holder.read() or 0) or None
-        return None
+                pid, _, purpose = holder.read().partition(" ")
+                return int(pid or 0) or None, purpose
+        return None, ""
 
 
 def default_folder(cluster_name: str) -> Path:

@@ -1,6 +1,7 @@
 """Deleting checkpoints: what the policy of an ended experiment does not keep, and what users delete."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,13 +11,13 @@ from det_controlplane.core import gc
 from det_controlplane.core.agent_protocol import ENTRY
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.metrics import number
-from det_controlplane.db import checkpoints, experiments, tasks
+from det_controlplane.db import backups, checkpoints, experiments, tasks
 from det_controlplane.db.checkpoints import Owner
 from det_controlplane.db.engine import Tx, as_json
 from det_controlplane.db.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.errors import DeletionsHeld, Missing, WrongState
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.tasks import lifecycle
@@ -100,9 +101,10 @@ def collect_cut_off(ctx: Context) -> None:
     with ctx.db.begin() as tx:
         found = checkpoints.cut_off(tx, ctx.now(), CUT_OFF_AFTER, _TRIES, _AT_ONCE)
         owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in found]
-    for experiment, uuids in owners:
-        if experiment is not None:
-            launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
+    with suppress(DeletionsHeld):  # the next housekeeping finds them again
+        for experiment, uuids in owners:
+            if experiment is not None:
+                launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
 
 
 def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> None:
@@ -131,9 +133,16 @@ def launch(
     globs: Sequence[str] = EVERYTHING,
     tensorboards: bool = False,
 ) -> None:
-    """Queue a task for each storage that deletes these checkpoints there; the key makes a repeated call harmless."""
+    """Queue a task for each storage that deletes these checkpoints there; the key makes a repeated call harmless.
+
+    Raises DeletionsHeld while a backup copies files: its snapshot does not know of this deletion."""
     own: dict[str, Any] = sealing.unsealed(ctx, experiment.config, experiment.sealed)
     with change(ctx) as changed:
+        if backups.deletions_are_held(changed.tx):
+            raise DeletionsHeld(
+                "a backup of the cluster is being written, and no checkpoint or TensorBoard file is deleted meanwhile:"
+                " delete again when the backup is complete"
+            )
         if checkpoints.collections(changed.tx, experiment.id, key):
             return
         for place in _places(ctx, changed.tx, own, doomed, with_own=tensorboards):

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from det_controlplane.db import outbox
+from det_controlplane.db import backups, outbox
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Unready
+from det_controlplane.services.errors import DeletionsHeld, Unready
 from det_controlplane.services.experiments import deletion as experiment_deletion
 from det_controlplane.services.maintenance import housekeeping
 from det_controlplane.services.organization import deletion
@@ -23,6 +23,11 @@ def _after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
 
 def _delete_object(ctx: Context, payload: dict[str, Any]) -> None:
     """Delete a stored archive that no experiment or task needs any more."""
+    with ctx.db.begin() as tx:
+        held = backups.deletions_are_held(tx)
+    # A backup that begins now does not need the archive: the rows that named it were deleted before this effect.
+    if held:
+        raise DeletionsHeld(f"archive {payload['key']}: a backup is being written")
     ctx.objects.delete(payload["key"])
 
 

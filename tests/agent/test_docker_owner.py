@@ -1,0 +1,58 @@
+"""Agents of a cluster and of its restored copy have the same id, and take no container from each other."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from det_agent.container_key import ContainerKey
+from det_agent.docker_options import LABEL, labels
+from det_agent.docker_runtime import DockerRuntime
+from det_agent.harness_mount import Payload
+from det_agent.identity import StateDirectory
+
+PAYLOAD = Payload(Path("/venv/determined"), {})
+
+
+class Engine:
+    """Lists containers by labels, as Docker does: every filter must match."""
+
+    def __init__(self) -> None:
+        self.containers = self
+        self.made: list[dict[str, str]] = []
+
+    def list(self, *, filters: dict[str, list[str]], **_: Any) -> list[SimpleNamespace]:
+        wanted = [text.partition("=")[::2] for text in filters["label"]]
+        return [
+            SimpleNamespace(
+                id=found[f"{LABEL}id"],
+                labels=found,
+                attrs={"Config": {"Env": []}, "HostConfig": {"NetworkMode": "host"}},
+            )
+            for found in self.made
+            if all(found.get(name) == value for name, value in wanted)
+        ]
+
+
+def adopted(engine: Engine, owner: str) -> list[str]:
+    runtime = DockerRuntime(engine, "agent", lambda: "cluster", (), PAYLOAD, owner)
+    return [started.key.id for started in runtime.adoptable("cluster")]
+
+
+def test_an_agent_adopts_its_own_containers_and_those_of_versions_without_owners() -> None:
+    engine = Engine()
+    for name, owner in (("original", "a"), ("copy", "b")):
+        key = ContainerKey(name, 1, "alloc", "task", "", ())
+        engine.made.append(labels(key, "agent", "cluster", (), owner))
+    earlier = labels(ContainerKey("earlier", 1, "alloc", "task", "", ()), "agent", "cluster", ())
+    del earlier[f"{LABEL}owner"]
+    engine.made.append(earlier)
+    assert adopted(engine, "a") == ["original", "earlier"]
+    assert adopted(engine, "b") == ["copy", "earlier"]
+
+
+def test_an_owner_survives_a_restart_and_does_not_show_the_key(tmp_path: Path) -> None:
+    first = StateDirectory(tmp_path / "agent")
+    owner = first.agent_key_hash()
+    assert StateDirectory(tmp_path / "agent").agent_key_hash() == owner
+    assert owner not in first.agent_key()
+    assert StateDirectory(tmp_path / "another").agent_key_hash() != owner

@@ -1,0 +1,119 @@
+"""A backup of a cluster that works, restored into a new directory, goes on where the snapshot was taken."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
+from det_controlplane.db.restores import rows_of
+from det_controlplane.entry.local.backup_archive import read_manifest
+from det_controlplane.entry.local.files import LocalFiles
+
+from tests.e2e.conftest import Held
+from tests.e2e.test_walking import let_on, start, until_step
+from tests.support.cluster import Cluster, local_cluster
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.slow
+PASSWORD = "Long-enough-1"
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Iterator[Cluster]:
+    folder = tmp_path / "original"
+    folder.mkdir()
+    with local_cluster(folder, runtime="process", slots=2, password=PASSWORD) as cluster:
+        yield cluster
+
+
+@contextmanager
+def started(cluster: Cluster) -> Iterator[Cluster]:
+    data = str(cluster.folder / "data")
+    try:
+        cluster.det(
+            "deploy", "local", "cluster-up", "--data-dir", data, "--master-port", str(cluster.port)
+        )
+        yield cluster
+    finally:
+        cluster.run("deploy", "local", "cluster-down", "--data-dir", data)
+
+
+def another_gate(held: Held, tmp_path: Path) -> Held:
+    """Return the same training behind a gate of its own."""
+    gate = tmp_path / "second" / "open"
+    gate.parent.mkdir()
+    config = yaml.safe_load(
+        held.config.read_text().replace(str(held.gate.parent), str(gate.parent))
+    )
+    path = tmp_path / "second.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return replace(held, config=path, gate=gate)
+
+
+def results(cluster: Cluster, experiment_id: int, trial_id: int) -> tuple[Any, ...]:
+    """Return what users see of an experiment's results."""
+    return (
+        cluster.trials(experiment_id)[0]["summaryMetrics"],
+        [(c["uuid"], c["state"], c["resources"]) for c in checkpoints(cluster, experiment_id)],
+        [line["log"] for line in cluster.task_logs(trial_id)],
+        cluster.get(f"/api/v1/trials/{trial_id}/workloads?limit=100")["workloads"],
+    )
+
+
+def checkpoints(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")[
+        "checkpoints"
+    ]
+    return found
+
+
+def test_a_running_cluster_is_backed_up_and_its_copy_goes_on_from_the_checkpoints(
+    original: Cluster, held: Held, tmp_path: Path
+) -> None:
+    paused, paused_trial = start(original, held)
+    until_step(original, paused_trial, "saved step 20")
+    original.det("experiment", "pause", str(paused))
+    until_step(original, paused_trial, "preempted at step")
+    original.until(lambda: not original.get("/api/v1/tasks")["allocationIdToSummary"], "it rests")
+    second = another_gate(held, tmp_path)
+    running, running_trial = start(original, second)
+    until_step(original, running_trial, "saved step 20")
+    before = results(original, paused, paused_trial)
+
+    path = tmp_path / "one.backup"
+    data = original.folder / "data"
+    written = original.det("deploy", "local", "backup", path, "--data-dir", data)
+    assert "warning" not in written.err
+    assert path.stat().st_mode & 0o777 == 0o600
+    # The original ends the experiment. Then all its files go, also those that the copy needs.
+    let_on(original, second, running, running_trial, restarts=0)
+    second.gate.unlink()
+    original.down()
+    shutil.rmtree(data)
+
+    (tmp_path / "copy").mkdir()
+    copy = Cluster(tmp_path / "copy", free_port(), "process", password=PASSWORD)
+    new_data = copy.folder / "data"
+    copy.det("deploy", "local", "restore", path, "--data-dir", new_data)
+    with EmbeddedPostgres(LocalFiles(new_data).database, throwaway=True) as server:
+        assert rows_of(server.url()) == read_manifest(path).rows
+    with started(copy):
+        assert results(copy, paused, paused_trial) == before
+        assert copy.experiment(paused)["state"] == "STATE_PAUSED"
+        until_step(copy, running_trial, "resumed at step 20")
+        let_on(copy, second, running, running_trial, restarts=0)
+        copy.det("experiment", "activate", str(paused))
+        logs = let_on(copy, held, paused, paused_trial, restarts=0)
+        stopped = re.search(r"preempted at step (\d+)", logs)
+        assert stopped is not None
+        assert f"resumed at step {stopped.group(1)}" in logs
+        kept = {c["uuid"] for c in checkpoints(copy, paused) if c["state"] == "STATE_COMPLETED"}
+        assert kept
+        assert kept <= {p.name for p in (new_data / "checkpoints").iterdir()}
+    assert not data.exists(), "nothing of the copy lies where the original was"
