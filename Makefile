@@ -8,7 +8,7 @@ SHELL_SCRIPTS := agent_ami/det_agent/machine-setup.sh agent_ami/packer/provision
 # Tests of one file share servers: a worker takes whole files. Three more than there are processors, as clusters are waited for.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 
-.PHONY: help quickstart test test-all fresh check policy format bench sim sim-mutations lock images clean
+.PHONY: help quickstart test test-all fresh check policy format bench outages sim sim-mutations lock images clean
 
 help:
 	@echo "make quickstart   train an example on a cluster on this machine"
@@ -18,6 +18,7 @@ help:
 	@echo "make check        format, lint, types, architecture, docs, shell scripts"
 	@echo "make policy       hold the Terraform stacks against rules of security (fetches checkov)"
 	@echo "make bench        measure against the floors, one JSON line a figure"
+	@echo "make outages      play long outages on real clusters: TIMES=10 LENGTH=300 KINDS=\"hole api\""
 	@echo "make sim          simulate clusters with faults: SEEDS=200 FIRST_SEED=1"
 	@echo "make sim-mutations  prove that simulations notice bugs"
 	@echo "make images       build images of tasks, for CPU and CUDA: TASK_IMAGE=determined-tasks"
@@ -58,6 +59,13 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	@$(RUN)/python bench/run.py
+
+# Each kind of outage trains 4 trials; a line tells how many of their points are stored, and how many steps were repeated.
+TIMES ?= 1
+LENGTH ?= 75
+KINDS ?=
+outages: $(VENV)/.installed-dev
+	@$(RUN)/python -m tests.support.outages --times $(TIMES) --length $(LENGTH) $(KINDS)
 
 # `make sim SEEDS=1 FIRST_SEED=123` plays one world again.
 SEEDS ?= 200
