@@ -127,6 +127,11 @@ class Containers:
         """Return whether any container has not ended."""
         return any(report.state != "terminated" for report in self.reports().values())
 
+    def has_untold_ends(self) -> bool:
+        """Return whether the control plane does not know yet that a container has ended."""
+        with self._lock:
+            return any(c.report.state == "terminated" for c in self._all.values())
+
     def wait_until_ended(self, timeout_s: float) -> bool:
         """Return whether every container ended in time."""
         with self._ended:

@@ -27,6 +27,7 @@ from det_agent.signals import Signals
 LONGEST_BACKOFF_S = 10.0
 EARLY_ANSWER_S = 0.5
 SHORTEST_PAUSE_S = 0.1
+UNTOLD_END_S = 86_400.0  # how long a machine waits to tell the end of its work
 
 _log = logging.getLogger(__name__)
 
@@ -128,6 +129,7 @@ class Loop:
                 request = replace(
                     self._agent.join_request,
                     out_of_service=self._agent.health.out_of_service,
+                    containers=tuple(self._agent.containers.reports().values()),
                     proof=self._agent.proof(),
                 )
                 answer = self._agent.control_plane.join(request)
@@ -243,14 +245,22 @@ class Loop:
         now = time.monotonic()
         self._contact.silent_since = self._contact.silent_since or now
         silent_s = now - self._contact.silent_since
-        limit_s = self._agent.silence_limit_s
-        # Work goes on without the cluster, and what it stores is worth more than the minutes.
-        if limit_s and silent_s >= limit_s and not self._agent.containers.live():
+        if self._silence_is_over(silent_s):
             raise ControlPlaneSilent(
                 f"no answer from the control plane for {silent_s:.0f} s: {reason}"
             )
         _log.warning("the cluster refused or did not answer, trying again: %s", reason)
         self._stop.wait(max(next(next_pause), getattr(reason, "retry_after_s", 0.0)))
+
+    def _silence_is_over(self, silent_s: float) -> bool:
+        """Return whether the machine has waited for the cluster for long enough.
+
+        Work goes on without the cluster: what it stores is worth more than the machine. An end of work that was not
+        told yet is worth a day: the work would be repeated, or count as lost."""
+        limit_s, containers = self._agent.silence_limit_s, self._agent.containers
+        if not limit_s or silent_s < limit_s or containers.live():
+            return False
+        return silent_s >= UNTOLD_END_S or not containers.has_untold_ends()
 
 
 def _pauses() -> Iterator[float]:

@@ -344,14 +344,26 @@ def test_an_agent_with_work_outlasts_the_silence() -> None:
     def silent(_: object) -> None:
         raise MasterUnreachableError("nobody answers")
 
+    containers = SimpleNamespace(
+        live=lambda: next(works), reports=dict, has_untold_ends=lambda: False
+    )
     parts: Any = SimpleNamespace(
-        control_plane=SimpleNamespace(join=silent), containers=SimpleNamespace(live=lambda: next(works)),
+        control_plane=SimpleNamespace(join=silent), containers=containers,
         health=SimpleNamespace(out_of_service=""), proof=dict, join_request=JoinRequest("a", "k", "p"),
         silence_limit_s=1e-9,
     )  # fmt: skip
     with pytest.raises(ControlPlaneSilent):
         Loop(parts, threading.Event()).run()
     assert list(works) == [], "it ended when its work had"
+
+
+@pytest.mark.parametrize(("silent_s", "ends"), [(3_600.0, False), (90_000.0, True)])
+def test_an_agent_waits_a_day_to_tell_an_end_that_the_cluster_does_not_know(
+    silent_s: float, ends: bool
+) -> None:
+    containers = SimpleNamespace(live=lambda: False, has_untold_ends=lambda: True)
+    parts: Any = SimpleNamespace(containers=containers, silence_limit_s=60.0)
+    assert Loop(parts, threading.Event())._silence_is_over(silent_s) is ends
 
 
 def test_the_environment_is_complete_and_the_agents_own_secrets_are_not_in_it(

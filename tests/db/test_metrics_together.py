@@ -107,7 +107,7 @@ def test_each_of_a_mix_is_answered_and_stored_as_if_it_were_alone(
     together, alone = after(postgres_server, sent_together), after(postgres_server, sent_one_by_one)
     assert together == alone
     assert together[0] == [
-        "stored", "stored", "stored", "WrongState", "stored", "Unstorable", "Invalid", "stored", "stored",
+        "stored", "stored", "stored", "stored", "stored", "Unstorable", "Invalid", "stored", "stored",
         "stored", "Invalid", "stored", "Missing",
     ]  # fmt: skip
 

@@ -18,7 +18,7 @@ from det_controlplane.services.maintenance import tick
 from det_controlplane.services.scheduling import schedule_pool
 from sqlalchemy import text
 
-from tests.support.searching import OWNER, SINGLE, Agent
+from tests.support.searching import OWNER, SINGLE, Agent, pass_time
 
 # Other trials may find theirs valid: one that does not ends no experiment.
 SAMPLED = f"{SINGLE}hyperparameters: {{lr: {{type: double, minval: 0, maxval: 1}}}}\n"
@@ -63,11 +63,10 @@ def test_containers_of_a_lost_agent_end_though_the_tick_died_over_them(
 ) -> None:
     submitted(ctx)
     started(ctx, Agent.joined(ctx))
-    clock[0] += timedelta(hours=1)
     with monkeypatch.context() as patched:
-        patched.setattr(containers, "agent_lost", crash)
+        patched.setattr(containers, "end_with_agent", crash)
         with pytest.raises(Crash):
-            tick.run(ctx)
+            pass_time(ctx, clock, seconds=90)
     tick.run(ctx)
     assert one(ctx.db, _STATE)[0] == "TERMINATED"
     assert (one(ctx.db, _ALLOCATION).run_id, one(ctx.db, _TRIAL).restarts) == (2, 0)
@@ -148,9 +147,7 @@ def test_a_trial_that_gave_up_ends_though_its_agent_was_lost(
     submitted(ctx, SAMPLED)
     started(ctx, Agent.joined(ctx))
     actions.report_early_exit(ctx, one(ctx.db, _TRIAL).id, ExitReason.INVALID_HP)
-    for _ in range(3):
-        clock[0] += timedelta(hours=1)
-        tick.run(ctx)
+    pass_time(ctx, clock, seconds=90)
     assert one(ctx.db, _TRIAL).state == "COMPLETED"
 
 

@@ -19,6 +19,7 @@ from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request, Response, Stream
 from det_controlplane.api.router import Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
+from det_controlplane.db import silence
 from det_controlplane.db.engine import Database
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.cluster import first_start
@@ -116,6 +117,9 @@ class Api:
         return Caller(self.app, self.anonymous().post("/api/v1/auth/login", login)["token"])
 
     def tick(self) -> None:
+        """Tick as if ticks had run all along: the time that a test lets pass is no interruption."""
+        with self.ctx.db.begin() as tx:
+            silence.store_tick(tx, self.ctx.now(), after_interruption=False)
         tick.run(self.ctx)
 
 

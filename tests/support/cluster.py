@@ -99,14 +99,18 @@ class Cluster:
 
     def get(self, path: str) -> Any:
         """Ask the API itself: tests look often, and a command costs a process."""
-        return json.loads(self._answer(path, None))
+        return json.loads(self.text(path))
+
+    def text(self, path: str) -> str:
+        """Return the body of an answer: streams send one JSON object a line."""
+        return self._answer(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return json.loads(self._answer(path, body, self._token()))
 
     def task_logs(self, trial_id: int) -> list[dict[str, Any]]:
         """Return the trial's log lines so far, with all their fields."""
-        lines = self._answer(f"/api/v1/trials/{trial_id}/logs", None).splitlines()
+        lines = self.text(f"/api/v1/trials/{trial_id}/logs").splitlines()
         return [json.loads(line)["result"] for line in lines if line]
 
     def _answer(self, path: str, body: dict[str, Any] | None, token: str = "") -> str:

@@ -11,6 +11,7 @@ TESTS = Path(__file__).parents[1]
 # Long ones first: what waits beside what keeps a processor busy, as workers are more than processors.
 # Files whose environment takes longest to make come later.
 FIRST = (
+    "e2e/test_long_outages.py",  # waits
     "e2e/test_boxed_machines_fail.py",  # waits
     "e2e/stock_client/test_stock_client.py",
     "e2e/test_distributed.py",

@@ -1,6 +1,8 @@
 """Experiments whose trials run, without agents: for tests of what their reports do."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
@@ -12,6 +14,7 @@ from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.identity.principal import User
+from det_controlplane.services.maintenance import tick
 from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 
@@ -85,12 +88,15 @@ class Agent:
     seq: int = 0
 
     @classmethod
-    def joined(cls, ctx: Context, id: str = "agent", slots: int = 1) -> "Agent":
+    def joined(
+        cls, ctx: Context, id: str = "agent", slots: int = 1, reports: Sequence[Report] = ()
+    ) -> "Agent":
+        """Join, with the containers that are still there."""
         incarnation = ctx.new_uuid()
         joining = polling.Joining(
             agent_id=id, agent_key=f"key of {id}", incarnation=incarnation, pool="default", version="0.38.1",
             hostname=id, runtime="process", addresses=[], slots=[{"id": n, "type": "cpu"} for n in range(slots)],
-            proof={"kind": "bootstrap_token", "token": ctx.bootstrap_token},
+            proof={"kind": "bootstrap_token", "token": ctx.bootstrap_token}, reports=reports,
         )  # fmt: skip
         joined = polling.join(ctx, joining)
         return cls(ctx, id, joined.agent_token, str(incarnation))
@@ -99,3 +105,11 @@ class Agent:
         self.seq += 1
         asked = polling.Poll(self.token, self.incarnation, list(reports), self.seq, "", leaving)
         return list(polling.poll(self.ctx, asked).message.as_json()["containers"])
+
+
+def pass_time(ctx: Context, clock: list[datetime], seconds: float) -> None:
+    """Let time pass while the control plane works: it ticks every five seconds."""
+    end = clock[0] + timedelta(seconds=seconds)
+    while clock[0] < end:
+        clock[0] = min(clock[0] + timedelta(seconds=5), end)
+        tick.run(ctx)

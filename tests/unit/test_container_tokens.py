@@ -2,16 +2,17 @@
 
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 from det_controlplane.adapters.aes_cipher import AesCipher
-from det_controlplane.services.agents.container_spec import _token
+from det_controlplane.services.agents.container_spec import token_of
 
-ROW = SimpleNamespace(id="c-1", epoch=2, peer_key="told by the database")
+CONTAINER = UUID(int=1)
 
 
 def token(bootstrap_token: str, cipher: AesCipher | None) -> str:
     ctx = SimpleNamespace(bootstrap_token=bootstrap_token, cipher=cipher)
-    return _token(cast(Any, ctx), cast(Any, ROW))
+    return token_of(cast(Any, ctx), CONTAINER, 2, "told by the database")
 
 
 def test_a_token_is_the_same_for_each_poll() -> None:

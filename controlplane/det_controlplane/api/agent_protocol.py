@@ -76,6 +76,7 @@ def _joining(body: Body) -> Joining:
         slots=slots,
         proof={str(name): str(value) for name, value in proof.items()},
         out_of_service=body.text("outOfService")[:MAX_REASON_CHARACTERS],
+        reports=[_report(c) for c in body.bodies("containers")],
     )
 
 

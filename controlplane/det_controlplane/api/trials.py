@@ -144,7 +144,7 @@ def report_validation(ctx: Context, request: Request) -> Answer:
 
 def report_progress(ctx: Context, request: Request) -> Answer:
     progress = Body(request.json()).number("progress")
-    trial_reports.report_progress(ctx, request.id("trialId"), progress or 0.0)
+    trial_reports.report_progress(ctx, user_of(request), request.id("trialId"), progress or 0.0)
     return EMPTY
 
 
@@ -154,7 +154,9 @@ def early_exit(ctx: Context, request: Request) -> Answer:
         raise BadRequest(
             f"reason must be EXITED_REASON_INVALID_HP or ..._INIT_INVALID_HP, not {reason!r}"
         )
-    actions.report_early_exit(ctx, request.id("trialId"), ExitReason[reason])
+    trial_reports.report_early_exit(
+        ctx, user_of(request), request.id("trialId"), ExitReason[reason]
+    )
     return EMPTY
 
 

@@ -165,6 +165,8 @@ class JoinRequest(Message):
     runtime: Literal["docker", "process"] = "process"
     slots: tuple[Slot, ...] = _list_of(Slot)
     out_of_service: str = ""
+    # What it has, so that runs go on that were declared lost while the agent was silent.
+    containers: tuple[ContainerReport, ...] = _list_of(ContainerReport)
     proof: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, literal_column, select, text, update
+from sqlalchemy import bindparam, case, func, literal_column, or_, select, text, update
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db import schema
@@ -16,7 +16,7 @@ _agents = schema.agents.c
 # A row that does not exist yet cannot be locked. A statement of its own: the next one sees what the holder committed.
 _LOCK_ID = text("SELECT pg_advisory_xact_lock(hashtextextended('agent:' || :id, 0))")
 _HOLDER = (
-    select(*_agents["agent_key_hash", "lease_until", "state"])
+    select(*_agents["agent_key_hash", "lease_until", "state", "last_seen_at"])
     .where(_agents.id == bindparam("id"))
     .with_for_update()
 )
@@ -86,11 +86,29 @@ _ASSIGNED = text(f"""
            (a.preempt_at IS NOT NULL) AS preempt, k.proxies <> '[]' AS proxied
     {_LIVE.format(agent_id=":id")} ORDER BY c.assigned_at, c.id
 """)
-_OVERDUE = text("""
-    UPDATE agents SET state = CASE WHEN lost_after <= :now THEN 'LOST'::agent_state ELSE 'SUSPECT' END
-    WHERE (state = 'JOINED' AND lease_until <= :now) OR (state = 'SUSPECT' AND lost_after <= :now)
-    RETURNING id, pool, state::text AS state
-""")
+_OVERDUE = (
+    select(*_agents["id", "pool", "state", "lease_until", "lost_after"])
+    .where(
+        or_(
+            (_agents.state == literal_column("'JOINED'"))
+            & (_agents.lease_until <= bindparam("now")),
+            (_agents.state == literal_column("'SUSPECT'"))
+            & (_agents.lost_after <= bindparam("now")),
+        )
+    )
+    .order_by(_agents.id)
+    .with_for_update(key_share=True)
+)
+_SET_OVERDUE = (
+    update(schema.agents)
+    .where(_agents.id == bindparam("agent"))
+    .values(state=bindparam("state_now"), lost_after=bindparam("deadline"))
+)
+_IS_LOST = (
+    select(_agents.state == AgentState.LOST)
+    .where(_agents.id == bindparam("agent"))
+    .with_for_update(read=True)
+)
 _ABANDONED = (
     select(schema.containers.c.agent_id, schema.containers.c.id)
     .join_from(schema.containers, schema.agents, schema.containers.c.agent_id == _agents.id)
@@ -102,7 +120,12 @@ _ABANDONED = (
 )
 _NEXT_DUE = select(
     func.min(
-        case((_agents.state == AgentState.JOINED, _agents.lease_until), else_=_agents.lost_after)
+        case(
+            (_agents.state == AgentState.JOINED, _agents.lease_until),
+            else_=func.least(
+                _agents.lost_after, bindparam("look_at", type_=_agents.lost_after.type)
+            ),
+        )
     )
 ).where(_agents.state != AgentState.LOST)
 
@@ -125,6 +148,7 @@ class Holder:
     agent_key_hash: bytes
     lease_until: datetime
     state: AgentState
+    last_seen_at: datetime
 
 
 def holder(tx: Tx, agent_id: str) -> Holder | None:
@@ -197,12 +221,24 @@ def assigned_containers(db: Database, agent_id: str) -> list[AssignedContainer]:
 class OverdueAgent:
     id: str
     pool: str
-    state: str
+    state: AgentState
+    lease_until: datetime
+    lost_after: datetime
 
 
-def expire_leases(tx: Tx, now: datetime) -> list[OverdueAgent]:
-    """Make agents whose lease ended suspect, those silent for too long lost; return those that changed."""
-    return [OverdueAgent(**r._mapping) for r in tx.execute(_OVERDUE, {"now": now}).all()]
+def lock_overdue(tx: Tx, now: datetime) -> list[OverdueAgent]:
+    """Lock and return agents whose lease, or the wait after it, has ended."""
+    return [OverdueAgent(*row) for row in tx.execute(_OVERDUE, {"now": now})]
+
+
+def set_overdue(tx: Tx, agent_id: str, state: AgentState, lost_after: datetime) -> None:
+    params = {"agent": agent_id, "state_now": state, "deadline": lost_after}
+    tx.execute(_SET_OVERDUE, params)
+
+
+def is_lost(tx: Tx, agent_id: str) -> bool:
+    """Return whether an agent is lost, and keep it so until the transaction ends."""
+    return bool(tx.execute(_IS_LOST, {"agent": agent_id}).scalar())
 
 
 def give_up(tx: Tx, agent_id: str, now: datetime) -> str | None:
@@ -220,5 +256,6 @@ def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:
     return found
 
 
-def next_due(tx: Tx) -> datetime | None:
-    return tx.execute(_NEXT_DUE).scalar()
+def next_due(tx: Tx, look_at: datetime) -> datetime | None:
+    """Return when a lease or a wait ends next, `look_at` at the latest while an agent is suspect."""
+    return tx.execute(_NEXT_DUE, {"look_at": look_at}).scalar()

@@ -178,9 +178,10 @@ _END = text("""
 """)
 
 
-_EXPIRE_TOKENS = text(
-    "UPDATE sessions SET expires_at = :at WHERE allocation_id = :id AND revoked_at IS NULL"
-)
+# Tokens of lost containers have an expiry of their own already.
+_EXPIRE_TOKENS = text("""
+    UPDATE sessions SET expires_at = :at WHERE allocation_id = :id AND revoked_at IS NULL AND expires_at IS NULL
+""")
 _PROGRESS = text("""
     UPDATE allocations SET state = cast(:state AS allocation_state),
         pull_started_at = CASE WHEN :state = 'PULLING' THEN coalesce(pull_started_at, :now) ELSE pull_started_at END,

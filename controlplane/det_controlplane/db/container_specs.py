@@ -18,14 +18,18 @@ _CONTAINER = text("""
            (SELECT min(s.device_type)::text FROM slots s WHERE s.agent_id = c.agent_id) AS device_type
     FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks t ON t.id = a.task_id
     JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
-    WHERE c.id = :id FOR SHARE OF a
+    WHERE c.id = :id FOR NO KEY UPDATE OF a
 """)
-_TRIAL = text(f"""
-    SELECT t.seed, t.hparams, e.config, e.sealed,
-           coalesce((SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND {NEWEST_CHECKPOINT}), t.warm_start_uuid) AS latest_checkpoint,
-           coalesce((SELECT max(c.steps_completed) FROM checkpoints c
-                     WHERE c.trial_id = t.id AND c.state = 'COMPLETED'), 0) AS steps_completed
-    FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
+# All ranks start from the same checkpoint, also if an earlier run's late report brings a newer one meanwhile.
+_FIX_START = text(f"""
+    UPDATE allocations a SET start_checkpoint = coalesce(n.uuid, t.warm_start_uuid), start_steps = coalesce(n.steps_completed, 0)
+    FROM trials t LEFT JOIN LATERAL (
+        SELECT c.uuid, c.steps_completed FROM checkpoints c WHERE c.trial_id = t.id AND {NEWEST_CHECKPOINT}) n ON true
+    WHERE a.id = :id AND t.id = a.trial_id AND a.start_steps IS NULL
+""")
+_TRIAL = text("""
+    SELECT t.seed, t.hparams, e.config, e.sealed, a.start_checkpoint, a.start_steps
+    FROM allocations a JOIN trials t ON t.id = a.trial_id JOIN experiments e ON e.id = t.experiment_id WHERE a.id = :id
 """)
 
 
@@ -72,5 +76,7 @@ def container(tx: Tx, container_id: UUID) -> StartedContainer | None:
     return None if row is None else StartedContainer(*row)
 
 
-def trial(tx: Tx, trial_id: int) -> StartedTrial:
-    return StartedTrial(*tx.execute(_TRIAL, {"id": trial_id}).one())
+def trial(tx: Tx, allocation_id: str) -> StartedTrial:
+    """Return what a run of a trial starts with; its checkpoint is chosen at the first call, under the allocation's lock."""
+    tx.execute(_FIX_START, {"id": allocation_id})
+    return StartedTrial(*tx.execute(_TRIAL, {"id": allocation_id}).one())

@@ -75,7 +75,11 @@ _OWNER = (
     .select_from(schema.containers.join(schema.allocations).join(schema.tasks))
     .where(_c.id == bindparam("id"), _c.agent_id == bindparam("agent_id"))
 )
-_STATE = select(_c.epoch, _c.state).where(_c.id == bindparam("id"))
+_LOST = (
+    select(_c.id, _c.epoch, _c.state, _a.peer_key)
+    .join(schema.allocations)
+    .where(_c.id == bindparam("id"))
+)
 _ON_AGENT = (
     select(_c.allocation_id)
     .distinct()
@@ -138,9 +142,18 @@ def owner(tx: Tx, container_id: UUID, agent_id: str) -> Owner | None:
     return None if row is None else Owner(*row)
 
 
-def epoch_and_state(tx: Tx, container_id: UUID) -> tuple[int, ContainerState] | None:
-    row = tx.execute(_STATE, {"id": container_id}).first()
-    return None if row is None else (row.epoch, row.state)
+@dataclass(frozen=True, slots=True)
+class LostContainer:
+    id: UUID
+    epoch: int
+    state: ContainerState
+    peer_key: str  # of its allocation
+
+
+def lost(tx: Tx, container_id: UUID) -> LostContainer | None:
+    """Return what has to be known of a container that went with its agent."""
+    row = tx.execute(_LOST, {"id": container_id}).first()
+    return None if row is None else LostContainer(*row)
 
 
 def allocations_on(tx: Tx, agent_id: str, slot_id: int | None = None) -> list[str]:

@@ -25,14 +25,14 @@ _DEMAND = text("""
     ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
 """)
 _MACHINES = text("""
-    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at, g.unsent_at,
+    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at, g.unsent_at, k.answering_since,
            g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
            coalesce(g.state = 'JOINED' AND g.out_of_service <> '', false) AS is_broken,
            (SELECT count(*) FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NOT NULL) AS used_slots,
            (SELECT count(*) FROM containers c WHERE c.agent_id = i.agent_id AND c.state <> 'TERMINATED'
             AND cardinality(c.slot_ids) = 0) AS aux_used,
            (SELECT max(c.ended_at) FROM containers c WHERE c.agent_id = i.agent_id) AS last_end
-    FROM instances i LEFT JOIN agents g ON g.id = i.agent_id
+    FROM cluster k CROSS JOIN instances i LEFT JOIN agents g ON g.id = i.agent_id
     WHERE i.pool = :pool AND i.state NOT IN ('GONE', 'FAILED') ORDER BY i.requested_at, i.id
 """)
 _TELL = text("""
@@ -68,7 +68,7 @@ def _machine(r: Any) -> Machine:
     joined = r.agent_state == "JOINED"
     free = not r.used_slots and not r.aux_used
     idle_since = max(filter(None, (r.registered_at, r.last_end)), default=None) if free else None
-    silent_since = None if joined or r.last_seen_at is None else r.last_seen_at
+    silent = not joined and r.last_seen_at is not None
     return Machine(
         id=str(r.id),
         pool=r.pool,
@@ -78,12 +78,12 @@ def _machine(r: Any) -> Machine:
         ),
         state=MachineState(r.state),
         requested_at=r.requested_at.timestamp(),
-        launched_at=_seconds(r.launched_at),
+        launched_at=_seconds(_heard_since(r.launched_at, r) if r.state == "LAUNCHED" else r.launched_at),
         registered_at=_seconds(r.registered_at),
         used_slots=r.used_slots,
         aux_used=r.aux_used,
         takes_work=bool(joined and r.is_open and not r.leaving),
-        disconnected_since=_seconds(silent_since),
+        disconnected_since=_seconds(_heard_since(r.last_seen_at, r)) if silent else None,
         idle_since=_seconds(idle_since),
         unsent_at=_seconds(r.unsent_at),
         leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
@@ -92,6 +92,11 @@ def _machine(r: Any) -> Machine:
         purpose=r.purpose or "",
         trouble=(r.reason or "") if r.state == MachineState.REQUESTED.value else "",
     )  # fmt: skip
+
+
+def _heard_since(time: datetime | None, r: Any) -> datetime | None:
+    """Return the time from which a machine's silence counts: while the control plane was interrupted none was heard."""
+    return max(filter(None, (time, r.answering_since)), default=None) if time else None
 
 
 def _seconds(time: datetime | None) -> float | None:

@@ -33,7 +33,7 @@ _ANY_HOLDER = (
     select(
         sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin,
         tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id, sessions.c.kind,
-        or_(sessions.c.narrow, ~users.c.active).label("narrow"),
+        or_(sessions.c.narrow, ~users.c.active).label("narrow"), sessions.c.waits_for_agent,
     )
     .join_from(sessions, users)
     .outerjoin(allocations, allocations.c.id == sessions.c.allocation_id)
@@ -105,6 +105,7 @@ class Holder:
     experiment_id: int | None
     narrow: bool
     kind: SessionKind
+    waits_for_agent: str | None = None  # the lost agent of its task, which has to join again first
     roles: list[tuple[str, int]] | None = None  # with their workspaces
     workspace_id: int | None = None  # of what the request names
     runners: list[str] | None = (
@@ -244,6 +245,33 @@ def create_for_task(
         "token_hash": token_hash, "created_at": now, "expires_at": expires_at, "narrow": narrow,
     }  # fmt: skip
     tx.execute(_CREATE_ONCE, values)
+
+
+def keep_for_late_reports(
+    tx: Tx, token_hash: bytes, until: datetime, waits_for_agent: str | None
+) -> None:
+    """Let the token of a lost container live until then; while it waits for an agent, it is good for nothing."""
+    values = {"expires_at": until, "waits_for_agent": waits_for_agent}
+    own = (_s.token_hash == token_hash) & _s.revoked_at.is_(None)
+    tx.execute(update(sessions).where(own).values(values))
+
+
+def release_waiting(tx: Tx, agent_id: str, until: datetime) -> None:
+    """Let tokens that wait for an agent be used again, until then."""
+    waiting = _s.waits_for_agent == agent_id
+    tx.execute(update(sessions).where(waiting).values(waits_for_agent=None, expires_at=until))
+
+
+def renew_for_task(tx: Tx, allocation_id: str) -> None:
+    """Let the tokens of an allocation live as long as it does: it goes on."""
+    own = (_s.allocation_id == allocation_id) & _s.revoked_at.is_(None)
+    tx.execute(update(sessions).where(own).values(waits_for_agent=None, expires_at=None))
+
+
+def delete_of_allocations(tx: Tx, allocation_ids: Sequence[str]) -> None:
+    tx.execute(
+        delete(sessions).where(one_of(_s.allocation_id, "ids")), {"ids": list(allocation_ids)}
+    )
 
 
 def open_of_user(tx: Tx, user_id: int, now: datetime, most: int) -> list[dict[str, Any]]:

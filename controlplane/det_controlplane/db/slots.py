@@ -47,6 +47,15 @@ _HOLD = text("""
     FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (agent_id text, slot_id integer, container_id uuid)
     WHERE s.agent_id = x.agent_id AND s.slot_id = x.slot_id AND s.container_id IS NULL AND s.enabled AND NOT s.draining
 """)
+_FREE_FOR = text("""
+    SELECT s.slot_id FROM slots s LEFT JOIN containers c ON c.id = s.container_id
+    WHERE s.agent_id = :agent AND s.slot_id = ANY(cast(:ids AS integer[]))
+      AND (s.container_id IS NULL OR c.allocation_id = ANY(cast(:allocations AS text[])))
+    ORDER BY s.slot_id FOR UPDATE OF s
+""")
+_HOLD_AGAIN = text("""
+    UPDATE slots SET container_id = :container WHERE agent_id = :agent AND slot_id = ANY(cast(:ids AS integer[]))
+""")
 
 
 def release(tx: Tx, allocation_id: str) -> None:
@@ -85,3 +94,15 @@ def hold(tx: Tx, containers: Sequence[tuple[UUID, str, list[int]]]) -> bool:
         for slot_id in slot_ids
     ]
     return not rows or tx.execute(_HOLD, {"rows": as_json(rows)}).rowcount == len(rows)
+
+
+def free_for(tx: Tx, agent_id: str, slot_ids: Sequence[int], allocation_ids: Sequence[str]) -> int:
+    """Return how many of an agent's slots are free, or held by these allocations, and lock them."""
+    params = {"agent": agent_id, "ids": list(slot_ids), "allocations": list(allocation_ids)}
+    return len(tx.execute(_FREE_FOR, params).all())
+
+
+def hold_again(tx: Tx, agent_id: str, container_id: UUID, slot_ids: Sequence[int]) -> None:
+    """Give a container that goes on its slots, also where they take no new work."""
+    params = {"agent": agent_id, "ids": list(slot_ids), "container": container_id}
+    tx.execute(_HOLD_AGAIN, params)

@@ -34,12 +34,53 @@ _WORK = text("""
                    AND a.preempt_at IS NOT NULL) AS preempted
     FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
 """)
+# An earlier run's reports count up to the step from which the next run that began has started.
+_EARLIER_RUN = text("""
+    SELECT coalesce(bool_or(run_id = :run), false) AS known, min(start_steps) FILTER (WHERE run_id > :run) AS ends_at
+    FROM allocations WHERE trial_id = :trial
+""")
+_LATER_STARTS = text("""
+    SELECT b.start_steps FROM allocations a JOIN allocations b ON b.trial_id = a.trial_id AND b.run_id > a.run_id
+    WHERE a.id = :allocation ORDER BY b.id FOR SHARE OF b
+""")
+_HAS_LATER_RUN = text("""
+    SELECT 1 FROM allocations a JOIN allocations b ON b.trial_id = a.trial_id AND b.run_id > a.run_id
+    WHERE a.id = :allocation AND b.start_steps IS NOT NULL LIMIT 1
+""")
 _METADATA = select(schema.trials.c.metadata).where(schema.trials.c.id == bindparam("id"))
 _source = insert(schema.trial_sources)
 _SOURCE = _source.on_conflict_do_update(
     index_elements=["trial_id", "checkpoint_uuid"],
     set_={n: _source.excluded[n] for n in ("model_id", "model_version", "kind")},
 )
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """A run of a trial that another one has replaced."""
+
+    known: bool  # False: no run of this cluster's had that number
+    ends_at: int | None  # reports beyond this step do not count; None while no later run has begun
+
+    def counts(self, steps: int | None) -> bool:
+        return self.ends_at is None or steps is None or steps <= self.ends_at
+
+
+def earlier_run(tx: Tx, trial_id: int, run_id: int) -> EarlierRun:
+    return EarlierRun(*tx.execute(_EARLIER_RUN, {"trial": trial_id, "run": run_id}).one())
+
+
+def lock_end_of_run(tx: Tx, allocation_id: str) -> int | None:
+    """Return the step at which a later run has started, and let none start until the transaction ends.
+
+    None: the run of this allocation is the newest that has begun."""
+    starts = tx.execute(_LATER_STARTS, {"allocation": allocation_id}).scalars()
+    return min((steps for steps in starts if steps is not None), default=None)
+
+
+def has_later_run(tx: Tx, allocation_id: str) -> bool:
+    """Return whether a later run of the allocation's trial has begun."""
+    return tx.execute(_HAS_LATER_RUN, {"allocation": allocation_id}).first() is not None
 
 
 @dataclass(frozen=True, slots=True)

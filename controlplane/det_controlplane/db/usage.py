@@ -67,6 +67,7 @@ _OF_EXPERIMENT, _OF_WORKSPACE = "k.experiment_id = :id", "j.workspace_id = :id"
 _OF_TASKS = "k.id = ANY(cast(:ids AS text[]))"
 _KEEP_OF_EXPERIMENT = [text(sql.format(which=_OF_EXPERIMENT)) for sql in (_KEEP, _KEEP_SHARES)]
 _KEEP_OF_WORKSPACE = [text(sql.format(which=_OF_WORKSPACE)) for sql in (_KEEP, _KEEP_SHARES)]
+_KEEP_OF_ALLOCATIONS = text(_KEEP_SHARES.format(which="a.id = ANY(cast(:ids AS text[]))"))
 _KEEP_OF_TASKS = [text(sql.format(which=_OF_TASKS)) for sql in (_KEEP, _KEEP_SHARES)]
 
 
@@ -86,6 +87,11 @@ def keep_of_tasks(tx: Tx, ids: Sequence[str]) -> None:
     """Remember what the allocations of some tasks used and cost, which are about to be deleted."""
     for statement in _KEEP_OF_TASKS:
         tx.execute(statement, {"ids": list(ids)})
+
+
+def keep_of_allocations(tx: Tx, ids: Sequence[str]) -> None:
+    """Remember what machines cost for allocations that are about to be deleted before they began."""
+    tx.execute(_KEEP_OF_ALLOCATIONS, {"ids": list(ids)})
 
 
 def allocations(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:

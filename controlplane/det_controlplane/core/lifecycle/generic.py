@@ -93,3 +93,8 @@ def after_exit(
         again = runs_again(TaskKind.GENERIC, reached, exit, failures)
         return AfterExit(S.ACTIVE, runs_again=True) if again else AfterExit(S.ERROR)
     return AfterExit(S.CANCELED)
+
+
+def after_return(state: S) -> S:
+    """Return the state of a task whose lost run goes on: its loss had made the task fail, or ended a pause early."""
+    return {S.ERROR: S.ACTIVE, S.PAUSED: S.STOPPING_PAUSED}.get(state, state)

@@ -148,6 +148,10 @@ allocations = Table(
     # A run that infrastructure ended before it was ready is tried again later and later.
     Column("setback", Boolean, nullable=False, server_default=text("false")),
     Column("not_before", Time),  # queued, and not looked at before that time
+    # The checkpoint that a trial's run starts from, and its step. Fixed when the first specification is sent to an agent:
+    # reports of earlier runs count up to this step.
+    Column("start_checkpoint", Uuid),
+    Column("start_steps", Integer),
     CheckConstraint("slots >= 0", name="slots"),
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'TERMINATED')", name="ended"),
     # A task has one live allocation at most: nothing runs twice.

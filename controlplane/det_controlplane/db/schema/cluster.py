@@ -32,6 +32,9 @@ cluster = Table(
     Column("cleaned_at", Time),
     # Whether schedules call the control plane, where a cloud has them.
     Column("ticking", Boolean, nullable=False, server_default=text("true")),
+    # When the last tick ran, and since when no longer pause than usual lay between two ticks (core/lifecycle/silence.py).
+    Column("ticked_at", Time),
+    Column("answering_since", Time),
     CheckConstraint("only_row", name="only_row"),
 )
 

@@ -79,6 +79,8 @@ sessions = Table(
     Column("created_at", Time, nullable=False),
     Column("expires_at", Time),
     Column("revoked_at", Time),
+    # The lost agent that runs the task. The token's requests are answered "try again" until that agent has joined again.
+    Column("waits_for_agent", Text),
     # From where somebody signed in, and what the program there called itself.
     Column("address", Text),
     Column("program", Text),
@@ -88,6 +90,11 @@ sessions = Table(
         "sessions_by_allocation",
         "allocation_id",
         postgresql_where=text("allocation_id IS NOT NULL"),
+    ),
+    Index(
+        "sessions_that_wait",
+        "waits_for_agent",
+        postgresql_where=text("waits_for_agent IS NOT NULL"),
     ),
 )
 

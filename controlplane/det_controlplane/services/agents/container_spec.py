@@ -26,8 +26,8 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         if row is None:
             return None
         # Under the allocation's lock: its end lets every token die, and one that comes later dies with them.
-        token = _token(ctx, row)
-        trial = container_specs.trial(tx, row.trial_id) if row.trial_id else None
+        token = token_of(ctx, row.id, row.epoch, row.peer_key)
+        trial = container_specs.trial(tx, row.allocation_id) if row.trial_id else None
         stored = row if trial is None else trial
         environment = (stored.config or {}).get("environment") or {}
         sessions.create_for_task(
@@ -77,14 +77,14 @@ def _startup_hook(script: str) -> dict[str, str]:
     )
 
 
-def _token(ctx: Context, row: StartedContainer) -> str:
+def token_of(ctx: Context, container_id: UUID, epoch: int, peer_key: str) -> str:
     """Return the token of a container, which is the same at every poll: its session is made once.
 
     It is derived from the cluster's secret, so nobody can make it from what the database holds."""
-    what = f"session of container {row.id}, epoch {row.epoch}".encode()
+    what = f"session of container {container_id}, epoch {epoch}".encode()
     # A cluster in a cloud has a key for secrets, and no token that is common to its agents.
     secret = ctx.cipher.fingerprint(what) if ctx.cipher else ""
-    key = f"{ctx.bootstrap_token}{secret}{row.peer_key}".encode()
+    key = f"{ctx.bootstrap_token}{secret}{peer_key}".encode()
     digest = hmac.digest(key, what, "sha256")
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 

@@ -1,6 +1,9 @@
 """Take what agents report about containers, and move their allocations on accordingly."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -8,20 +11,24 @@ from det_controlplane.core.lifecycle.allocation import (
     AllocationState,
     ContainerState,
     Exit,
+    Failure,
     classify,
     state_of,
 )
-from det_controlplane.db import allocations, containers, slots, trials
+from det_controlplane.db import agents, allocations, containers, sessions, slots, trials
 from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.containers import ContainerRow
+from det_controlplane.db.containers import ContainerRow, LostContainer
 from det_controlplane.db.engine import as_json
+from det_controlplane.services.agents import container_spec
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid
 from det_controlplane.services.experiments import live
+from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import Change, change
 
+# How long reports of a lost run are waited for: while its agent is away, and after it has joined again.
+LONGEST_ABSENCE, LATE_REPORTS = timedelta(days=7), timedelta(days=1)
 _ORDER = tuple(s.value for s in ContainerState)
 
 
@@ -48,14 +55,19 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
     """Take one report; False when it says nothing new. States only move forward."""
     if _ORDER.index(report.state.value) <= _ORDER.index(known_state):
         return False
+    return _take(ctx, agent_id, report, lambda change: True)
+
+
+def _take(ctx: Context, agent_id: str, report: Report, prepare: Callable[[Change], bool]) -> bool:
+    """Store a report and what follows from it, unless `prepare` finds under the locks that it is out of date."""
     with ctx.db.autocommit() as tx:
         owner = containers.owner(tx, UUID(report.id), agent_id)
     if owner is None:
-        raise Invalid(f"container {report.id} is not on agent {agent_id}")
+        return False  # its run was withdrawn, or deleted, since the caller read it
     allocation_id = owner.allocation_id
     if owner.experiment_id is not None and owner.trial_id is not None:
         with live.locked_experiment(ctx, owner.experiment_id) as experiment:
-            allocation = _apply(experiment.change, allocation_id, report)
+            allocation = _apply(experiment.change, allocation_id, report, prepare)
             if allocation is None:
                 return False
             exit = _end_if_over(experiment.change, allocation)
@@ -64,7 +76,7 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
                 experiment.allocation_ended(trial, exit)
         return True
     with change(ctx) as changed:
-        allocation = _apply(changed, allocation_id, report)
+        allocation = _apply(changed, allocation_id, report, prepare)
         if allocation is None:
             return False
         exit = _end_if_over(changed, allocation)
@@ -73,11 +85,16 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
     return True
 
 
-def _apply(change: Change, allocation_id: str, report: Report) -> AllocationRow | None:
+def _apply(
+    change: Change, allocation_id: str, report: Report, prepare: Callable[[Change], bool]
+) -> AllocationRow | None:
     """Apply a report; None when a later one was taken meanwhile: two of one agent's polls may come in either order."""
     tx = change.tx
+    if not prepare(change):
+        return None
     allocation = allocations.lock(tx, allocation_id)
-    assert allocation is not None
+    if allocation is None:
+        return None  # withdrawn meanwhile
     newer = containers.report(
         tx,
         {
@@ -132,15 +149,61 @@ def _failed(container: ContainerRow) -> bool:
     return bool(container.exit_code) or container.failure is not None
 
 
-def agent_lost(ctx: Context, agent_id: str, lost: list[UUID], message: str) -> None:
-    """End the containers of a lost agent, as far as we will ever know; their epoch keeps them from coming back."""
-    for container_id in lost:
+def end_with_agent(ctx: Context, agent_id: str, container_ids: Iterable[UUID]) -> None:
+    """End the containers of a lost agent. Reports that wait on its machine are taken when it has joined again."""
+
+    def prepare(change: Change, lost: LostContainer) -> bool:
+        if not agents.is_lost(change.tx, agent_id):
+            return False  # it has joined again meanwhile
+        _keep_token(ctx, change, lost, LONGEST_ABSENCE, waits_for_agent=agent_id)
+        return True
+
+    _end_all(ctx, agent_id, container_ids, f"agent {agent_id} was lost", prepare)
+
+
+def end_missing(ctx: Context, agent_id: str, container_ids: Iterable[UUID]) -> None:
+    """End containers that their agent no longer has. Their last reports may still wait on its disk."""
+
+    def prepare(change: Change, lost: LostContainer) -> bool:
+        _keep_token(ctx, change, lost, LATE_REPORTS)
+        return True
+
+    message = f"agent {agent_id} no longer has the container"
+    _end_all(ctx, agent_id, container_ids, message, prepare)
+
+
+def _end_all(
+    ctx: Context,
+    agent_id: str,
+    container_ids: Iterable[UUID],
+    message: str,
+    prepare: Callable[[Change, LostContainer], bool],
+) -> None:
+    for container_id in container_ids:
         with ctx.db.autocommit() as tx:
-            row = containers.epoch_and_state(tx, container_id)
-        if row is not None:
-            epoch, state = row
-            ended = Report(
-                str(container_id), epoch, ContainerState.TERMINATED,
-                failure="agent_lost", message=message,
-            )  # fmt: skip
-            report(ctx, agent_id, ended, state)
+            lost = containers.lost(tx, container_id)
+        if lost is None or lost.state is ContainerState.TERMINATED:
+            continue
+        ended = Report(
+            str(container_id), lost.epoch, ContainerState.TERMINATED,
+            failure=Failure.AGENT_LOST.value, message=message,
+        )  # fmt: skip
+        _take(ctx, agent_id, ended, partial(_prepared, prepare, lost))
+
+
+def _prepared(
+    prepare: Callable[[Change, LostContainer], bool], lost: LostContainer, change: Change
+) -> bool:
+    return prepare(change, lost)
+
+
+def _keep_token(
+    ctx: Context,
+    change: Change,
+    lost: LostContainer,
+    time: timedelta,
+    waits_for_agent: str | None = None,
+) -> None:
+    """Let the token of a lost container live on for its late reports; other tokens end with their allocation."""
+    token = container_spec.token_of(ctx, lost.id, lost.epoch, lost.peer_key)
+    sessions.keep_for_late_reports(change.tx, token_hash(token), change.now + time, waits_for_agent)

@@ -14,9 +14,17 @@ from det_controlplane.core.agent_protocol import Directive
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.db import agents, interruptions
+from det_controlplane.core.lifecycle.silence import LEASE
+from det_controlplane.db import agents, interruptions, sessions
 from det_controlplane.ports.identity import MachineIdentity
-from det_controlplane.services.agents import container_spec, containers, join_tokens, leaving
+from det_controlplane.services.agents import (
+    adoption,
+    container_spec,
+    containers,
+    join_tokens,
+    leaving,
+    silence,
+)
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Taken
@@ -25,11 +33,8 @@ from det_controlplane.services.logs import task_logs
 from det_controlplane.services.machines import admission
 from det_controlplane.services.use_case import change
 
-LEASE = timedelta(seconds=30)
 # A poll that is held renews the lease only when it comes again.
 LONGEST_HELD_S = LEASE.total_seconds() / 2
-# How long a silent agent keeps its work, counted from the end of its lease.
-DEFAULT_RECONNECT_WAIT_S = 25.0
 # When an agent calls again where polls are not held: soon while something starts or ends.
 BUSY_POLL_S, STEADY_POLL_S, IDLE_POLL_S = 2.0, 10.0, 10.0
 LOGS_AT_ONCE_S, LOGS_COLLECTED_S = 1.0, 30.0
@@ -50,6 +55,7 @@ class Joining:
     proof: Mapping[str, str]
     out_of_service: str = ""
     product_version: str = ""
+    reports: Sequence[Report] = ()  # the containers that it has, also those that have ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ def join(ctx: Context, joining: Joining) -> Joined:
     now, agent_token = ctx.now(), AGENT_PREFIX + ctx.new_token()
     key_hash = token_hash(joining.agent_key)
     with change(ctx) as changed:
+        lost = adoption.find_lost(changed.tx, joining.agent_id, joining.reports)
         holder = agents.holder(changed.tx, joining.agent_id)
         if machine is None:
             join_tokens.spend(
@@ -93,6 +100,10 @@ def join(ctx: Context, joining: Joining) -> Joined:
             "lost_after": lease_until + timedelta(seconds=float(pool.agent_reconnect_wait)),
         }  # fmt: skip
         agents.upsert(changed.tx, row, joining.slots)
+        if holder is not None and _has_key(holder, key_hash):
+            back = adoption.Return(joining.agent_id, holder.last_seen_at, joining.reports)
+            adoption.adopt(changed, back, lost)
+        sessions.release_waiting(changed.tx, joining.agent_id, now + containers.LATE_REPORTS)
         changed.queue_changed(pool.pool_name)
     return Joined(agent_token, LEASE.total_seconds(), 0.0)
 
@@ -132,12 +143,6 @@ def _proven(ctx: Context, joining: Joining) -> MachineIdentity | None:
 def _has_deployment_token(ctx: Context, joining: Joining) -> bool:
     sent, expected = joining.proof.get("token", "").encode(), ctx.bootstrap_token.encode()
     return bool(expected) and hmac.compare_digest(sent, expected)
-
-
-def _special_waits(ctx: Context) -> dict[str, float]:
-    """Return the pools whose silent agents are waited for differently than usual."""
-    waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
-    return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +250,7 @@ def _lose_missing(
     """End containers that the agent had started and no longer has: its state or its machine was replaced."""
     missing = [UUID(d.id) for d in assigned if d.id not in reported and d.state != "ASSIGNED"]
     if missing:
-        containers.agent_lost(
-            ctx, agent_id, missing, f"agent {agent_id} no longer has the container"
-        )
+        containers.end_missing(ctx, agent_id, missing)
     return bool(missing)
 
 
@@ -264,7 +267,7 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
         ctx.db, token_hash(poll.token), poll.incarnation, seq=poll.seq or 0, leaving=poll.leaving,
         out_of_service=poll.out_of_service,
         unsent=poll.unsent,
-        now=now, lease_until=now + LEASE, waits=_special_waits(ctx), default_wait=DEFAULT_RECONNECT_WAIT_S,
+        now=now, lease_until=now + LEASE, waits=silence.special_waits(ctx), default_wait=silence.DEFAULT_RECONNECT_WAIT_S,
     )  # fmt: skip
     if touched is None:
         agent = agent_of(ctx, poll.token)

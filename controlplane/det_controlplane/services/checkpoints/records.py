@@ -7,7 +7,7 @@ from uuid import UUID
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_removal
 from det_controlplane.core.metrics import steps_problem
-from det_controlplane.db import checkpoints
+from det_controlplane.db import checkpoints, trial_reports
 from det_controlplane.db.checkpoints import NewCheckpoint
 from det_controlplane.db.engine import Tx
 from det_controlplane.services import sealing
@@ -53,6 +53,9 @@ def report(ctx: Context, user: User, report: CheckpointReport) -> None:
         elif task.storage:
             own = of_experiment(ctx, task.storage, task.sealed)
             storage_id = _remember(ctx, tx, own, task.user_id or user.id)
+        if _is_superseded(tx, user, report, steps):
+            # The files are deleted later, as those of an upload that was never completed.
+            state = CheckpointState.ACTIVE
         new = NewCheckpoint(
             checkpoint_id, report.task_id, report.allocation_id, task.trial_id, task.experiment_id,
             state, steps, report.resources, report.metadata, size_of(report.resources),
@@ -63,6 +66,15 @@ def report(ctx: Context, user: User, report: CheckpointReport) -> None:
             tx, checkpoint_id, report.task_id
         ):
             raise WrongState(f"checkpoint {report.uuid} belongs to another task")
+
+
+def _is_superseded(tx: Tx, user: User, report: CheckpointReport, steps: int) -> bool:
+    """Return whether a later run has started from an earlier step: it trains these steps itself.
+
+    As the metrics of the earlier run do not count beyond that step, its checkpoints do not either."""
+    allocation_id = user.allocation_id or report.allocation_id
+    ends_at = trial_reports.lock_end_of_run(tx, allocation_id) if allocation_id else None
+    return ends_at is not None and steps > ends_at
 
 
 def _state(report: CheckpointReport) -> CheckpointState:

@@ -11,7 +11,7 @@ from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.db.sessions import Holder
 from det_controlplane.services.batching import Ticket
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import NotSignedIn
+from det_controlplane.services.errors import NotSignedIn, Unready
 from det_controlplane.services.identity.principal import AgentPrincipal, NamedPlace, User
 
 # Agents' tokens show what they are: one query finds their holder.
@@ -39,6 +39,10 @@ def user_of(ctx: Context, token: str, named: tuple[str, str] | None = None) -> U
         holder = ctx.holders.take(_ALL_TOKENS, hashed, partial(_read_holders, ctx))
     if holder is None:
         raise NotSignedIn(_UNKNOWN)
+    if holder.waits_for_agent:
+        raise Unready(
+            f"allocation {holder.allocation_id}: agent {holder.waits_for_agent} was lost and has to join again first"
+        )
     place = NamedPlace(*named, holder.workspace_id) if named and with_roles else None
     return _user(ctx, holder, place)
 
@@ -49,7 +53,11 @@ def users_of(ctx: Context, tokens: Sequence[str]) -> dict[str, User]:
     read = sessions.holders_with_roles if with_roles else sessions.holders
     hashed = {token_hash(token): token for token in tokens}
     found = read(ctx.db, list(hashed), ctx.now())
-    return {hashed[h]: _user(ctx, holder, None) for h, holder in found.items()}
+    return {
+        hashed[h]: _user(ctx, holder, None)
+        for h, holder in found.items()
+        if not holder.waits_for_agent
+    }
 
 
 def tasks_of(ctx: Context, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], User]:

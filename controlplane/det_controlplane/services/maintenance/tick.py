@@ -3,10 +3,10 @@
 import logging
 from datetime import timedelta
 
-from det_controlplane.db import agents, allocations, logs, outbox, pool_marks
+from det_controlplane.db import allocations, logs, outbox, pool_marks
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import DatabaseDown, TryAgain
-from det_controlplane.services.agents import containers
+from det_controlplane.services.agents import silence
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import effects
@@ -22,8 +22,8 @@ BATCH_MEMORY = timedelta(hours=6)
 
 def run(ctx: Context) -> float | None:
     """Do one tick; return the seconds until the next due time, None when nothing waits for time to pass."""
+    silence.watch(ctx)  # first: after an interruption it puts off what would be due
     _kill_what_is_due(ctx)
-    _expire_agents(ctx)
     unmanaged.end_silent_trials(ctx)
     idling.end_idle(ctx)
     budgets.keep_if_due(ctx)
@@ -56,17 +56,6 @@ def _kill_what_is_due(ctx: Context) -> None:
         stopping.kill(ctx, allocation_id, "it took too long")
 
 
-def _expire_agents(ctx: Context) -> None:
-    with ctx.db.begin() as tx:
-        changed = agents.expire_leases(tx, ctx.now())
-        _mark(tx, {agent.pool for agent in changed})
-        # Also those that an earlier tick did not come to before it died.
-        lost = agents.abandoned_containers(tx)
-    for agent_id, container_ids in lost.items():
-        log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
-        containers.agent_lost(ctx, agent_id, container_ids, f"agent {agent_id} was lost")
-
-
 def _delete_some(ctx: Context) -> bool:
     """Delete some of what ended too long ago; return whether there may be more.
 
@@ -87,7 +76,7 @@ def _next_due_s(ctx: Context) -> float | None:
         if pool_marks.dirty_pools(tx):
             return 0.0
         due = [
-            agents.next_due(tx),
+            silence.next_due(tx, now),
             outbox.next_due(tx),
             allocations.next_kill(tx),
             allocations.next_delayed(tx),

@@ -109,8 +109,10 @@ def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
 
 
 def _level(exit: Exit) -> str:
-    failed = exit.kind in (ExitKind.FAILED, ExitKind.INFRASTRUCTURE)
-    return "LOG_LEVEL_ERROR" if failed else "LOG_LEVEL_INFO"
+    if exit.kind is ExitKind.FAILED or exit.pull_failed:
+        return "LOG_LEVEL_ERROR"
+    # What a machine or an agent did to the run is repaired by the next run.
+    return "LOG_LEVEL_WARNING" if exit.kind is ExitKind.INFRASTRUCTURE else "LOG_LEVEL_INFO"
 
 
 def announce(change: Change, allocation: AllocationRow) -> None:

@@ -115,13 +115,17 @@ def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str
 
 def _told(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
     """Join what the scheduler says, what the provisioner says, and what a budget has to do with it."""
-    machines = reason.pop("machineReason")
+    machines, lost_agent = reason.pop("machineReason"), reason.pop("lostAgent")
     if reason["state"] == "QUEUED" and machines:
         reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
     if reason["code"] in ("PREEMPTED", "KILLED") and spent:
         reason["sentence"] += f", as {spent}"
     if nearly:
         reason["sentence"] += f"; {nearly}"
+    if lost_agent:
+        reason["sentence"] += (
+            f"; its run on agent {lost_agent}, which is out of contact, goes on if the agent comes back first"
+        )
     return _with_no_show(reason)
 
 

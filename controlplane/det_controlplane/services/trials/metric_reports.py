@@ -8,7 +8,7 @@ from typing import Any
 from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
 from det_controlplane.core.metrics import VALIDATION, MetricsReport, summary_key
-from det_controlplane.db import logs, metrics, trials, unmanaged
+from det_controlplane.db import logs, metrics, trial_reports, trials, unmanaged
 from det_controlplane.db import validations as validation_rows
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import Unstorable
@@ -89,7 +89,7 @@ def _refuse_unfit(report: MetricsReport) -> None:
 def _report_alone(ctx: Context, report: MetricsReport) -> None:
     with ctx.db.begin() as tx:
         trial = _locked(tx, report)
-        if _is_repeated(tx, report, ctx.now()):
+        if trial is None or _is_repeated(tx, report, ctx.now()):
             return
         _store(tx, trial, report, ctx.now())
         metrics.save_trial(tx, trial)
@@ -105,7 +105,7 @@ def _is_repeated(tx: Tx, report: MetricsReport, now: datetime) -> bool:
 def _report_validation(experiment: LiveExperiment, report: MetricsReport) -> None:
     tx, row = experiment.tx, experiment.row
     trial = _locked(tx, report)
-    if _is_repeated(tx, report, experiment.now):
+    if trial is None or _is_repeated(tx, report, experiment.now):
         return
     rolled_back, row_id = _store(tx, trial, report, experiment.now)
     if row_id is None:
@@ -164,6 +164,8 @@ def _merge(tx: Tx, trial: TrialMetrics, report: MetricsReport) -> dict[str, Any]
     try:
         merged = core_metrics.merged(present, report.metrics, what)
     except core_metrics.Conflict as e:
+        if report.run_id < trial.run_id:
+            return {}  # the next run has reported the step that it started from
         raise Invalid(str(e)) from e
     added = {k: v for k, v in merged.items() if k not in present}
     if added:
@@ -195,19 +197,26 @@ def _parsed(raw: str | None) -> float | None:
         return None
 
 
-def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics:
+def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics | None:
+    """Lock the trial; None for a report of an earlier run that does not count, as the next run trains that step itself.
+
+    Reports may wait on an agent's disk while another run begins. Up to the checkpoint that this one started from they
+    are the trial's: its metrics are complete up to every checkpoint that a run goes on from."""
     trial = metrics.lock_trial(tx, report.trial_id)
     if trial is None:
         raise Missing(f"trial {report.trial_id} not found")
-    if report.run_id < trial.run_id:
-        raise WrongState(
-            f"trial {trial.id}: run {report.run_id} was replaced by run {trial.run_id}; its reports are refused"
-        )
     if report.run_id > trial.run_id and not unmanaged.is_unmanaged(tx, trial.id):
         raise Invalid(
             f"trial {trial.id} has no run {report.run_id}: its current run is {trial.run_id}"
         )
-    return trial
+    if report.run_id >= trial.run_id:
+        return trial
+    earlier = trial_reports.earlier_run(tx, trial.id, report.run_id)
+    if not earlier.known:
+        raise WrongState(
+            f"trial {trial.id}: run {report.run_id} was replaced by run {trial.run_id}; its reports are refused"
+        )
+    return trial if earlier.counts(report.total_batches) else None
 
 
 def _experiment_of(ctx: Context, trial_id: int) -> int:

@@ -4,28 +4,48 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from det_controlplane.core import documents, search
+from det_controlplane.core.search import ExitReason
 from det_controlplane.db import trial_reports, trials
+from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import Violated
 from det_controlplane.db.trial_reports import TrialOrders
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.experiments import actions
 from det_controlplane.services.experiments.actions import locked_trial
+from det_controlplane.services.identity.principal import User
 
 T = TypeVar("T")
 
 
-def report_progress(ctx: Context, trial_id: int, progress: float) -> None:
+def report_progress(ctx: Context, user: User, trial_id: int, progress: float) -> None:
     """Store a fraction of the trial's work; the experiment's progress follows with the next validation."""
     if not 0 <= progress <= 1:
         raise Invalid(f"trial {trial_id}: progress must be between 0 and 1, not {progress}")
     with ctx.db.begin() as tx:
+        if is_of_replaced_run(tx, user):
+            return
         told = trial_reports.set_progress(tx, trial_id, progress)
         if told is None:
             _existing(trial_reports.metadata(tx, trial_id), trial_id)
             return
     if told.moved and told.searcher == "custom":
         _tell_progress(ctx, trial_id, progress)
+
+
+def is_of_replaced_run(tx: Tx, user: User) -> bool:
+    """Return whether a task reports late: a later run of its trial has begun."""
+    allocation_id = user.allocation_id
+    return allocation_id is not None and trial_reports.has_later_run(tx, allocation_id)
+
+
+def report_early_exit(ctx: Context, user: User, trial_id: int, reason: ExitReason) -> None:
+    """Take that user code gives up, unless it is an earlier run that says so."""
+    with ctx.db.autocommit() as tx:
+        if is_of_replaced_run(tx, user):
+            return
+    actions.report_early_exit(ctx, trial_id, reason)
 
 
 def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:

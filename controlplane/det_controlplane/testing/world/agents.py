@@ -32,6 +32,7 @@ class FakeAgent:
         self.slots = slots
         self.containers: dict[str, FakeContainer] = {}
         self.connected = True
+        self.hears = True  # answers arrive
         self._key = f"{id}-key-0"
         self._life = 0  # of the process; callbacks of an earlier one are void
         self._up = False
@@ -40,6 +41,8 @@ class FakeAgent:
         self._seq = 0
         self._seen = ""
         self._leaving = False
+        # Agents of the version before do not.
+        self.says_what_it_has = world.stream(f"{id} version").random() < 0.9
         self._plan_number = 0
         self._planned: Callable[[], None] = self._poll
 
@@ -48,7 +51,7 @@ class FakeAgent:
         self._plan_trouble()
 
     def calm_down(self) -> None:
-        self.connected = True
+        self.connected = self.hears = True
         if not self._up:
             self._start()
         self.poll_soon()
@@ -56,7 +59,7 @@ class FakeAgent:
     @property
     def answers_containers(self) -> bool:
         """Return whether the gateway of its containers gets through."""
-        return self._up and self.connected
+        return self._up and self.connected and self.hears
 
     @property
     def token(self) -> str:
@@ -81,11 +84,20 @@ class FakeAgent:
     def _join(self, incarnation: str) -> None:
         self._planned = lambda: self._join(incarnation)
         slots = [{"id": n, "type": "cpu", "brand": "Artificial"} for n in range(self.slots)]
+        reports = [c.report() for c in self.containers.values()] if self.says_what_it_has else []
         body = {
             "agent_id": self.id, "agent_key": self._key, "incarnation": incarnation,
             "pool": self._pool, "slots": slots, "runtime": "docker", "proof": self._proof(incarnation),
+            "containers": reports,
         }  # fmt: skip
-        self._send(Call("POST", "/agents/v1/join", body), lambda r: self._joined(incarnation, r))
+        kept = [r["id"] for r in reports if _may_go_on(r)]
+
+        def judge(reply: Reply) -> None:
+            if reply.ok:
+                self.world.invariants.check_given_back(self.id, kept)
+
+        call = Call("POST", "/agents/v1/join", body)
+        self._send(call, lambda r: self._joined(incarnation, r), judge)
 
     def _proof(self, incarnation: str) -> dict[str, str]:
         return {"kind": "bootstrap_token", "token": BOOTSTRAP_TOKEN}
@@ -155,7 +167,9 @@ class FakeAgent:
         self._check_orders(answer["containers"])
         for container in list(self.containers.values()):
             order = ordered.get(container.id)
-            if order is None or order["epoch"] != container.epoch:
+            if order is None:
+                container.kill()  # its reports are delivered before its end is told
+            elif order["epoch"] != container.epoch:
                 container.vanish()
                 del self.containers[container.id]
             else:
@@ -201,7 +215,7 @@ class FakeAgent:
 
         def heard(reply: Reply) -> None:
             if life == self._life and self._up:
-                answered(reply if self.connected else Reply(0))
+                answered(reply if self.connected and self.hears else Reply(0))
 
         if self.connected:
             self.world.network.send(call, heard, judge)
@@ -234,7 +248,9 @@ class FakeAgent:
         if self.world.calm:
             return
         self._plan_trouble()
-        if self._up and self.rng.random() < self.world.rates.agent_trouble:
+        # In a day without the control plane no machine would be left.
+        rare = self.world.outage is not None and self.rng.random() < 0.9
+        if self._up and not rare and self.rng.random() < self.world.rates.agent_trouble:
             self.rng.choice(self._troubles())()
 
     def _troubles(self) -> tuple[Callable[[], None], ...]:
@@ -251,12 +267,16 @@ class FakeAgent:
         self._plan(self.rng.uniform(10, 90), self._planned)
 
     def _lose_network(self) -> None:
-        self.connected = False
+        """Lose both ways, or only the one on which answers come."""
+        if self.rng.random() < 0.7:
+            self.connected = False
+        else:
+            self.hears = False
 
         def back() -> None:
-            self.connected = True
+            self.connected = self.hears = True
 
-        self.world.timeline.after(self.rng.uniform(5, 120), back)
+        self.world.timeline.after(self.rng.choice((30, 120, 300)) * self.rng.uniform(0.2, 1), back)
 
     def _restart(self) -> None:
         """Let another incarnation adopt the containers; the old one sometimes says something yet."""
@@ -289,3 +309,10 @@ class FakeAgent:
         if self.rng.random() < 0.3:
             self._key = f"{self.id}-key-{self._life}"
         self.world.timeline.after(self.rng.uniform(3, 150), self._restart_if_down)
+
+
+def _may_go_on(report: dict[str, Any]) -> bool:
+    """Return whether a container still runs, or has ended by itself."""
+    if report["state"] != "terminated":
+        return True
+    return "exit_code" in report and report.get("failure") in (None, "container_failed")

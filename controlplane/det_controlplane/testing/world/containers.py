@@ -1,18 +1,14 @@
 """Containers of fake agents: pulled, started, running a program, ended."""
 
-import json
-import re
 from collections.abc import Callable
 from typing import Any
 
+from det_controlplane.testing.world.gateway import FakeGateway
 from det_controlplane.testing.world.programs import Program, program_of
-from det_controlplane.testing.world.script import Call, Play, Reply
+from det_controlplane.testing.world.script import Play
 from det_controlplane.testing.world.stage import ContainerHost
-from det_controlplane.testing.world.violation import Violation
 
 _KILLED = 137
-_METRICS = re.compile(r"/api/v1/trials/([0-9]+)/metrics")
-_TEMPTED_STATUS = (401, 403, 404)
 
 
 class FakeContainer:
@@ -30,6 +26,7 @@ class FakeContainer:
         self._gone = False
         self._killed = False
         self._play: Play | None = None
+        self._gateway = FakeGateway(self)
 
     @classmethod
     def aborted(cls, agent: ContainerHost, order: dict[str, Any]) -> "FakeContainer":
@@ -49,7 +46,7 @@ class FakeContainer:
         return report
 
     def begin(self) -> None:
-        self._later(self.rng.uniform(0, 0.3), self._pull)
+        self.later(self.rng.uniform(0, 0.3), self._pull)
 
     def vanish(self) -> None:
         """End the container without a report of its end."""
@@ -62,11 +59,11 @@ class FakeContainer:
             self._killed = True
             if self._play is not None:
                 self._play.stop()
-            self._later(self.rng.uniform(0.05, 3), lambda: self._end(_KILLED, "container_failed"))
+            self.later(self.rng.uniform(0.05, 3), lambda: self._end(_KILLED, "aborted"))
 
     def _pull(self) -> None:
         self._become("pulling")
-        self._later(self.rng.uniform(0.1, 6), self._pulled)
+        self.later(self.rng.uniform(0.1, 6), self._pulled)
 
     def _pulled(self) -> None:
         trouble = self.rng.random() < self.agent.world.rates.program_trouble / 2
@@ -77,7 +74,7 @@ class FakeContainer:
             self._end(None, failure)
             return
         self._become("starting")
-        self._later(self.rng.uniform(0.1, 1), self._run)
+        self.later(self.rng.uniform(0.1, 1), self._run)
 
     def _run(self) -> None:
         self._become("running")
@@ -85,7 +82,7 @@ class FakeContainer:
             return
         self.program: Program = program_of(self)
         timeline = self.agent.world.timeline
-        self._play = Play(timeline, self.forward, self.program.script(), self._exited)
+        self._play = Play(timeline, self._gateway.forward, self.program.script(), self._exited)
         self._play.start()
 
     def _exited(self, code: int | None) -> None:
@@ -93,9 +90,15 @@ class FakeContainer:
         self._end(code, "container_failed" if code else None)
 
     def _end(self, code: int | None, failure: str | None) -> None:
+        """Report the end once the reports before it are answered."""
+        self._gateway.when_delivered(lambda: self._report_end(code, failure))
+
+    def _report_end(self, code: int | None, failure: str | None) -> None:
         if self.state == "terminated":
             return
         self.exit_code, self.failure = code, failure
+        if code is not None and not self._killed and self.agent.says_what_it_has:
+            self.agent.world.ledger.ended.add(self.id)
         self._become("terminated")
 
     def _become(self, state: str) -> None:
@@ -103,73 +106,17 @@ class FakeContainer:
         if state == "terminated" or self.rng.random() < 0.6:
             self.agent.poll_soon()
 
-    def _later(self, delay_s: float, act: Callable[[], None]) -> None:
+    def later(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Act after a delay, unless the container has ended by then."""
+
         def due() -> None:
             if not self._gone and self.state != "terminated":
                 act()
 
         self.agent.world.timeline.after(delay_s, due)
 
-    def forward(self, call: Call, answered: Callable[[Reply], None]) -> None:
-        """Forward as the agent's gateway does: what the control plane could not answer is asked again."""
-        if self._gone:
-            return
-        if not self.agent.answers_containers:
-            self._again(call, answered)
-            return
-
-        def heard(reply: Reply) -> None:
-            if reply.unavailable or not self.agent.answers_containers:
-                self._again(call, answered)
-            else:
-                answered(reply)
-
-        def told(reply: Reply) -> None:
-            if reply.ok and reply.body["outcomes"] == ["stored"]:
-                heard(Reply(200))
-            elif reply.unavailable:
-                heard(reply)
-            else:
-                self.agent.world.network.send(call, heard, self._judge(call))
-
-        delivery = _delivery(call, self.agent.token)
-        if delivery is not None:
-            self.agent.world.network.send(delivery, told)
-        else:
-            self.agent.world.network.send(call, heard, self._judge(call))
-
-    def _again(self, call: Call, answered: Callable[[Reply], None]) -> None:
-        delay_s = self.rng.uniform(1, 4)
-        self._later(delay_s, lambda: self.forward(call, answered))
-
-    def _judge(self, call: Call) -> Callable[[Reply], None]:
-        """Judge an answer: a program whose allocation lives is never refused."""
-
-        def judge(reply: Reply) -> None:
-            if 400 <= reply.status < 500 and self.agent.world.invariants.is_live(
-                self.allocation_id
-            ):
-                what = f"{call.method} {call.path} was answered {reply.status}"
-                told = json.dumps(reply.body)
-                raise Violation(f"{self.allocation_id} is live, but {what}: {told}")
-
-        return judge
-
     def _count_pull_failure(self) -> None:
         trial = self.spec["env"].get("DET_TRIAL_ID")
         if trial is not None:
             counts = self.agent.world.ledger.pull_failures
             counts[int(trial)] = counts.get(int(trial), 0) + 1
-
-
-def _delivery(call: Call, agent_token: str) -> Call | None:
-    """Return the request by which an agent delivers metrics; None for what it passes on as it is."""
-    trial = _METRICS.fullmatch(call.path)
-    body = call.body or {}
-    if trial is None or not agent_token or body.get("group") == "validation":
-        return None
-    report = {
-        "trial_id": int(trial[1]), "token": call.token, "key": call.headers.get("idempotency-key", ""),
-        "report": json.dumps(body),
-    }  # fmt: skip
-    return Call("POST", "/agents/v1/reports", {"reports": [report]}, agent_token)

@@ -1,6 +1,6 @@
 """Check the invariants of the world after every step, and at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from sqlalchemy import TextClause, text
 
 from det_controlplane.db.engine import Tx
 from det_controlplane.testing.world import rules
-from det_controlplane.testing.world.ledger import Ledger
+from det_controlplane.testing.world.ledger import Ledger, Run
 from det_controlplane.testing.world.replay import Replays
 from det_controlplane.testing.world.timeline import Timeline
 from det_controlplane.testing.world.violation import Violation
@@ -28,7 +28,25 @@ _RULES, _JOURNAL_RULES = all_rules(rules.RULES), all_rules(rules.JOURNAL_RULES)
 _TICK_RULES = all_rules(rules.TICK_RULES)
 _UNFINISHED = text(rules.UNFINISHED)
 _STATES = text(rules.STATES)
-_LIVE = text("SELECT 1 FROM allocations WHERE id = :id AND state <> 'TERMINATED'")
+_LIVE = text("""
+    SELECT 1 FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    WHERE c.id = cast(:id AS uuid) AND a.state <> 'TERMINATED' AND a.epoch = c.epoch
+""")
+_REPORTED = text("""
+    SELECT metric_group, total_batches, (metrics->>'loss')::float AS loss FROM metrics
+    WHERE trial_id = :trial AND NOT archived
+""")
+_NOT_GIVEN_BACK = text(rules.NOT_GIVEN_BACK)
+_ENDED_AS_LOST = text(rules.ENDED_AS_LOST)
+_LAST_RUNS = text(rules.LAST_RUNS)
+# An agent whose machine is known to be gone is lost at once.
+_AGENTS = text("""
+    SELECT g.id, g.state::text AS state, g.last_seen_at FROM agents g
+    WHERE NOT EXISTS (SELECT 1 FROM instances i WHERE i.agent_id = g.id AND i.state IN ('TERMINATING', 'GONE'))
+""")
+_STARTS = text(
+    "SELECT trial_id, run_id, start_steps FROM allocations WHERE start_steps IS NOT NULL"
+)
 _METRICS = text("""
     SELECT trial_id, run_id, metric_group, total_batches, (metrics->>'loss')::float AS loss FROM metrics
 """)
@@ -41,6 +59,7 @@ _TRIALS = text("""
 _EXITS = text("SELECT id::text AS id, state::text AS state FROM containers")
 _TERMINAL = ("COMPLETED", "CANCELED", "ERROR", "TERMINATED", "DELETING", "DELETE_FAILED")
 _ENDED = ("COMPLETED", "CANCELED", "ERROR")
+_SILENCE_S = 54.0  # lease and wait, less rounding
 
 
 class Invariants:
@@ -55,10 +74,15 @@ class Invariants:
         self._replays = Replays()
         self._ended: dict[str, tuple[str, int | None]] = {}
         self._states: list[tuple[str, str, int | None]] = []
+        self._lost: set[str] = set()
+        self._skew_s = skew_s
+        # When an outage ended last, after which agents have their whole time.
+        self.answering_since: datetime | None = None
 
     def check_step(self, hosts: "Hosts") -> None:
         with hosts.observed() as tx:
             none_broken(tx, self._rules)
+            self._check_lost(tx)
             self._check_trials(tx.execute(_TRIALS).all())
             states = [tuple(r) for r in tx.execute(_STATES).all()]
             if self._replays.check(tx, hosts.processes) or states != self._states:
@@ -66,9 +90,47 @@ class Invariants:
                 self._check_terminal(states)
             self._states = states
 
-    def is_live(self, allocation_id: str) -> bool:
+    def _check_lost(self, tx: Tx) -> None:
+        """Check that an agent is given up only after the control plane could hear it for its whole time."""
+        now = self._timeline.now()
+        agents = tx.execute(_AGENTS).all()
+        for agent in agents:
+            if agent.state == "LOST" and agent.id not in self._lost:
+                heard = max(filter(None, (agent.last_seen_at, self.answering_since)))
+                silent_s = (now - heard).total_seconds()
+                if silent_s < _SILENCE_S - self._skew_s:
+                    raise Violation(f"{agent.id} is lost after {silent_s:.0f} s of silence")
+        self._lost = {agent.id for agent in agents if agent.state == "LOST"}
+
+    def is_live(self, container_id: str) -> bool:
+        """Return whether a container is of an allocation that lives."""
         with self._hosts.observed() as tx:
-            return tx.execute(_LIVE, {"id": allocation_id}).scalar() is not None
+            return tx.execute(_LIVE, {"id": container_id}).scalar() is not None
+
+    def check_start(self, run: Run) -> None:
+        """Check that a trial's metrics are complete up to the checkpoint from which a run starts."""
+        expected = self._ledger.reported_before(run.started_from, run.trial_id)
+        with self._hosts.observed() as tx:
+            self._check_reported(tx, run.trial_id, expected)
+
+    def _check_reported(self, tx: Tx, trial_id: int, expected: Mapping[int, float]) -> None:
+        stored = {
+            (row.metric_group, row.total_batches): row.loss
+            for row in tx.execute(_REPORTED, {"trial": trial_id})
+        }
+        for steps, loss in expected.items():
+            for group in ("training", "validation"):
+                value = stored.get((group, steps))
+                if value != loss:
+                    what = f"{group} at step {steps} is {value}, not {loss}"
+                    raise Violation(f"trial {trial_id} has a hole: {what}")
+
+    def check_given_back(self, agent_id: str, container_ids: Sequence[str]) -> None:
+        """Check that an agent that has joined again got back every run that nothing has replaced."""
+        with self._hosts.observed() as tx:
+            params = {"agent": agent_id, "ids": list(container_ids)}
+            for lost in tx.execute(_NOT_GIVEN_BACK, params):
+                raise Violation(f"{agent_id} is back with {lost.what}, which is not given back")
 
     def check_tick(self, before: datetime) -> None:
         """Check a tick that nothing interrupted, which began at `before`."""
@@ -131,10 +193,16 @@ class Invariants:
             }
             checkpoints = {r.uuid for r in tx.execute(_CHECKPOINTS).all()}
             live = {r.id for r in tx.execute(_EXITS).all() if r.state != "TERMINATED"}
+            starts = [tuple(row) for row in tx.execute(_STARTS)]
+            self._check_results(tx)
             self._replays.check_from_scratch(tx)
         for m in ledger.metrics:
             stored = metrics.get((m.trial_id, m.run_id, m.group, m.steps))
-            if m.trial_id in trials and stored != m.loss:
+            superseded = any(
+                trial_id == m.trial_id and run_id > m.run_id and steps < m.steps
+                for trial_id, run_id, steps in starts
+            )
+            if m.trial_id in trials and stored != m.loss and not superseded:
                 raise Violation(f"{m} was acknowledged, and {stored} is stored")
         for uuid, trial_id in ledger.checkpoints.items():
             if trial_id in trials and uuid not in checkpoints:
@@ -149,6 +217,17 @@ class Invariants:
                 )
         if live & ledger.forgotten:
             raise Violation(f"exits were acknowledged and forgotten: {live & ledger.forgotten}")
+
+    def _check_results(self, tx: Tx) -> None:
+        """Check that trials have all metrics of the runs that they are made of, and that no end counts as a loss."""
+        for row in tx.execute(_LAST_RUNS):
+            run = self._ledger.runs.get(row.key)
+            if run is not None:
+                before = self._ledger.reported_before(run.started_from, run.trial_id)
+                self._check_reported(tx, run.trial_id, before | dict(run.reported))
+        ended = sorted(self._ledger.ended & self._ledger.forgotten)
+        for lost in tx.execute(_ENDED_AS_LOST, {"ids": ended}):
+            raise Violation(f"{lost.what} ended by itself, and counts as lost")
 
 
 def none_broken(tx: Tx, query: TextClause) -> None:

@@ -9,9 +9,12 @@ from det_controlplane.testing.world.task_ledger import TaskLedger
 class Run:
     """An allocation of a trial, as its program experienced it."""
 
-    allocation_id: str
+    key: str  # of its allocation: the id and the key of its containers
     trial_id: int
     run_id: int
+    started_from: str = ""  # the checkpoint
+    reported: list[tuple[int, float]] = field(default_factory=list)  # steps and losses, in order
+    gave_up: bool = False  # it said that its hyperparameters are invalid
     crashed: bool = False  # by itself: what the user's retries are for
     ended_well: bool = False  # exit 0 without having been told to stop
     chief_exit: int | None = None
@@ -26,18 +29,29 @@ class Metric:
     loss: float
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint, by the run that saved it."""
+
+    run: Run
+    steps: int
+
+
 @dataclass(slots=True)
 class Ledger:
     runs: dict[str, Run] = field(default_factory=dict)
     metrics: list[Metric] = field(default_factory=list)
     validations: set[tuple[int, float]] = field(default_factory=set)  # sent: steps and loss
     checkpoints: dict[str, int] = field(default_factory=dict)  # answered, by uuid: the trial
+    saved: dict[str, Saved] = field(default_factory=dict)  # sent, by uuid
     # Uploads that began, by uuid: the trial.
     announced: dict[str, int] = field(default_factory=dict)
     collected: set[str] = field(default_factory=set)  # checkpoints whose files were deleted
     # Trial: the run whose log says that no retry helps.
     given_up: dict[int, int] = field(default_factory=dict)
-    early_exits: set[int] = field(default_factory=set)
+    early_exits: set[int] = field(default_factory=set)  # answered
+    # Containers whose program ended by itself, on agents that say what they have when they join again.
+    ended: set[str] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)  # containers whose exit was acknowledged
     reported: set[str] = field(default_factory=set)  # containers that were reported beyond ASSIGNED
     experiments: set[int] = field(default_factory=set)
@@ -47,8 +61,16 @@ class Ledger:
     pull_failures: dict[int, int] = field(default_factory=dict)
     tasks: TaskLedger = field(default_factory=TaskLedger)
 
-    def run_of(self, allocation_id: str, trial_id: int, run_id: int) -> Run:
-        return self.runs.setdefault(allocation_id, Run(allocation_id, trial_id, run_id))
+    def run_of(self, key: str, trial_id: int, run_id: int) -> Run:
+        return self.runs.setdefault(key, Run(key, trial_id, run_id))
+
+    def reported_before(self, checkpoint: str, trial_id: int) -> dict[int, float]:
+        """Return what a trial's runs had reported, one after the other, when this checkpoint was saved."""
+        saved = self.saved.get(checkpoint)
+        if saved is None or saved.run.trial_id != trial_id:
+            return {}  # the trial began there
+        before = self.reported_before(saved.run.started_from, trial_id)
+        return before | {s: loss for s, loss in saved.run.reported if s <= saved.steps}
 
     def crashes(self) -> dict[int, int]:
         """Count how often the user's code failed, by trial."""

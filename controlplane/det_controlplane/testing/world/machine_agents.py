@@ -37,7 +37,7 @@ class MachineAgent(FakeAgent):
         self._plan_trouble()
 
     def calm_down(self) -> None:
-        self.connected = True
+        self.connected = self.hears = True
         self._restart_if_down()
         self.poll_soon()
 

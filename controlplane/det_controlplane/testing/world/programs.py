@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from det_controlplane.testing.world import task_programs
-from det_controlplane.testing.world.ledger import Metric, Run
+from det_controlplane.testing.world.ledger import Run, Saved
 from det_controlplane.testing.world.script import Call, Reply, Script, Sleep
 from det_controlplane.testing.world.stage import RunningContainer
 
@@ -62,7 +62,11 @@ class TrialProgram:
         self._seed = int(env["DET_TRIAL_SEED"])
         self._steps = int(env["DET_STEPS_COMPLETED"])
         run_id = int(env["DET_TRIAL_RUN_ID"])
-        self._run: Run = self._world.ledger.run_of(container.allocation_id, self.trial_id, run_id)
+        # An allocation that is withdrawn leaves its id to the next one; the key of its containers is its own.
+        key = f"{container.allocation_id}/{env['DET_PEER_KEY']}"
+        self._run: Run = self._world.ledger.run_of(key, self.trial_id, run_id)
+        self._run.started_from = env.get("DET_LATEST_CHECKPOINT", "")
+        self._world.invariants.check_start(self._run)
         self._deaf = self._rng.random() < self._world.rates.program_trouble * 2
         self._says_nothing = self._rng.random() < self._world.rates.program_trouble
 
@@ -161,6 +165,8 @@ class TrialProgram:
         ok = yield from self._metrics("training")
         if ok:
             ok = yield from self._metrics("validation")
+        if ok:
+            self._run.reported.append((self._steps, self._loss(self._steps)))
         if ok and self._rng.random() < 0.6:
             ok = yield from self._checkpoint()
         return ok
@@ -176,13 +182,11 @@ class TrialProgram:
             self._world.ledger.validations.add((steps, loss))
         path = f"/api/v1/trials/{self.trial_id}/metrics"
         reply = yield self._post(path, {"group": group, "metrics": inner})
-        if reply.ok:
-            metric = Metric(self.trial_id, self._run.run_id, group, steps, loss)
-            self._world.ledger.metrics.append(metric)
         return reply.ok
 
     def _checkpoint(self) -> Script:
         uuid = str(UUID(int=self._rng.getrandbits(128), version=4))
+        self._world.ledger.saved[uuid] = Saved(self._run, self._steps)
         named = {
             "uuid": uuid,
             "taskId": self._task_id,
@@ -195,8 +199,6 @@ class TrialProgram:
             "metadata": {"steps_completed": self._steps},
         }  # fmt: skip
         reply = yield self._post("/api/v1/checkpoints", body)
-        if reply.ok:
-            self._world.ledger.checkpoints[uuid] = self.trial_id
         return reply.ok
 
     def _announce(self, named: dict[str, str]) -> Script:
@@ -252,7 +254,7 @@ class TrialProgram:
         path = f"/api/v1/trials/{self.trial_id}/early_exit"
         reply = yield self._post(path, {"reason": f"EXITED_REASON_{reason}"})
         if reply.ok:
-            self._world.ledger.early_exits.add(self.trial_id)
+            self._run.gave_up = True
         while self._rng.random() < 0.85:
             yield Sleep(self._rng.uniform(0, 5))
         self._run.ended_well = True

@@ -57,15 +57,17 @@ RULES: dict[str, str] = {
         WHERE t.restarts > (e.config->>'max_restarts')::integer + (t.ended_at IS NOT NULL)::integer""",
     "a report of a run that was replaced was taken": """
         SELECT m.id || ' of trial ' || m.trial_id FROM metrics m
-        JOIN allocations a ON a.trial_id = m.trial_id AND a.run_id = m.run_id + 1
-        WHERE m.reported_at > a.requested_at""",
+        JOIN allocations a ON a.trial_id = m.trial_id AND a.run_id > m.run_id AND m.total_batches > a.start_steps
+        JOIN containers c ON c.allocation_id = a.id
+        WHERE NOT m.archived AND m.reported_at > c.started_at""",
     "a token outlives its allocation": """
         SELECT s.id || ' of ' || a.id FROM sessions s JOIN allocations a ON a.id = s.allocation_id
         WHERE a.ended_at IS NOT NULL AND s.revoked_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM containers c WHERE c.allocation_id = a.id AND c.failure = 'agent_lost')
         AND (s.expires_at IS NULL OR s.expires_at > a.ended_at + interval '60 seconds')""",
 }
 
-_EARLIER = "m.reported_at > a.requested_at"
+_EARLIER = "m.reported_at > c.started_at"
 
 
 def with_skew(seconds: float) -> dict[str, str]:
@@ -111,5 +113,29 @@ UNFINISHED = """
 STATES = """
     SELECT 'experiment ' || id AS what, state::text AS state, id AS experiment_id FROM experiments
     UNION ALL SELECT 'trial ' || id, state::text, experiment_id FROM trials
-    UNION ALL SELECT 'allocation ' || a.id, a.state::text, t.experiment_id FROM allocations a
+    UNION ALL SELECT 'allocation ' || a.id, CASE WHEN a.exit_kind = 'infrastructure' THEN 'LOST' ELSE a.state::text END,
+    t.experiment_id FROM allocations a
     JOIN tasks t ON t.id = a.task_id"""
+
+# Runs that were lost and that nothing has replaced go on when their agent has joined again with their container.
+NOT_GIVEN_BACK = """
+    SELECT k.kind || ' ' || a.id AS what FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    JOIN tasks k ON k.id = a.task_id LEFT JOIN trials t ON t.id = k.trial_id
+    WHERE c.agent_id = :agent AND c.id = ANY(cast(:ids AS uuid[])) AND c.failure = 'agent_lost' AND c.epoch = a.epoch
+    AND a.state = 'TERMINATED' AND a.exit_kind = 'infrastructure' AND t.ended_at IS NULL AND k.kind <> 'GENERIC'
+    AND 1 = (SELECT count(*) FROM containers p WHERE p.allocation_id = a.id AND p.epoch = a.epoch)
+    AND NOT EXISTS (SELECT 1 FROM allocations l WHERE l.task_id = a.task_id AND l.run_id > a.run_id AND l.ready)
+    AND cardinality(c.slot_ids) = (SELECT count(*) FROM slots s
+        WHERE s.agent_id = c.agent_id AND s.slot_id = ANY(c.slot_ids) AND s.container_id IS NULL)"""
+
+# Commands run once: one that ended by itself, on an agent that came back with its exit, ended so.
+ENDED_AS_LOST = """
+    SELECT k.kind || ' ' || k.id AS what FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    JOIN tasks k ON k.id = a.task_id
+    WHERE c.id = ANY(cast(:ids AS uuid[])) AND k.kind = 'COMMAND' AND c.failure = 'agent_lost'
+    AND a.exit_kind = 'infrastructure'"""
+
+# The last run of each trial that has completed, by the key of its containers.
+LAST_RUNS = """
+    SELECT DISTINCT ON (t.id) a.id || '/' || a.peer_key AS key FROM trials t JOIN allocations a ON a.trial_id = t.id
+    WHERE t.state = 'COMPLETED' ORDER BY t.id, a.run_id DESC"""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from det_controlplane.testing.world.faults import Rates
 from det_controlplane.testing.world.invariants import Invariants
 from det_controlplane.testing.world.ledger import Ledger
+from det_controlplane.testing.world.outages import Outage
 from det_controlplane.testing.world.processes import Done, Process
 from det_controlplane.testing.world.script import Call, Reply
 from det_controlplane.testing.world.timeline import Timeline
@@ -63,6 +64,11 @@ class Stage(Protocol):
     calm: bool
 
     @property
+    def outage(self) -> Outage | None:
+        """Return the outage of the control plane that lasts now."""
+        ...
+
+    @property
     def network(self) -> Sender: ...
     @property
     def invariants(self) -> Invariants: ...
@@ -88,6 +94,11 @@ class ContainerHost(Protocol):
     @property
     def answers_containers(self) -> bool:
         """Return whether the gateway of its containers gets through."""
+        ...
+
+    @property
+    def says_what_it_has(self) -> bool:
+        """Return whether the agent names its containers when it joins, as those before it did not."""
         ...
 
     @property

@@ -41,6 +41,8 @@ class Rounds:
         return Done("" if due_s is None else f"next in {due_s:.2f} s", served)
 
     def lost(self) -> None:
+        if self._planned_s <= self._world.timeline.seconds:
+            self._planned_s = float("inf")  # it came at its time, and nothing worked on it
         self._plan(self._rng.uniform(1.0, _SAFETY_NET_S))
 
     def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:

@@ -17,6 +17,7 @@ from det_controlplane.testing.world.hosts import Hosts
 from det_controlplane.testing.world.invariants import Invariants, Violation
 from det_controlplane.testing.world.ledger import Ledger
 from det_controlplane.testing.world.network import Network
+from det_controlplane.testing.world.outages import Outage, Outages, wait_for
 from det_controlplane.testing.world.processes import Process
 from det_controlplane.testing.world.stage import Actor, Service
 from det_controlplane.testing.world.ticking import Ticking
@@ -24,6 +25,10 @@ from det_controlplane.testing.world.timeline import Action, Timeline
 from det_controlplane.testing.world.users import FakeUser
 
 _NEARBY_S = 10.0  # how far ahead a request may be that overtakes another
+_RESIDENT_S = (
+    20.0  # the processes stay between requests, and tick closely while an agent is suspect
+)
+_AFTER_OUTAGE_S = 120.0  # how long trouble goes on after an outage
 _HURRIED = 12  # how many actors may act early for it
 # Among how many points of a step an interruption is drawn.
 _STATEMENTS, _SIDES = 14, 6
@@ -42,6 +47,7 @@ class World:
     """`World(seed, hosts).run()` plays one history; it raises `Violation` where an invariant breaks."""
 
     _longest_quiet_s = 2700.0
+    _longest_outage_s = 86_400.0
 
     def __init__(
         self, seed: int, hosts: Hosts, *, rates: Rates | None = None, chaos_s: float = 240.0
@@ -64,8 +70,13 @@ class World:
             self.timeline, self.stream("control plane"), lambda topic: self._topics.add(topic)
         )
         self.invariants = Invariants(hosts, self.ledger, self.timeline)
+        for process in hosts.processes:
+            process.ctx.may_wait_s = _RESIDENT_S
+        self.outages = Outages(
+            self, self.stream("outages"), chaos_s, longest_s=self._longest_outage_s
+        )
         self.agents: list[FakeAgent] = []
-        self.actors: list[Actor] = []
+        self.actors: list[Actor] = [self.outages]
         self._populate()
 
     def _populate(self) -> None:
@@ -77,6 +88,20 @@ class World:
         ]
         users = [FakeUser(self, n) for n in range(self._rng.randint(1, 2))]
         self.actors += [*self.agents, *users]
+
+    @property
+    def outage(self) -> Outage | None:
+        return self.outages.now
+
+    def lose_memories(self) -> None:
+        for process in self._hosts.processes:
+            process.restart()
+
+    def answer_again(self) -> None:
+        """Tick a moment after the end of an outage, before most agents have polled."""
+        self._chaos_s = max(self._chaos_s, self.timeline.seconds + _AFTER_OUTAGE_S)
+        self.invariants.answering_since = self.timeline.now()
+        self.ticking.wake()
 
     def _configure(self, config: ClusterConfig) -> None:
         self.config = config
@@ -99,7 +124,7 @@ class World:
         for actor in self.actors:
             actor.begin()
         self.ticking.begin()
-        while self.timeline.seconds < self._chaos_s:
+        while self.timeline.seconds < self._chaos_s or self.outage is not None:
             self._next(logged)
         self._calm_down()
         deadline = self.timeline.seconds + self._longest_quiet_s
@@ -133,6 +158,9 @@ class World:
 
     def perform(self, service: Service) -> None:
         """Perform one step: a process works, is perhaps interrupted, and afterwards everything must hold."""
+        if self.outage is not None:
+            self._meet_outage(service)
+            return
         process = self._rng.choice(self._hosts.processes)
         self.steps += 1
         self._carry_out(process, service, self._drawn(process), in_a_hurry=False)
@@ -142,6 +170,11 @@ class World:
         self._wake()
         if self._hosts.wrote():
             self._check_step()
+
+    def _meet_outage(self, service: Service) -> None:
+        """Work on a request after a stall that it meets; drop one that meets downtime."""
+        if not wait_for(self.outage, self.timeline, lambda: self.perform(service)):
+            service.lost()
 
     def _check_step(self) -> None:
         self.invariants.check_step(self._hosts)

@@ -1,0 +1,33 @@
+"""Count an agent's silence only while the control plane was able to hear it (docs/concepts/lifecycle.md#agent).
+
+Each tick stores its time. A tick that comes long after the one before follows an interruption: the control plane or its
+database may have been down, stalled or asleep, and have answered nothing. Silence is counted anew from that tick on.
+"""
+
+from datetime import datetime, timedelta
+
+# A poll extends an agent's lease by this time.
+LEASE = timedelta(seconds=30)
+# While an agent is suspect, ticks follow each other this closely where a process stays.
+WATCH = timedelta(seconds=5)
+# Longer pauses between ticks mean that the control plane was interrupted. Schedules of clouds start a tick each minute.
+LONGEST_PAUSE = timedelta(seconds=90)
+LONGEST_WATCHING_PAUSE = timedelta(seconds=15)
+# A tick that finds a lease ended for longer than this did not watch when it ended.
+LATE = timedelta(seconds=5)
+
+
+def was_interrupted(
+    ticked_at: datetime | None, now: datetime, *, is_watching: bool, is_resident: bool
+) -> bool:
+    """Return whether the control plane may have answered nothing for a while before this tick."""
+    if ticked_at is None:
+        return True
+    closely = is_watching and is_resident
+    return now - ticked_at > (LONGEST_WATCHING_PAUSE if closely else LONGEST_PAUSE)
+
+
+def lost_after(lease_until: datetime, now: datetime, reconnect_wait: timedelta) -> datetime:
+    """Return when an agent that becomes suspect at this tick is lost, unless it polls before."""
+    grace = LEASE if now - lease_until > LATE else timedelta(0)
+    return now + grace + reconnect_wait

@@ -1,0 +1,184 @@
+"""Runs that were declared lost with their agent, and what brings one back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.core.lifecycle.adoption import Successor
+from det_controlplane.core.lifecycle.allocation import ContainerState, ExitKind
+from det_controlplane.core.lifecycle.generic import GenericTaskState
+from det_controlplane.core.lifecycle.trial import TrialState
+from det_controlplane.db import sessions, slots, usage
+from det_controlplane.db.engine import Tx
+
+_LOST = text("""
+    SELECT c.id, c.epoch, c.slot_ids, a.id AS allocation_id, a.task_id, a.run_id, k.trial_id, k.experiment_id
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks k ON k.id = a.task_id
+    WHERE c.agent_id = :agent AND c.id = ANY(cast(:ids AS uuid[])) AND c.failure = 'agent_lost' AND c.epoch = a.epoch
+      AND a.state = 'TERMINATED'
+    ORDER BY a.id
+""")
+_LOCK_EXPERIMENTS = text("""
+    SELECT e.id FROM experiments e JOIN searches s ON s.experiment_id = e.id
+    WHERE e.id = ANY(cast(:ids AS integer[])) ORDER BY e.id FOR NO KEY UPDATE OF e, s
+""")
+_LOCK_RUNS = text("""
+    SELECT id, run_id, ready, exit_kind::text AS exit_kind FROM allocations
+    WHERE task_id = :task AND run_id >= :run ORDER BY run_id FOR UPDATE
+""")
+_LOCK_TASK = text("SELECT state::text FROM tasks WHERE id = :task FOR NO KEY UPDATE")
+_ANCESTORS = text("""
+    WITH RECURSIVE up AS (
+        SELECT parent_id AS id FROM tasks WHERE id = :task
+        UNION SELECT t.parent_id FROM tasks t JOIN up ON t.id = up.id)
+    SELECT id FROM up WHERE id IS NOT NULL
+""")
+# Their kill waits for this lock, and then finds the task below alive.
+_LOCK_ANCESTORS = text("""
+    SELECT state::text FROM tasks WHERE id = ANY(cast(:ids AS text[])) ORDER BY id FOR SHARE
+""")
+_TRIAL_STATE = text("SELECT state::text FROM trials WHERE id = :trial FOR NO KEY UPDATE")
+_CONTAINERS = text("SELECT count(*) FROM containers WHERE allocation_id = :id AND epoch = :epoch")
+_AGENTS = text("""
+    SELECT DISTINCT agent_id FROM containers
+    WHERE allocation_id = ANY(cast(:ids AS text[])) AND state <> 'TERMINATED' ORDER BY agent_id
+""")
+_POOLS = text("SELECT DISTINCT pool FROM allocations WHERE id = ANY(cast(:ids AS text[]))")
+_END_CONTAINERS = text("""
+    UPDATE containers SET state = 'TERMINATED', ended_at = :now, failure = 'aborted', message = 'an earlier run goes on'
+    WHERE allocation_id = ANY(cast(:ids AS text[])) AND state <> 'TERMINATED'
+""")
+_DELETE = text("DELETE FROM allocations WHERE id = ANY(cast(:ids AS text[]))")
+_REVIVE_CONTAINER = text("""
+    UPDATE containers SET state = cast(:state AS container_state), ended_at = NULL, failure = NULL, message = NULL
+    WHERE id = :id
+""")
+_REVIVE = text("""
+    UPDATE allocations SET state = cast(:state AS allocation_state), ended_at = NULL, exit_kind = NULL, exit_reason = NULL,
+        exit_code = NULL, setback = false, token_expires_at = NULL,
+        kill_at = CASE WHEN preempt_at IS NOT NULL THEN cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s) END
+    WHERE id = :id
+""")
+_SET_RUN = text("UPDATE trials SET run_id = :run WHERE id = :trial")
+_REOPEN = text("""
+    UPDATE tasks SET ended_at = NULL, exit_status = NULL, state = cast(:state AS generic_task_state),
+        active_at = CASE WHEN active_at IS NOT NULL THEN cast(:now AS timestamptz) END
+    WHERE id = :task
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class LostContainer:
+    id: UUID
+    epoch: int
+    slot_ids: list[int]
+    allocation_id: str
+    task_id: str
+    run_id: int
+    trial_id: int | None
+    experiment_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A run that followed a lost one."""
+
+    allocation_id: str
+    successor: Successor
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a task from a lost one on."""
+
+    exit_kind: ExitKind | None
+    later: Sequence[Later]
+
+
+def of_agent(tx: Tx, agent_id: str, container_ids: Sequence[str]) -> list[LostContainer]:
+    """Return those of an agent's containers that ended because the agent was lost, with their runs."""
+    found = tx.execute(_LOST, {"agent": agent_id, "ids": list(container_ids)})
+    return [LostContainer(*row) for row in found]
+
+
+def lock_experiments(tx: Tx, ids: Sequence[int]) -> None:
+    """Lock experiments, each as everything that changes its trials does."""
+    tx.execute(_LOCK_EXPERIMENTS, {"ids": list(ids)}).all()
+
+
+def lock_runs(tx: Tx, lost: LostContainer) -> Runs:
+    rows = tx.execute(_LOCK_RUNS, {"task": lost.task_id, "run": lost.run_id}).all()
+    own = next((row for row in rows if row.id == lost.allocation_id), None)
+    kind = own.exit_kind if own is not None else None
+    later = [Later(r.id, Successor(r.run_id, r.ready)) for r in rows if r.run_id > lost.run_id]
+    return Runs(None if kind is None else ExitKind(kind), later)
+
+
+def lock_task(tx: Tx, task_id: str) -> GenericTaskState | None:
+    """Lock a task; return its state if it is a generic one."""
+    state = tx.execute(_LOCK_TASK, {"task": task_id}).scalar()
+    return None if state is None else GenericTaskState(state)
+
+
+def is_under_killed_task(tx: Tx, task_id: str) -> bool:
+    """Return whether a task above was killed, and keep it so until the transaction ends."""
+    above = list(tx.execute(_ANCESTORS, {"task": task_id}).scalars())
+    states = tx.execute(_LOCK_ANCESTORS, {"ids": above}).scalars() if above else ()
+    return any(state in ("CANCELED", "STOPPING_CANCELED") for state in states)
+
+
+def lock_trial(tx: Tx, trial_id: int) -> TrialState:
+    return TrialState(tx.execute(_TRIAL_STATE, {"trial": trial_id}).scalar_one())
+
+
+def count_containers(tx: Tx, lost: LostContainer) -> int:
+    params = {"id": lost.allocation_id, "epoch": lost.epoch}
+    return int(tx.execute(_CONTAINERS, params).scalar_one())
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The agents that had containers of withdrawn runs, and the pools in which the runs waited or were placed."""
+
+    agents: Sequence[str]
+    pools: Sequence[str]
+
+
+def withdraw(tx: Tx, allocation_ids: Sequence[str], now: datetime) -> Withdrawn:
+    """Delete runs that have not begun, as if they had never been requested. What their machines cost is kept."""
+    ids = {"ids": list(allocation_ids)}
+    agents = list(tx.execute(_AGENTS, ids).scalars())
+    pools = list(tx.execute(_POOLS, ids).scalars())
+    tx.execute(_END_CONTAINERS, {**ids, "now": now})
+    usage.keep_of_allocations(tx, allocation_ids)
+    sessions.delete_of_allocations(tx, allocation_ids)
+    tx.execute(_DELETE, ids)
+    return Withdrawn(agents, pools)
+
+
+def revive(tx: Tx, lost: LostContainer, state: ContainerState, now: datetime) -> None:
+    """Let a lost run live again, as if its agent had never been lost."""
+    tx.execute(_REVIVE_CONTAINER, {"id": lost.id, "state": state.value})
+    tx.execute(_REVIVE, {"id": lost.allocation_id, "state": state.value, "now": now})
+    sessions.renew_for_task(tx, lost.allocation_id)
+    if lost.trial_id is not None:
+        tx.execute(_SET_RUN, {"trial": lost.trial_id, "run": lost.run_id})
+
+
+def reopen_task(tx: Tx, task_id: str, state: GenericTaskState | None, now: datetime) -> None:
+    """Let a task that is no trial go on."""
+    params = {"task": task_id, "state": None if state is None else state.value, "now": now}
+    tx.execute(_REOPEN, params)
+
+
+def has_free_slots(tx: Tx, agent_id: str, lost: LostContainer, runs: Runs) -> bool:
+    """Return whether no work but later runs of the same task has the slots of a lost container."""
+    later = [run.allocation_id for run in runs.later]
+    return slots.free_for(tx, agent_id, lost.slot_ids, later) == len(lost.slot_ids)
+
+
+def hold_slots(tx: Tx, agent_id: str, lost: LostContainer) -> None:
+    slots.hold_again(tx, agent_id, lost.id, lost.slot_ids)

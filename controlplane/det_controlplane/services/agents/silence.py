@@ -1,0 +1,76 @@
+"""Make agents suspect and lost by their silence, counted only while the control plane was able to hear them."""
+
+import logging
+from datetime import datetime, timedelta
+
+from det_controlplane.core.lifecycle import silence
+from det_controlplane.core.lifecycle.agent import AgentState
+from det_controlplane.core.lifecycle.silence import LEASE, WATCH
+from det_controlplane.db import agents, pool_marks
+from det_controlplane.db import silence as rows
+from det_controlplane.db.engine import Tx
+from det_controlplane.services.agents import containers
+from det_controlplane.services.context import Context
+
+log = logging.getLogger("det.agents")
+
+# How long an agent is waited for after its lease has ended, where its pool does not say.
+DEFAULT_RECONNECT_WAIT_S = 25.0
+_SHORTEST_PAUSE = timedelta(seconds=1)
+
+
+def watch(ctx: Context) -> None:
+    """Make agents suspect whose lease has ended, and lost after the wait of their pool; end what lost ones ran."""
+    now = ctx.now()
+    with ctx.db.begin() as tx:
+        _note_tick(ctx, tx, now)
+        changed = [_next_state(tx, ctx, agent, now) for agent in agents.lock_overdue(tx, now)]
+        # In the order of their names: two transactions that mark several pools never wait for each other.
+        for pool in sorted(set(changed)):
+            pool_marks.mark(tx, pool)
+        # Including containers that an earlier tick did not end before it died.
+        lost = agents.abandoned_containers(tx)
+    for agent_id, container_ids in lost.items():
+        log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
+        containers.end_with_agent(ctx, agent_id, container_ids)
+
+
+def _note_tick(ctx: Context, tx: Tx, now: datetime) -> None:
+    """Store that a tick runs. After an interruption everything that ends by silence is waited for anew."""
+    last = rows.lock_last_tick(tx)
+    if last is None or (last.ticked_at and now - last.ticked_at < _SHORTEST_PAUSE):
+        return
+    interrupted = silence.was_interrupted(
+        last.ticked_at, now, is_watching=last.is_watching, is_resident=ctx.may_wait_s > 0
+    )
+    rows.store_tick(tx, now, after_interruption=interrupted)
+    if not interrupted:
+        return
+    rows.restart_deadlines(tx, now, now + LEASE, special_waits(ctx), DEFAULT_RECONNECT_WAIT_S)
+    if last.ticked_at is not None:
+        log.warning(
+            "no tick ran for %.0f s: agents have %.0f s and the wait of their pools to poll again",
+            (now - last.ticked_at).total_seconds(), LEASE.total_seconds(),
+        )  # fmt: skip
+
+
+def special_waits(ctx: Context) -> dict[str, float]:
+    """Return the pools whose silent agents are waited for differently than usual."""
+    waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
+    return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
+
+
+def _next_state(tx: Tx, ctx: Context, agent: agents.OverdueAgent, now: datetime) -> str:
+    """Move an overdue agent to its next state; return its pool."""
+    if agent.state is AgentState.SUSPECT:
+        agents.set_overdue(tx, agent.id, AgentState.LOST, agent.lost_after)
+    else:
+        wait_s = special_waits(ctx).get(agent.pool, DEFAULT_RECONNECT_WAIT_S)
+        deadline = silence.lost_after(agent.lease_until, now, timedelta(seconds=wait_s))
+        agents.set_overdue(tx, agent.id, AgentState.SUSPECT, deadline)
+    return agent.pool
+
+
+def next_due(tx: Tx, now: datetime) -> datetime | None:
+    """Return when an agent's lease or wait ends next; suspect agents are looked at more often than that."""
+    return agents.next_due(tx, now + WATCH)

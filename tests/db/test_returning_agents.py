@@ -1,0 +1,391 @@
+"""An agent that was lost comes back with its containers: its runs go on where nothing has taken their place."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.services.agents import containers, polling
+from det_controlplane.services.agents.containers import Report
+from det_controlplane.services.checkpoints import records
+from det_controlplane.services.checkpoints.records import CheckpointReport
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import NotSignedIn, Unready
+from det_controlplane.services.experiments import actions, creation
+from det_controlplane.services.identity import authentication
+from det_controlplane.services.maintenance import tick
+from det_controlplane.services.scheduling import why
+from det_controlplane.services.tasks import generic, interactive
+from det_controlplane.services.tasks.generic import NewGenericTask
+from det_controlplane.services.tasks.launching import Submission
+from det_controlplane.services.trials import metric_reports
+from sqlalchemy import text
+
+from tests.support.searching import OWNER, SINGLE, Agent, pass_time
+
+_RUNS = text("SELECT run_id, state::text AS state FROM allocations ORDER BY run_id")
+_TRIAL = text("SELECT id, run_id, state::text AS state, restarts, task_id FROM trials")
+_TASK = text("SELECT ended_at, exit_status, state::text AS state FROM tasks")
+_HELD = text("SELECT count(*) AS held FROM slots WHERE container_id IS NOT NULL")
+_READY = text("UPDATE allocations SET ready = true WHERE state <> 'TERMINATED'")
+_LOG = text("SELECT log FROM task_logs WHERE log LIKE 'Agent %is back%'")
+_STEPS = text("""
+    SELECT total_batches FROM metrics WHERE metric_group = 'training' AND NOT archived ORDER BY total_batches
+""")
+_CHECKPOINTS = text("SELECT steps_completed, state::text AS state FROM checkpoints ORDER BY 1")
+COMMAND = {"entrypoint": ["ls"], "resources": {"slots": 1}}
+
+
+def rows(ctx: Context, statement: Any) -> list[Any]:
+    return [tuple(row) for row in ctx.db.read(statement)]
+
+
+class Played:
+    """An agent with one container, as it comes, is lost, and comes back."""
+
+    def __init__(self, ctx: Context, clock: list[datetime], id: str = "agent") -> None:
+        self.ctx, self.clock, self.id = ctx, clock, id
+        self.agent = Agent.joined(ctx, id)
+
+    def run_what_is_ordered(self) -> None:
+        tick.run(self.ctx)
+        (order,) = self.agent.poll()
+        self.order = order
+        self.running = Report(order["id"], order["epoch"], ContainerState.RUNNING)
+        self.agent.poll(self.running)
+        with self.ctx.db.begin() as tx:
+            tx.execute(_READY)
+
+    @property
+    def token(self) -> str:
+        return str(self.order["spec"]["session_token"])
+
+    def be_lost(self) -> None:
+        pass_time(self.ctx, self.clock, 90)
+
+    def come_back(self, *reports: Report) -> list[dict[str, Any]]:
+        self.agent = Agent.joined(self.ctx, self.id, reports=reports)
+        return self.agent.poll(*reports)
+
+    def ended(self, code: int = 0) -> Report:
+        failure = "container_failed" if code else None
+        return Report(
+            self.running.id, self.running.epoch, ContainerState.TERMINATED, exit_code=code, failure=failure
+        )  # fmt: skip
+
+
+@pytest.fixture
+def played(ctx: Context, clock: list[datetime]) -> Played:
+    """A trial that runs."""
+    found = Played(ctx, clock)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    found.run_what_is_ordered()
+    return found
+
+
+def report(ctx: Context, steps: int, run: int, group: str = "training") -> None:
+    (trial,) = ctx.db.read(_TRIAL)
+    metric_reports.take(ctx, MetricsReport(trial.id, run, group, steps, {"loss": 1.0 / steps}))
+
+
+def checkpoint(ctx: Context, steps: int, run: int) -> None:
+    (trial,) = ctx.db.read(_TRIAL)
+    uuid, metadata = str(ctx.new_uuid()), {"steps_completed": steps}
+    sent = CheckpointReport(uuid, trial.task_id, f"{trial.task_id}.{run}", {"w": "1"}, metadata)
+    records.report(ctx, OWNER, sent)
+
+
+def test_a_run_goes_on_that_still_runs_when_its_agent_is_back(ctx: Context, played: Played) -> None:
+    played.be_lost()
+    assert rows(ctx, _RUNS) == [(1, "TERMINATED"), (2, "QUEUED")]
+    (order,) = played.come_back(played.running)
+    assert (order["id"], order["desired"]) == (played.running.id, "running")
+    assert rows(ctx, _RUNS) == [(1, "RUNNING")]
+    (trial,) = ctx.db.read(_TRIAL)
+    assert (trial.run_id, trial.state, trial.restarts) == (1, "ACTIVE", 0)
+    assert rows(ctx, _HELD) == [(1,)]
+    assert rows(ctx, _LOG) == [
+        (
+            "Agent agent is back after 90 s out of contact. Run 1 goes on there. Run 2, which had not begun, is"
+            " withdrawn.",
+        )
+    ]
+
+
+def test_a_run_that_ended_well_while_its_agent_was_lost_ended_well(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    played.come_back(played.ended())
+    assert rows(ctx, _RUNS) == [(1, "TERMINATED")]
+    (trial,) = ctx.db.read(_TRIAL)
+    assert (trial.state, trial.restarts) == ("COMPLETED", 0)
+
+
+def test_a_run_that_failed_while_its_agent_was_lost_is_a_restart(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    played.come_back(played.ended(1))
+    (trial,) = ctx.db.read(_TRIAL)
+    assert (trial.state, trial.restarts, trial.run_id) == ("ACTIVE", 1, 2)
+
+
+def test_a_run_that_is_lost_again_after_its_return_is_repeated(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    played.come_back(played.running)
+    played.be_lost()
+    assert rows(ctx, _RUNS) == [(1, "TERMINATED"), (2, "QUEUED")]
+    played.come_back(played.running)
+    assert rows(ctx, _RUNS) == [(1, "RUNNING")]
+
+
+def test_joining_again_with_a_run_that_was_given_back_changes_nothing(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    for _ in range(2):
+        (order,) = played.come_back(played.running)
+        assert order["id"] == played.running.id
+    assert rows(ctx, _RUNS) == [(1, "RUNNING")]
+
+
+def test_a_replacement_that_was_placed_and_has_not_begun_is_withdrawn(
+    ctx: Context, clock: list[datetime], played: Played
+) -> None:
+    played.be_lost()
+    other = Agent.joined(ctx, "other")
+    tick.run(ctx)
+    (order,) = other.poll()
+    starting = Report(order["id"], order["epoch"], ContainerState.RUNNING)
+    other.poll(starting)
+    played.come_back(played.running)
+    assert rows(ctx, _RUNS) == [(1, "RUNNING")]
+    assert other.poll(starting) == []
+    assert rows(ctx, _HELD) == [(1,)]
+    with pytest.raises(NotSignedIn):
+        authentication.user_of(ctx, order["spec"]["session_token"])
+
+
+def test_a_run_is_stopped_when_its_replacement_has_begun(
+    ctx: Context, clock: list[datetime], played: Played
+) -> None:
+    played.be_lost()
+    other = Played(ctx, clock, "other")
+    other.run_what_is_ordered()
+    assert played.come_back(played.running) == []
+    assert rows(ctx, _RUNS) == [(1, "TERMINATED"), (2, "RUNNING")]
+    assert rows(ctx, _LOG) == [
+        ("Agent agent is back after 90 s out of contact. Run 1 is stopped there: run 2 has begun.",)
+    ]
+
+
+def test_a_run_of_a_paused_trial_saves_a_checkpoint_when_its_agent_is_back(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    actions.command(ctx, 1, Command.PAUSE)
+    (order,) = played.come_back(played.running)
+    assert (order["desired"], order["preempt"]) == ("running", True)
+
+
+def test_a_run_of_a_trial_that_was_killed_meanwhile_does_not_go_on(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    actions.command(ctx, 1, Command.KILL)
+    assert played.come_back(played.running) == []
+    (trial,) = ctx.db.read(_TRIAL)
+    assert trial.state == "CANCELED"
+
+
+def test_a_run_whose_slots_do_other_work_does_not_go_on(ctx: Context, played: Played) -> None:
+    played.be_lost()
+    Agent.joined(ctx)  # the agent of an earlier version does not say what it has
+    actions.command(ctx, 1, Command.PAUSE)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    (order,) = played.come_back(played.running)
+    assert order["id"] != played.running.id
+
+
+def test_a_container_that_was_killed_is_not_taken_for_the_end_of_a_run(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    killed = Report(
+        played.running.id, played.running.epoch, ContainerState.TERMINATED, failure="aborted"
+    )
+    played.come_back(killed)
+    (trial,) = ctx.db.read(_TRIAL)
+    assert (trial.state, trial.run_id) == ("ACTIVE", 2)
+
+
+def test_a_tick_ends_nothing_of_an_agent_that_has_joined_again(
+    ctx: Context, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent joins between the moment at which a tick finds it lost and the one at which it ends its containers."""
+    end = containers.end_with_agent
+
+    def joins_first(*args: Any) -> None:
+        played.come_back(played.running)
+        end(*args)
+
+    monkeypatch.setattr(containers, "end_with_agent", joins_first)
+    played.be_lost()
+    assert rows(ctx, _RUNS) == [(1, "RUNNING")]
+
+
+def test_reports_of_a_lost_run_wait_until_its_agent_has_joined_again(
+    ctx: Context, clock: list[datetime], played: Played
+) -> None:
+    played.be_lost()
+    clock[0] += timedelta(hours=24)
+    with pytest.raises(Unready, match="agent agent was lost and has to join again first"):
+        authentication.user_of(ctx, played.token)
+    played.come_back(played.running)
+    assert authentication.user_of(ctx, played.token).allocation_id
+
+
+def test_the_token_of_a_run_that_does_not_go_on_lives_a_day_for_its_reports(
+    ctx: Context, clock: list[datetime], played: Played
+) -> None:
+    played.be_lost()
+    actions.command(ctx, 1, Command.KILL)
+    played.come_back(played.running)
+    assert authentication.user_of(ctx, played.token)
+    clock[0] += timedelta(hours=25)
+    with pytest.raises(NotSignedIn):
+        authentication.user_of(ctx, played.token)
+
+
+def test_reports_of_a_lost_run_count_while_its_replacement_has_not_begun(
+    ctx: Context, played: Played
+) -> None:
+    report(ctx, 10, run=1)
+    checkpoint(ctx, 10, run=1)
+    played.be_lost()
+    report(ctx, 20, run=1)
+    checkpoint(ctx, 20, run=1)
+    assert rows(ctx, _STEPS) == [(10,), (20,)]
+    other = Played(ctx, played.clock, "other")
+    other.run_what_is_ordered()
+    assert other.order["spec"]["env"]["DET_STEPS_COMPLETED"] == "20"
+
+
+def test_reports_of_an_earlier_run_count_up_to_the_step_that_its_replacement_started_from(
+    ctx: Context, played: Played
+) -> None:
+    report(ctx, 10, run=1)
+    checkpoint(ctx, 10, run=1)
+    played.be_lost()
+    other = Played(ctx, played.clock, "other")
+    other.run_what_is_ordered()
+    report(ctx, 10, run=1, group="validation")  # its step is the last that counts
+    report(ctx, 20, run=1)
+    checkpoint(ctx, 20, run=1)
+    assert rows(ctx, _STEPS) == [(10,)]
+    # What was uploaded is deleted later, and nothing starts from it.
+    assert rows(ctx, _CHECKPOINTS) == [(10, "COMPLETED"), (20, "ACTIVE")]
+    report(ctx, 20, run=2)
+    assert rows(ctx, _STEPS) == [(10,), (20,)]
+
+
+def test_all_containers_of_a_run_start_from_the_same_checkpoint(
+    ctx: Context, played: Played
+) -> None:
+    checkpoint(ctx, 10, run=1)
+    played.be_lost()
+    other = Agent.joined(ctx, "other")
+    tick.run(ctx)
+    (first,) = other.poll()
+    checkpoint(ctx, 20, run=1)
+    (again,) = other.poll()
+    for order in (first, again):
+        assert order["spec"]["env"]["DET_STEPS_COMPLETED"] == "10"
+
+
+@pytest.fixture
+def command(ctx: Context, clock: list[datetime]) -> Played:
+    """A command that runs."""
+    found = Played(ctx, clock)
+    interactive.launch(ctx, OWNER, Submission(TaskKind.COMMAND, COMMAND))
+    found.run_what_is_ordered()
+    return found
+
+
+def test_why_tells_that_a_run_goes_on_if_its_agent_comes_back(
+    ctx: Context, clock: list[datetime], played: Played
+) -> None:
+    pass_time(ctx, clock, 35)
+    (reason,) = why.of(ctx, "trial", "1")
+    assert reason["sentence"] == "runs on agent, which is out of contact since 12:00:00 UTC"
+    played.be_lost()
+    (reason,) = why.of(ctx, "trial", "1")
+    told = "its run on agent agent, which is out of contact, goes on if the agent comes back first"
+    assert reason["sentence"].endswith(told)
+
+
+def test_a_command_that_ended_well_while_its_agent_was_lost_ended_well(
+    ctx: Context, command: Played
+) -> None:
+    command.be_lost()
+    (task,) = ctx.db.read(_TASK)
+    assert "agent agent was lost" in task.exit_status
+    command.come_back(command.ended())
+    (task,) = ctx.db.read(_TASK)
+    assert task.ended_at is not None
+    assert "exited successfully" in task.exit_status
+
+
+def test_a_command_that_still_runs_when_its_agent_is_back_goes_on(
+    ctx: Context, command: Played
+) -> None:
+    command.be_lost()
+    (order,) = command.come_back(command.running)
+    assert order["id"] == command.running.id
+    (task,) = ctx.db.read(_TASK)
+    assert (task.ended_at, task.exit_status) == (None, None)
+
+
+@pytest.fixture
+def generic_task(ctx: Context, clock: list[datetime]) -> Played:
+    found = Played(ctx, clock)
+    config = "entrypoint: [ls]\nresources: {slots: 1}\n"
+    generic.create(ctx, OWNER, NewGenericTask(config, Submission(TaskKind.GENERIC, {})))
+    found.run_what_is_ordered()
+    return found
+
+
+def test_a_generic_task_that_failed_by_its_loss_goes_on(ctx: Context, generic_task: Played) -> None:
+    generic_task.be_lost()
+    assert rows(ctx, text("SELECT state::text FROM tasks")) == [("ERROR",)]
+    generic_task.come_back(generic_task.running)
+    (task,) = ctx.db.read(_TASK)
+    assert (task.state, task.ended_at) == ("ACTIVE", None)
+    generic_task.agent.poll(generic_task.ended())
+    assert rows(ctx, text("SELECT state::text FROM tasks")) == [("COMPLETED",)]
+
+
+def test_a_generic_task_that_was_canceled_meanwhile_does_not_go_on(
+    ctx: Context, generic_task: Played
+) -> None:
+    (task_id,) = (row.id for row in ctx.db.read(text("SELECT id FROM tasks")))
+    generic.pause(ctx, OWNER, task_id)
+    generic_task.be_lost()
+    generic.kill(ctx, OWNER, task_id, from_root=False)
+    assert generic_task.come_back(generic_task.running) == []
+
+
+def test_polling_with_the_token_of_a_lost_agent_asks_it_to_join(
+    ctx: Context, played: Played
+) -> None:
+    played.be_lost()
+    sent = polling.Poll(played.agent.token, played.agent.incarnation, [played.running], 9)
+    with pytest.raises(NotSignedIn):
+        polling.poll(ctx, sent)

@@ -1,0 +1,122 @@
+"""An agent's silence counts only while the control plane was able to hear it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.services.agents.containers import Report
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import creation
+from det_controlplane.services.maintenance import tick
+from sqlalchemy import text
+
+from tests.support.searching import OWNER, SINGLE, Agent, pass_time
+
+_AGENT = text("SELECT state::text AS state FROM agents")
+_LIVE = text("SELECT count(*) AS live FROM containers WHERE state <> 'TERMINATED'")
+_KILL_AT = text("SELECT kill_at FROM allocations")
+_SET_KILL_AT = text("UPDATE allocations SET kill_at = :at")
+_SET_IDLE = text("UPDATE tasks SET idle_timeout_s = 600, active_at = :now")
+_ACTIVE_AT = text("SELECT active_at FROM tasks")
+
+
+def one(ctx: Context, statement: Any) -> Any:
+    return ctx.db.read(statement)[0][0]
+
+
+def working(ctx: Context) -> tuple[Agent, Report]:
+    """Return an agent with a container that runs."""
+    agent = Agent.joined(ctx)
+    creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
+    tick.run(ctx)
+    (order,) = agent.poll()
+    report = Report(order["id"], order["epoch"], ContainerState.RUNNING)
+    agent.poll(report)
+    return agent, report
+
+
+def test_a_silent_agent_is_suspect_after_its_lease_and_lost_after_the_wait(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    working(ctx)
+    pass_time(ctx, clock, 25)
+    assert one(ctx, _AGENT) == "JOINED"
+    pass_time(ctx, clock, 5)
+    assert one(ctx, _AGENT) == "SUSPECT"
+    pass_time(ctx, clock, 20)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+    pass_time(ctx, clock, 5)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
+
+
+def test_an_agent_has_lease_and_wait_from_the_first_tick_after_downtime(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    agent, report = working(ctx)
+    clock[0] += timedelta(hours=24)
+    tick.run(ctx)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+    pass_time(ctx, clock, 50)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+    agent.poll(report)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("JOINED", 1)
+
+
+def test_an_agent_that_stays_silent_after_downtime_is_lost(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    working(ctx)
+    clock[0] += timedelta(minutes=10)
+    pass_time(ctx, clock, 65)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
+
+
+def test_a_stall_of_65_seconds_loses_no_agent(ctx: Context, clock: list[datetime]) -> None:
+    working(ctx)
+    pass_time(ctx, clock, 5)
+    clock[0] += timedelta(seconds=65)
+    tick.run(ctx)
+    assert one(ctx, _AGENT) == "SUSPECT"
+    pass_time(ctx, clock, 50)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+
+
+def test_a_stall_while_an_agent_is_suspect_gives_it_its_time_again(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    ctx.may_wait_s = 20.0  # a process that stays: it ticks every five seconds now
+    working(ctx)
+    pass_time(ctx, clock, 40)
+    assert one(ctx, _AGENT) == "SUSPECT"
+    clock[0] += timedelta(seconds=20)
+    tick.run(ctx)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+
+
+def test_ticks_follow_each_other_closely_while_an_agent_is_suspect(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    working(ctx)
+    assert (tick.run(ctx) or 0) > 20
+    pass_time(ctx, clock, 30)
+    assert 0 < (tick.run(ctx) or 0) <= 5
+
+
+def test_kills_wait_for_agents_that_come_back_after_downtime(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    working(ctx)
+    with ctx.db.begin() as tx:
+        tx.execute(_SET_KILL_AT, {"at": clock[0] + timedelta(seconds=60)})
+    clock[0] += timedelta(hours=1)
+    tick.run(ctx)
+    assert one(ctx, _KILL_AT) == clock[0] + timedelta(seconds=30)
+
+
+def test_idle_times_begin_anew_after_downtime(ctx: Context, clock: list[datetime]) -> None:
+    working(ctx)
+    with ctx.db.begin() as tx:
+        tx.execute(_SET_IDLE, {"now": clock[0]})
+    clock[0] += timedelta(hours=1)
+    tick.run(ctx)
+    assert one(ctx, _ACTIVE_AT) == clock[0]
