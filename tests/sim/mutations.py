@@ -13,9 +13,7 @@ from det_controlplane.core.lifecycle.allocation import Failure
 from det_controlplane.core.schedule import Start
 from det_controlplane.core.search import RemoteSearch
 from det_controlplane.db import allocations, experiments, pool_marks, slots
-from det_controlplane.db import metrics as metric_rows
 from det_controlplane.db import schedule as schedule_rows
-from det_controlplane.db import validations as validation_rows
 from det_controlplane.services.agents import containers
 from det_controlplane.services.experiments import live
 from det_controlplane.services.scheduling import schedule_pool
@@ -95,25 +93,6 @@ def _forget_that_a_trial_exited(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(live.LiveExperiment, "_end_trial", forgetful)
 
 
-def _take_reports_of_any_run(patch: pytest.MonkeyPatch) -> None:
-    lock, lock_for_validation = metric_rows.lock_trial, validation_rows.lock
-
-    def unconcerned(tx: Any, trial_id: int) -> Any:
-        trial = lock(tx, trial_id)
-        if trial is not None:
-            trial.run_id = 0
-        return trial
-
-    def unconcerned_by_validations(tx: Any, experiment_id: int, steps: dict[int, int]) -> Any:
-        found = lock_for_validation(tx, experiment_id, steps)
-        for trial in () if found is None else found[1].values():
-            trial.row.run_id = 0
-        return found
-
-    patch.setattr(metric_rows, "lock_trial", unconcerned)
-    patch.setattr(validation_rows, "lock", unconcerned_by_validations)
-
-
 def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Metrics are taken, and a failure to write them goes unnoticed."""
     take = metric_reports.take
@@ -174,8 +153,7 @@ MUTATIONS = (
         allocations, "_EXPIRE_TOKENS", "expires_at = :at", "expires_at = expires_at")),
     Mutation("nobody says why something waits", nothing(schedule_rows, "record_waiting")),
     Mutation("preemptions are never enforced", nothing(allocations, "kills_due", ())),
-    Mutation("containers of lost agents live on", nothing(containers, "agent_lost")),
-    Mutation("reports of a run that was replaced are taken", _take_reports_of_any_run, range(198, 278)),
+    Mutation("containers of lost agents live on", nothing(containers, "end_with_agent")),
     Mutation("a report that failed is acknowledged", _answer_before_the_commit),
     Mutation("the queue is never looked at again", nothing(pool_marks, "mark")),
     Mutation(

@@ -7,6 +7,7 @@ from det_controlplane.testing import Hosts, MachineWorld, TaskWorld, Violation, 
 
 from tests.sim.machine_mutations import MACHINE_MUTATIONS
 from tests.sim.mutations import MUTATIONS, Mutation
+from tests.sim.outage_mutations import OUTAGE_MUTATIONS
 from tests.sim.task_mutations import TASK_MUTATIONS
 
 _SAMPLE = (
@@ -16,7 +17,7 @@ _SAMPLE = (
     "pools rent beyond their maximum",
     "killed tasks get children",
 )
-_ALL = (*MUTATIONS, *MACHINE_MUTATIONS, *TASK_MUTATIONS)
+_ALL = (*MUTATIONS, *MACHINE_MUTATIONS, *TASK_MUTATIONS, *OUTAGE_MUTATIONS)
 # What breaks by itself proves nothing: a statement that PostgreSQL cannot read, a function called in another way.
 _FITS_NO_MORE = ("syntax error", "TypeError(", "AttributeError(", "NameError(")
 _CHOSEN = [m for m in _ALL if os.environ.get("SIM_MUTATIONS") == "all" or m.name in _SAMPLE]

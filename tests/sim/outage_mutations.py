@@ -1,0 +1,66 @@
+"""Bugs put into what happens in outages and after them, which worlds must notice."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.lifecycle import adoption, silence
+from det_controlplane.db import lost_runs, sessions
+from det_controlplane.db import metrics as metric_rows
+from det_controlplane.db.trial_reports import EarlierRun
+from det_controlplane.services.agents import adoption as adoptions
+from det_controlplane.services.agents import silence as watching
+from det_controlplane.services.checkpoints import records
+
+from tests.sim.mutations import Mutation, nothing
+
+
+def _give_no_grace_after_interruptions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(silence, "was_interrupted", lambda *args, **kwargs: False)
+    patch.setattr(silence, "lost_after", lambda lease_until, now, wait: lease_until + wait)
+
+
+def _lose_suspect_agents_after_a_stall(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(silence, "was_interrupted", lambda *args, **kwargs: False)
+
+
+def _give_back_runs_whose_successor_has_begun(patch: pytest.MonkeyPatch) -> None:
+    judge = adoption.obstacle
+
+    def careless(run: Any, container: Any) -> str:
+        found = judge(run, container)
+        return "" if "has begun" in found else found
+
+    patch.setattr(adoption, "obstacle", careless)
+
+
+def _count_every_late_report(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EarlierRun, "counts", lambda self, steps: True)
+
+
+def _count_no_late_report(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EarlierRun, "counts", lambda self, steps: False)
+
+
+OUTAGE_MUTATIONS = (
+    Mutation("silence counts while nothing could be heard", _give_no_grace_after_interruptions),
+    Mutation("suspect agents are lost after a stall", _lose_suspect_agents_after_a_stall, range(1, 121)),
+    Mutation("runs of returning agents are never given back", nothing(adoptions, "adopt")),
+    Mutation(
+        "runs are given back though their successor has begun",
+        _give_back_runs_whose_successor_has_begun,
+    ),
+    Mutation("runs that are given back hold no slots", nothing(lost_runs, "hold_slots")),
+    Mutation("tokens of runs that are given back expire", nothing(sessions, "renew_for_task")),
+    Mutation("tokens of lost runs expire as others", nothing(sessions, "keep_for_late_reports")),
+    Mutation("tokens wait for an agent that has joined", nothing(sessions, "release_waiting")),
+    Mutation("every late report counts", _count_every_late_report, range(1, 121)),
+    Mutation("no late report counts", _count_no_late_report, range(1, 121)),
+    Mutation(
+        "checkpoints count beyond the start of the next run",
+        nothing(records, "_is_superseded", False),
+        range(1, 121),
+    ),
+    Mutation("what an earlier run reported stays beside the same step", nothing(metric_rows, "archive_older_runs", 0)),
+    Mutation("commands that are given back stay ended", nothing(lost_runs, "reopen_task"), with_tasks=True),
+    Mutation("lost agents are never noticed", nothing(watching, "watch")),
+)  # fmt: skip
