@@ -19,6 +19,8 @@ from det_agent.harness_mount import DEPS_DIR, HARNESS_DIR, Payload
 
 LABEL = "ai.determined.container."
 FABRIC = Path("/dev/infiniband")  # where EFA and InfiniBand have their devices
+# Ubuntu's pip refuses to change the system's Python (PEP 668), which in a container belongs to the task alone.
+_PIP = {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
 # Enough to look back on, and no way to fill the disk.
 _LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
 
@@ -153,7 +155,7 @@ def _environment(spec: ContainerSpec, env: Mapping[str, str], payload: Payload) 
     }
     if payload.dependencies:
         added["DET_DEPS_DIR"] = DEPS_DIR
-    return {**env, **added}
+    return {**_PIP, **env, **added}
 
 
 def _mounts(spec: ContainerSpec, payload: Payload) -> list[Mount]:

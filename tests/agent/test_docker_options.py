@@ -56,6 +56,13 @@ def test_a_part_of_a_gang_gets_the_fast_network_of_its_machine(
         assert "ulimits" not in alone
 
 
+def test_pip_may_install_into_an_image_whose_system_manages_its_python() -> None:
+    assert options(())["environment"]["PIP_BREAK_SYSTEM_PACKAGES"] == "1"
+    spec = ContainerSpec.from_json(make_spec("true"))
+    made = create_options(spec, {"PIP_BREAK_SYSTEM_PACKAGES": "0"}, (), PAYLOAD)
+    assert made["environment"]["PIP_BREAK_SYSTEM_PACKAGES"] == "0"
+
+
 def test_a_task_has_no_capability_to_hear_others_unless_it_is_given_it() -> None:
     assert options(())["cap_drop"] == ["NET_RAW"]
     assert options((), cap_drop=["CHOWN"], cap_add=["SYS_PTRACE"])["cap_drop"] == [

@@ -14,7 +14,7 @@ from det_controlplane.api.http import (
     Request,
     Response,
     Stream,
-    json_response,
+    json_parts,
 )
 from det_controlplane.api.listing import source_type_of
 from det_controlplane.api.router import delete, get, patch, post
@@ -102,7 +102,7 @@ def checkpoint_metrics(ctx: Context, request: Request) -> Answer:
         request.text("metricGroup", "metric_group"),
         source_type_of(request),
     )
-    return json_response({"metrics": found})
+    return json_parts(found)
 
 
 def download_checkpoint(ctx: Context, request: Request) -> Answer:

@@ -26,9 +26,9 @@ def _metrics(ctx: Context, request: Request, group: str) -> Answer:
     metric_streams.check_trials(ctx, trial_ids)
 
     def fetch(after: metric_streams.Position) -> Batch:
-        reports, last = metric_streams.page(ctx, trial_ids, group, after)
-        lines = [line({"metrics": reports})] if reports else []
-        return Batch(lines, last, len(reports) < metric_streams.BATCH)
+        page = metric_streams.page(ctx, trial_ids, group, after)
+        lines = [line({"metrics": page.reports})] if page.reports else []
+        return Batch(lines, page.last, page.is_last)
 
     return Stream(fetch, metric_streams.START)
 

@@ -146,7 +146,7 @@ def version_metrics(ctx: Context, request: Request) -> Answer:
         request.text("metricGroup", "metric_group"),
         source_type_of(request),
     )
-    return json_response({"metrics": found})
+    return json_parts(found)
 
 
 _M = "/api/v1/models"

@@ -1,10 +1,14 @@
-"""Bound the documents that programs attach to trials: tables have a column for each value in them."""
+"""Bound the documents and labels that users and programs attach: tables and filters show each value in them."""
 
+import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 MOST_VALUES, LONGEST_NAME = 10_000, 1000
+MOST_BYTES = 256 * 1024  # of JSON: listings show the document with each trial
+MOST_LABELS, LONGEST_LABEL = 100, 200
+MOST_LISTED_LABELS = 1_000  # those that most things have
 _LARGEST = int(sys.float_info.max)
 
 
@@ -17,6 +21,23 @@ def fault_of(document: Mapping[str, Any]) -> str | None:
             return f"has a name of more than {LONGEST_NAME} characters, with what it lies in: {name[:40]}…"
         if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
             return f"has an integer beyond the range of a float (about 1.8e308): {name}"
+    size = len(json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    if size > MOST_BYTES:
+        return (
+            f"has {size:,} bytes of JSON, {MOST_BYTES:,} are the most: keep large values in files"
+        )
+    return None
+
+
+def fault_of_labels(labels: Collection[str]) -> str | None:
+    """Say why there may not be these labels; None if there may."""
+    if len(labels) > MOST_LABELS:
+        return f"there are {len(labels)} labels, {MOST_LABELS} are the most"
+    longest = max(labels, key=len, default="")
+    if len(longest) > LONGEST_LABEL:
+        return (
+            f"a label has at most {LONGEST_LABEL} characters, not {len(longest)}: {longest[:40]}…"
+        )
     return None
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import TextClause, bindparam, func, null, select, text, update
 
+from det_controlplane.core.documents import MOST_LISTED_LABELS
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.db import contexts
 from det_controlplane.db.contexts import NewContext
@@ -249,7 +250,9 @@ def labels(tx: Tx, project_id: int, within: Sequence[int] | None) -> list[str]:
         there = select(projects.c.id).where(projects.c.workspace_id.in_(within))
         each = each.where(experiments.c.project_id.in_(there))
     label = each.subquery().c.label
-    used = select(label).group_by(label).order_by(func.count().desc(), label)
+    used = (
+        select(label).group_by(label).order_by(func.count().desc(), label).limit(MOST_LISTED_LABELS)
+    )
     return list(tx.execute(used).scalars())
 
 

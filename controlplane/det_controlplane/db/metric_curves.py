@@ -49,6 +49,7 @@ _LENGTHS = text(f"""
 _POINT = "m.trial_id, m.metric_group, m.total_batches, m.reported_at, m.metrics"
 _ASKED = """m.trial_id = a.trial_id AND m.metric_group = a.metric_group AND NOT m.archived AND m.total_batches IS NOT NULL
     AND CASE WHEN cast(:names AS text[]) = '{}' THEN m.metrics <> '{}' ELSE m.metrics ?| cast(:names AS text[]) END"""
+LONGEST_VALUE = 100  # bytes: no curve has texts, lists or objects
 # Of more reports than `most`, as many that lie evenly among all. Of very many, the last of each of `most` equal spans of steps.
 _CURVES = text(f"""
     WITH asked AS (SELECT * FROM jsonb_to_recordset(cast(:asked AS jsonb))
@@ -64,9 +65,16 @@ _CURVES = text(f"""
                 AND m.total_batches < a.first + (a.last - a.first + 1) * n / :most ORDER BY m.total_batches DESC LIMIT 1) p WHERE a.long)
     SELECT m.trial_id, m.metric_group, json_agg(json_build_object('batches', m.total_batches, 'time', {time("m.reported_at")},
         'epoch', CASE WHEN jsonb_typeof(m.metrics->'epochs') = 'number' THEN m.metrics->'epochs' END,
-        'values', (SELECT jsonb_object_agg(x.key, x.value) FROM jsonb_each(m.metrics) x
-            WHERE cast(:names AS text[]) = '{{}}' OR x.key = ANY(cast(:names AS text[])))) ORDER BY m.total_batches) AS points
+        'values', (SELECT jsonb_object_agg(x.key, CASE WHEN octet_length(x.value::text) <= {LONGEST_VALUE} THEN x.value END)
+            FROM jsonb_each(m.metrics) x WHERE cast(:names AS text[]) = '{{}}' OR x.key = ANY(cast(:names AS text[])))) ORDER BY m.total_batches) AS points
     FROM picked m GROUP BY m.trial_id, m.metric_group ORDER BY m.trial_id, m.metric_group
+""")
+VALUE_BYTES = 40  # of a value in JSON, besides its name
+_POINT_BYTES = text(f"""
+    SELECT max(bytes) FROM (SELECT sum((SELECT sum(octet_length(k.name) + {VALUE_BYTES}) FROM jsonb_object_keys(g.value) k (name))) AS bytes
+        FROM metric_names n, jsonb_each(n.names) g WHERE (cast(:group AS text) = '' OR g.key = :group)
+        AND n.experiment_id IN (SELECT t.experiment_id FROM trials t WHERE t.id = ANY(cast(:ids AS integer[])))
+        GROUP BY n.experiment_id) x
 """)
 # A curve of more reports is sampled by steps: to number all of them takes as long as to read them.
 _FEW = 10_000
@@ -123,6 +131,14 @@ class Curve:
     trial_id: int
     group: str
     points: list[dict[str, Any]]  # in the API's JSON
+
+
+def point_bytes(db: Database, trial_ids: Sequence[int], window: Window) -> int:
+    """Return about how many bytes the values of any of the trials may have at one step."""
+    if window.names:
+        return sum(len(name) + VALUE_BYTES for name in window.names)
+    params = {"ids": list(trial_ids), "group": window.group}
+    return int(db.read(_POINT_BYTES, params)[0][0] or VALUE_BYTES)
 
 
 def curves(db: Database, trial_ids: Sequence[int], window: Window) -> list[Curve]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, delete, func, insert, literal_column, select, update
 
+from det_controlplane.core.documents import MOST_LISTED_LABELS
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
 from det_controlplane.db.engine import Database, Tx
@@ -105,7 +106,12 @@ def labels(tx: Tx, workspaces: Sequence[int] | None) -> list[str]:
         each = each.where(models.c.workspace_id.in_(workspaces))
     used = each.subquery().c.label
     return list(
-        tx.execute(select(used).group_by(used).order_by(func.count().desc(), used)).scalars()
+        tx.execute(
+            select(used)
+            .group_by(used)
+            .order_by(func.count().desc(), used)
+            .limit(MOST_LISTED_LABELS)
+        ).scalars()
     )
 
 

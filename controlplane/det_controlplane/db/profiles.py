@@ -28,9 +28,11 @@ _POINTS = """
             CASE WHEN jsonb_typeof(n.value) = 'object' THEN n.value ELSE '{}' END) g) p
     WHERE m.trial_id = :trial_id AND m.metric_group = ANY(cast(:groups AS text[])) AND jsonb_typeof(p.value) = 'number'
 """
-_SERIES = text(
-    f"SELECT DISTINCT kind, name, agent_id, gpu_uuid FROM ({_POINTS}) x ORDER BY 1, 2, 3, 4"
-)
+MOST_SERIES, LONGEST_LABEL = 2_000, 200
+_SERIES = text(f"""
+    SELECT DISTINCT kind, name, agent_id, gpu_uuid FROM ({_POINTS}) x
+    WHERE greatest(length(name), length(agent_id), length(gpu_uuid)) <= {LONGEST_LABEL} ORDER BY 1, 2, 3, 4 LIMIT {MOST_SERIES}
+""")
 _OF_SERIES = text(f"""
     SELECT x.kind, x.name, x.agent_id, x.gpu_uuid, array_agg((x.value#>>'{{}}')::float8 ORDER BY x.reported_at, x.id) AS values,
         array_agg(x.batches ORDER BY x.reported_at, x.id) AS batches,
@@ -68,6 +70,7 @@ class Point:
 
 
 def labels_of(tx: Tx, trial_id: int) -> list[Labels]:
+    """Return the series of a trial: MOST_SERIES at most, none with a label of more than LONGEST_LABEL characters."""
     params = {"trial_id": trial_id, "groups": list(_GROUPS)}
     return [Labels(*row) for row in tx.execute(_SERIES, params)]
 

@@ -127,8 +127,15 @@ LISTED_EXPERIMENT = _experiment("'[]'")
 EXPERIMENT_FROM = """experiments e JOIN jobs j ON j.id = e.job_id JOIN users u ON u.id = e.user_id
     JOIN projects p ON p.id = e.project_id JOIN workspaces w ON w.id = p.workspace_id"""
 
+# Listings show each trial with its reports: without long texts, lists and objects, and without very many batches.
+# Workloads and streams of metrics have all of a report. The size as stored says cheaply that a report is small.
+LONGEST_LISTED, MOST_LISTED_BATCHES = 1_000, 64 * 1024  # bytes of JSON
+_LISTED_METRICS = f"""CASE WHEN pg_column_size(m.metrics) <= 2000 THEN m.metrics ELSE (SELECT jsonb_object_agg(x.key,
+    CASE WHEN octet_length(x.value::text) <= {LONGEST_LISTED} THEN x.value END) FROM jsonb_each(m.metrics) x) END"""
+_LISTED_BATCHES = f"""CASE WHEN m.batch_metrics IS NULL OR pg_column_size(m.batch_metrics) > {MOST_LISTED_BATCHES} THEN '[]'
+    WHEN octet_length(m.batch_metrics::text) > {MOST_LISTED_BATCHES} THEN '[]' ELSE m.batch_metrics END"""
 VALIDATION = f"""json_build_object('totalBatches', coalesce(m.total_batches, 0), 'endTime', {time("m.reported_at")},
-    'numInputs', 0, 'metrics', json_build_object('avgMetrics', m.metrics, 'batchMetrics', coalesce(m.batch_metrics, '[]')))"""
+    'numInputs', 0, 'metrics', json_build_object('avgMetrics', {_LISTED_METRICS}, 'batchMetrics', {_LISTED_BATCHES}))"""
 
 CHECKPOINT_WORKLOAD = f"""json_build_object('uuid', c.uuid, 'endTime', {time("c.reported_at")},
     'state', 'STATE_' || c.state, 'resources', c.resources, 'totalBatches', c.steps_completed, 'metadata', c.metadata)"""
@@ -158,26 +165,35 @@ TRIAL = f"""json_build_object(
         LIMIT 1))"""
 
 # The validation that belongs to a checkpoint: the one of exactly its step.
-_AT_STEP = """(SELECT m.metrics FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = '{group}'
+_AT_STEP = """(SELECT {metrics} FROM metrics m WHERE m.trial_id = c.trial_id AND m.metric_group = '{group}'
     AND m.total_batches = c.steps_completed AND NOT m.archived LIMIT 1)"""
 
 
 def checkpoint_metric(name: str) -> str:
     """Return a validation metric of checkpoint `c`, where it is a number; `name` is SQL."""
-    found = f"({_AT_STEP.format(group='validation')}->{name})"
+    at_step = _AT_STEP.format(group="validation", metrics="m.metrics")
+    found = f"({at_step}->{name})"
     return f"CASE WHEN jsonb_typeof({found}) = 'number' THEN {found}::double precision END"
 
 
 # One look can be wrong, as one at a deletion that is under way.
 LOOKS_WITHOUT_FILES = 2
 CHECKPOINT_METRIC = checkpoint_metric("e.metric_name")
+
+
+def _listed_at_step(group: str) -> str:
+    metrics = _AT_STEP.format(group=group, metrics=_LISTED_METRICS)
+    return (
+        f"json_build_object('avgMetrics', coalesce({metrics}, '{{}}'), 'batchMetrics', '[]'::json)"
+    )
+
+
 CHECKPOINT = f"""json_build_object(
     'uuid', c.uuid, 'taskId', c.task_id, 'allocationId', c.allocation_id, 'reportTime', {time("c.reported_at")},
     'state', 'STATE_' || c.state, 'resources', c.resources, 'metadata', c.metadata, 'storageId', c.storage_id,
     'filesMissing', c.looks_without_files >= {LOOKS_WITHOUT_FILES} AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'),
     'training', json_build_object('trialId', c.trial_id, 'experimentId', c.experiment_id, 'experimentConfig', e.config,
         'hparams', t.hparams,
-        'trainingMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="training")}, '{{}}'), 'batchMetrics', '[]'::json),
-        'validationMetrics', json_build_object('avgMetrics', coalesce({_AT_STEP.format(group="validation")}, '{{}}'), 'batchMetrics', '[]'::json),
+        'trainingMetrics', {_listed_at_step("training")}, 'validationMetrics', {_listed_at_step("validation")},
         'searcherMetric', {CHECKPOINT_METRIC}))"""
 CHECKPOINT_FROM = "checkpoints c LEFT JOIN trials t ON t.id = c.trial_id LEFT JOIN experiments e ON e.id = c.experiment_id"

@@ -1,5 +1,6 @@
-"""Google Cloud Storage through its own client, against an emulator."""
+"""Google Cloud Storage through Google's client and through ours, against an emulator."""
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,8 +29,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGCS]:
         yield fake
 
 
-@pytest.fixture
-def gcs(fake: FakeGCS) -> storage.StorageManager:
+@pytest.fixture(params=["google-cloud-storage", "without"])
+def gcs(
+    fake: FakeGCS, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> storage.StorageManager:
+    if request.param == "without":
+        monkeypatch.setitem(sys.modules, "google.cloud", None)
     return storage.from_config({"type": "gcs", "bucket": "models", "prefix": "team/runs"})
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from det_controlplane.core import config as configs
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.documents import fault_of_labels
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.core.roles import Right
@@ -89,6 +90,7 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
     with templates.naming(submission.template, submitted, template):
         resolved, pool, exceeds = _resolve(ctx, submission, submitted, project, template, demanded)
     config = resolved.config.to_json()
+    _check_labels(config)
     storages = [project.checkpoint_storage]
     host_access.require(ctx, user, config, pool=pool, storages=storages, demanded=demanded)
     broken = policy_rules.check(config, limits)
@@ -113,6 +115,12 @@ def create(ctx: Context, user: User, submission: Submission) -> Created:
             raise TryAgain(f"another request made this experiment just now: {e}") from e
         raise
     return Created(id, made.shown, made.config, resolved.warnings, exceeds)
+
+
+def _check_labels(config: dict[str, Any]) -> None:
+    fault = fault_of_labels(config["labels"])
+    if fault is not None:
+        raise InvalidConfig([Problem("labels", fault)])
 
 
 def _repeated(ctx: Context, submission: Submission) -> int | None:

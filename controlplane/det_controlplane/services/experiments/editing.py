@@ -1,11 +1,12 @@
 """Changing what users may change on an experiment: names, labels, notes, flags, resources, retention."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from det_controlplane.core import gc
 from det_controlplane.core.config import policies as policy_rules
+from det_controlplane.core.documents import fault_of_labels
 from det_controlplane.core.job_settings import out_of_bounds
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db import experiments, jobs
@@ -45,7 +46,7 @@ def patch(ctx: Context, user: User, experiment_id: int, changes: Changes) -> Non
         described: dict[str, Any] = dict(changes.texts)
         notes = described.pop("notes", None)
         if changes.labels is not None:
-            described["labels"] = sorted(set(changes.labels))
+            described["labels"] = _checked_labels(experiment_id, set(changes.labels))
         if described:
             experiments.change_described(tx, experiment_id, **described)
         if notes is not None:
@@ -108,5 +109,14 @@ def _change_labels(
         if before is None:
             raise Missing(f"experiment {experiment_id} not found")
         labels = sorted((set(before) | added) - removed)
+        if added:
+            _checked_labels(experiment_id, labels)
         experiments.change_described(tx, experiment_id, labels=labels)
     return labels
+
+
+def _checked_labels(experiment_id: int, labels: Collection[str]) -> list[str]:
+    fault = fault_of_labels(labels)
+    if fault is not None:
+        raise Invalid(f"experiment {experiment_id}: {fault}")
+    return sorted(labels)

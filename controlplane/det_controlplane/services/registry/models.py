@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from det_controlplane.core.documents import fault_of_labels
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.roles import Right
 from det_controlplane.db import models
@@ -49,6 +50,7 @@ def labels(ctx: Context, workspace_id: int, within: Sequence[int] | None) -> lis
 
 def create(ctx: Context, caller: User, new: ModelChanges) -> dict[str, Any]:
     name = _checked_name(new.name or "")
+    check_labels(f"model '{name}'", new.labels)
     try:
         with ctx.db.begin() as tx:
             values = {
@@ -75,6 +77,7 @@ def edit(ctx: Context, caller: User, name_or_id: str, changes: ModelChanges) -> 
             elif model.archived:
                 raise WrongState(f"model '{model.name}' is archived: unarchive it first")
             target = values["workspace_id"] = _workspace(tx, caller, changes)
+            check_labels(f"model '{model.name}'", changes.labels)
             if target is not None:
                 what = f"model '{model.name}'"
                 require_removal(caller, model.user_id, model.workspace_id, target, what)
@@ -91,6 +94,12 @@ def delete(ctx: Context, caller: User, name_or_id: str) -> None:
         model = locked(tx, name_or_id)
         require_owner(caller, model.user_id, f"delete model '{model.name}'")
         models.remove(tx, model.id)
+
+
+def check_labels(what: str, labels: Sequence[str] | None) -> None:
+    fault = fault_of_labels(labels or ())
+    if fault is not None:
+        raise Invalid(f"{what}: {fault}")
 
 
 def locked(tx: Tx, name_or_id: str) -> Model:

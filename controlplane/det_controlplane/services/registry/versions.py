@@ -14,7 +14,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
-from det_controlplane.services.registry.models import locked
+from det_controlplane.services.registry.models import check_labels, locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ def create(
         model = locked(tx, name_or_id)
         if model.archived:
             raise WrongState(f"model '{model.name}' is archived: unarchive it first")
+        check_labels(f"a version of model '{model.name}'", new.labels)
         uuid = parse_uuid(checkpoint)
         state = checkpoints.state(tx, uuid)
         if state is None:
@@ -72,6 +73,7 @@ def edit(ctx: Context, name_or_id: str, version: int, changes: VersionChanges) -
     with ctx.db.begin() as tx:
         model = locked(tx, name_or_id)
         row = _find(tx, model, version)
+        check_labels(f"version {version} of model '{model.name}'", changes.labels)
         given = {column: value for column, value in asdict(changes).items() if value is not None}
         models.change_version(tx, row.id, given, ctx.now())
         models.change(tx, model.id, {}, ctx.now())

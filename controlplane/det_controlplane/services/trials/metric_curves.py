@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from det_controlplane.db import experiments, metric_curves, offered_names
 from det_controlplane.db.metric_curves import Window
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Missing
+from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments import listing
 
 __all__ = ["Window", "batches", "compared", "history", "names", "sample", "snapshot"]
+MOST_BYTES = 64 * 1024 * 1024  # of the curves in one answer
 
 
 def names(ctx: Context, experiment_ids: Sequence[int]) -> dict[str, Any]:
@@ -42,7 +44,8 @@ def compared(
     ctx: Context, trial_ids: Sequence[int], windows: Sequence[Window]
 ) -> list[dict[str, Any]]:
     """Return each trial with the curves of all windows."""
-    found = [c for window in windows for c in metric_curves.curves(ctx.db, trial_ids, window)]
+    bounded = [_bounded(ctx, trial_ids, window) for window in windows]
+    found = [c for window in bounded for c in metric_curves.curves(ctx.db, trial_ids, window)]
     return [
         {
             "trial": json.loads(listing.trial(ctx, trial_id)),
@@ -60,14 +63,24 @@ def sample(ctx: Context, experiment_id: int, trials: int, window: Window) -> lis
     """Return the curves of the best trials."""
     _check(ctx, experiment_id)
     best = metric_curves.best_trials(ctx.db, experiment_id, trials)
-    points = {
-        curve.trial_id: curve.points
-        for curve in metric_curves.curves(ctx.db, [trial_id for trial_id, _ in best], window)
-    }
+    ids = [trial_id for trial_id, _ in best]
+    found = metric_curves.curves(ctx.db, ids, _bounded(ctx, ids, window))
+    points = {curve.trial_id: curve.points for curve in found}
     return [
         {"trialId": trial_id, "hparams": hparams, "data": points.get(trial_id, [])}
         for trial_id, hparams in best
     ]
+
+
+def _bounded(ctx: Context, trial_ids: Sequence[int], window: Window) -> Window:
+    """Return the window with fewer points a curve, if the curves would have more than MOST_BYTES."""
+    size = metric_curves.point_bytes(ctx.db, trial_ids, window) * len(trial_ids)
+    if size > MOST_BYTES:
+        raise Invalid(
+            f"one step of {len(trial_ids)} trials has about {size:,} bytes of metrics, {MOST_BYTES:,} are the most:"
+            " ask for fewer trials, or name metrics by metricNames or metricIds"
+        )
+    return replace(window, most=min(window.most, MOST_BYTES // max(size, 1)))
 
 
 def type_of(group: str) -> str:

@@ -1,11 +1,10 @@
 """Reading reported metrics back: streams over trials, and those of a checkpoint or model version."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from det_controlplane.core.roles import Right
 from det_controlplane.db import metric_streams, trials
-from det_controlplane.db.metric_streams import START, Position, SourceFilter
+from det_controlplane.db.metric_streams import START, Position, ReportsPage, SourceFilter
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
@@ -21,25 +20,22 @@ def check_trials(ctx: Context, trial_ids: Sequence[int]) -> None:
         raise Missing(f"trials not found: {', '.join(map(str, lost))}")
 
 
-def page(
-    ctx: Context, trial_ids: Sequence[int], group: str, after: Position
-) -> tuple[list[Any], Position]:
-    """Return the next reports, by trial and step, and where they end."""
+def page(ctx: Context, trial_ids: Sequence[int], group: str, after: Position) -> ReportsPage:
+    """Return the next reports, by trial and step."""
     return metric_streams.page(ctx.db, trial_ids, group, after, BATCH)
 
 
-def of_checkpoint(ctx: Context, user: User, uuid: str, group: str, kind: str) -> Any:
+def of_checkpoint(ctx: Context, user: User, uuid: str, group: str, kind: str) -> Iterator[str]:
     """Return reports of the trials that said they used the checkpoint, as far as the caller sees them."""
     with ctx.db.autocommit() as tx:
-        found = metric_streams.of_checkpoint(tx, parse_uuid(uuid), _seen_by(user, group, kind))
-    if found is None:
-        raise Missing(f"checkpoint {uuid} not found")
-    return found
+        if not metric_streams.checkpoint_exists(tx, parse_uuid(uuid)):
+            raise Missing(f"checkpoint {uuid} not found")
+    return metric_streams.of_checkpoint(ctx.db, parse_uuid(uuid), _seen_by(user, group, kind))
 
 
 def of_model_version(
     ctx: Context, user: User, model_id: int, version: int, group: str, kind: str
-) -> Any:
+) -> Iterator[str]:
     chosen = _seen_by(user, group, kind)
     return metric_streams.of_model_version(ctx.db, model_id, version, chosen)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from det_controlplane.db import profiles
-from det_controlplane.db.profiles import MISC, SYSTEM, TIMING, Labels, Point, Series
+from det_controlplane.db.profiles import LONGEST_LABEL, MISC, SYSTEM, TIMING, Labels, Point, Series
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.trials.metric_streams import check_trials
@@ -31,4 +31,8 @@ def add(ctx: Context, batches: Sequence[tuple[int, Labels, Sequence[Point]]]) ->
         for trial_id, labels, points in batches:
             if not labels.name:
                 raise Invalid(f"trial {trial_id}: labels.name of a series is required")
+            if max(map(len, (labels.name, labels.agent_id, labels.gpu_uuid))) > LONGEST_LABEL:
+                raise Invalid(
+                    f"trial {trial_id}: labels of a series have at most {LONGEST_LABEL} characters"
+                )
             profiles.add(tx, trial_id, labels, points)

@@ -17,6 +17,7 @@ from det_controlplane.services.experiments.actions import locked_trial
 from det_controlplane.services.identity.principal import User
 
 T = TypeVar("T")
+_LONGEST_STATE = 500  # characters; listings show it with each trial
 
 
 def report_progress(ctx: Context, user: User, trial_id: int, progress: float) -> None:
@@ -55,6 +56,9 @@ def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:
 
 
 def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
+    """Store what a trial says it does, shortened if it is long: no training should end because of that."""
+    if len(state) > _LONGEST_STATE:
+        state = f"{state[:_LONGEST_STATE]}…"
     with ctx.db.begin() as tx:
         if not trials.update(tx, trial_id, runner_state=state):
             raise Missing(f"trial {trial_id} not found")

@@ -1,9 +1,11 @@
 """Google Cloud Storage."""
 
+import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
+from determined.common.storage import _gcs_client
 from determined.common.storage._objects import ObjectStorageManager
 from determined.common.storage._parts import FilePart
 from determined.common.storage._store import BlobStore, mount_wide_adapters
@@ -18,6 +20,7 @@ class GCSStore(BlobStore):
     """A bucket of Google Cloud Storage. Large files are sent as objects of their own, then composed into one."""
 
     def __init__(self, client: Any, bucket: str) -> None:
+        self._errors = _errors_of(client)
         self._bucket_name = bucket
         self._client = client
         self._bucket = client.bucket(bucket)
@@ -74,14 +77,13 @@ class GCSStore(BlobStore):
         return target
 
     def _call(self, key: str, work: Callable[[], T]) -> T:
-        from google.api_core import exceptions
-
+        missing, refused = self._errors
         where = f"gs://{self._bucket_name}/{key}"
         try:
             return work()
-        except exceptions.NotFound as e:
+        except missing as e:
             raise FileNotFoundError(f"{where} does not exist") from e
-        except (exceptions.Forbidden, exceptions.Unauthorized) as e:
+        except refused as e:
             raise PermissionError(f"{where} may not be used with these credentials: {e}") from e
 
 
@@ -92,12 +94,24 @@ class GCSStorageManager(ObjectStorageManager):
         super().__init__(GCSStore(client or _client(), bucket), prefix, f"gs://{bucket}")
 
 
+def _errors_of(client: Any) -> Tuple[Type[Exception], Tuple[Type[Exception], ...]]:
+    """Return the exceptions by which a client reports missing objects and denied access."""
+    if isinstance(client, _gcs_client.Client):
+        return _gcs_client.NotFound, (_gcs_client.Refused,)
+    from google.api_core import exceptions
+
+    return exceptions.NotFound, (exceptions.Forbidden, exceptions.Unauthorized)
+
+
 def _client() -> Any:
+    """Return Google's client if the image has it, and else our own, which knows the machine's account only."""
     try:
         from google.cloud import storage
     except ImportError as e:
+        if not os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+            return _gcs_client.Client()
         raise RuntimeError(
-            "checkpoint_storage of type gcs needs google-cloud-storage: "
+            "checkpoint_storage of type gcs with GOOGLE_APPLICATION_CREDENTIALS needs google-cloud-storage: "
             "run `pip install google-cloud-storage`, or add it to the image"
         ) from e
     client = storage.Client()
