@@ -135,8 +135,10 @@ def account(
     from det_controlplane.entry.aws import packaging
 
     from tests.support.aws_account import Account
+    from tests.support.moto_permissions import policies_of_aliases
     from tests.support.moto_roles import roles_of_services
 
+    policies_of_aliases(monkeypatch)
     roles_of_services(monkeypatch)
     monkeypatch.setattr("det_cli.deployment.aws_service_roles.SETTLE_S", 0.0)
     urlopen(Request(f"{aws_url}/moto-api/reset", method="POST")).close()

@@ -59,12 +59,17 @@ class Account:
         )  # fmt: skip
         return str(answer["Instances"][0]["InstanceId"])
 
-    def make_function(self) -> None:
+    def make_functions(self, *names: str) -> None:
+        """Make functions as Terraform does, without the aliases of an upgrade where they are not named."""
         role = self.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")["Role"]
-        self.client("lambda").create_function(
-            FunctionName="det-box-migrate", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
-            Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
-        )  # fmt: skip
+        functions = self.client("lambda")
+        for name in names or ("migrate", "api"):
+            functions.create_function(
+                FunctionName=f"det-box-{name}", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
+                Code={"ZipFile": b"PK\x05\x06" + bytes(18)}, Publish=True,
+            )  # fmt: skip
+            if name == "api":
+                functions.create_alias(FunctionName="det-box-api", Name="live", FunctionVersion="1")
 
 
 @functools.cache

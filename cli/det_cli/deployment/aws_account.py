@@ -32,18 +32,27 @@ class Aws:
         self.endpoint_url = endpoint_url
         self.profile = profile
         self._regions = {region: self}
-        self._clients: dict[tuple[str, int], Any] = {}
+        self._clients: dict[tuple[str, int], Any] = {}  # by service and time to wait; 0: as usual
 
-    def client(self, service: str, read_timeout_s: int = 60) -> Any:
+    def client(self, service: str) -> Any:
         """Return the client of a service: the first one costs a tenth of a second and more."""
+        return self._client(service)
+
+    def client_for_one_try(self, service: str, read_timeout_s: int) -> Any:
+        """Return a client that sends a call once and waits for its answer, however long networks are silent."""
+        once = {"total_max_attempts": 1}
+        return self._client(
+            service, read_timeout_s, read_timeout=read_timeout_s, retries=once, tcp_keepalive=True
+        )
+
+    def _client(self, service: str, read_timeout_s: int = 0, **settings: Any) -> Any:
         from botocore.config import Config
 
         key = (service, read_timeout_s)
         if key not in self._clients:
             endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
-            config = Config(read_timeout=read_timeout_s)
             self._clients[key] = self._session.client(
-                service, region_name=self.region, config=config, **endpoint
+                service, region_name=self.region, config=Config(**settings), **endpoint
             )
         return self._clients[key]
 

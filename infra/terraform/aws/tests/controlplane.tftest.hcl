@@ -336,6 +336,11 @@ run "a_function_url" {
   }
 
   assert {
+    condition     = aws_lambda_permission.url[0].action == "lambda:InvokeFunctionUrl" && aws_lambda_permission.url[0].function_url_auth_type == "NONE"
+    error_message = "Strangers may invoke the function directly."
+  }
+
+  assert {
     condition     = length(aws_cloudwatch_metric_alarm.this) == 0
     error_message = "There are alarms without a topic to tell."
   }
@@ -351,7 +356,7 @@ run "a_gateway" {
   }
 
   assert {
-    condition     = length(aws_lambda_function_url.api) == 0 && length(aws_lambda_permission.invoke) == 0 && aws_lambda_permission.gateway[0].principal == "apigateway.amazonaws.com"
+    condition     = length(aws_lambda_function_url.api) == 0 && length(aws_lambda_permission.url) == 0 && aws_lambda_permission.gateway[0].principal == "apigateway.amazonaws.com"
     error_message = "The function has a second way in."
   }
 
