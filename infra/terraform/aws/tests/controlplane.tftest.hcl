@@ -72,6 +72,14 @@ run "rights" {
   }
 
   assert {
+    condition = sort([for name, document in data.aws_iam_policy_document.function : name if contains(flatten([
+      for statement in document.statement : [for condition in statement.condition : condition.values if condition.variable == "lambda:SourceFunctionArn"]
+      if statement.effect == "Deny" && contains(statement.actions, "ec2:CreateNetworkInterface")
+    ]), "arn:aws:lambda:eu-west-1:123456789012:function:det-lab-${name}")]) == tolist(["api", "migrate", "provision", "tick"])
+    error_message = "The code of a function may use the rights by which Lambda puts it into the network."
+  }
+
+  assert {
     condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:TerminateInstances")] == ["provision"]
     error_message = "Another function than provision may end machines."
   }
