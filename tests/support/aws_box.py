@@ -37,7 +37,7 @@ from tests.support.moto_roles import roles_of_services
 REGION = "us-west-2"
 ACCOUNT = "123456789012"
 # What the box has in another way than AWS: one address for all services.
-_NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT",)
+_NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT", "DET_AWS_IPV6_ONLY")
 _LOOPS = re.compile(r"/2024-08-31/functions/([^/]+)/recursion-config")
 
 

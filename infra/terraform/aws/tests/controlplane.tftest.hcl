@@ -190,7 +190,7 @@ run "addresses_of_aws" {
   }
 
   assert {
-    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "true"])
+    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "true" && f.environment[0].variables["DET_AWS_IPV6_ONLY"] == "true"])
     error_message = "A function asks AWS by IPv4, which does not leave the network."
   }
 }
@@ -205,7 +205,7 @@ run "addresses_of_aws_beside_a_gateway_for_ipv4" {
   }
 
   assert {
-    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "false"])
+    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "false" && f.environment[0].variables["DET_AWS_IPV6_ONLY"] == "false"])
     error_message = "A function asks for addresses that AWS has not everywhere, though IPv4 leads out."
   }
 }

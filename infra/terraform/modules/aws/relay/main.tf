@@ -160,6 +160,7 @@ resource "aws_lambda_function" "this" {
       DET_DB_POOL_SIZE   = "4"
       DET_RELAY_IDLE_S   = "600"
       DET_RELAY_FUNCTION = local.function
+      DET_AWS_IPV6_ONLY  = tostring(!var.has_nat)
       HOST               = "0.0.0.0"
       PORT               = tostring(local.port)
     })
