@@ -15,19 +15,19 @@ FORBIDDEN = {
 }
 
 
-class _Gone(LambdaClientError):
-    code = 404
+def _gone() -> Exception:
+    error: Exception = LambdaClientError(
+        "ResourceNotFoundException", "The resource you requested does not exist."
+    )
+    error.code = 404  # type: ignore[attr-defined]
+    return error
 
-    def __init__(self) -> None:
-        super().__init__("ResourceNotFoundException", "The resource you requested does not exist.")
 
-
-class _Conflict(LambdaClientError):
-    code = 409
-
-    def __init__(self, sid: str) -> None:
-        said = f"The statement id ({sid}) provided already exists. Please provide a new statement id, or remove the"
-        super().__init__("ResourceConflictException", f"{said} existing statement.")
+def _conflict(sid: str) -> Exception:
+    said = f"The statement id ({sid}) provided already exists. Please provide a new statement id, or remove the"
+    error: Exception = LambdaClientError("ResourceConflictException", f"{said} existing statement.")
+    error.code = 409  # type: ignore[attr-defined]
+    return error
 
 
 def statements(backend: LambdaBackend, function: str, qualifier: str | None) -> list[Statement]:
@@ -60,7 +60,7 @@ def policies_of_aliases(patch: pytest.MonkeyPatch) -> None:
         made: LambdaFunction = self.get_function(function_name, qualifier)
         own, added = statements(self, function_name, qualifier), _statement(json.loads(raw))
         if any(s["Sid"] == added["Sid"] for s in own):
-            raise _Conflict(added["Sid"])
+            raise _conflict(added["Sid"])
         suffix = f":{qualifier}" if qualifier else ""
         added["Resource"] = (
             f"arn:aws:lambda:{made.region}:{made.account_id}:function:{made.function_name}{suffix}"
@@ -72,7 +72,7 @@ def policies_of_aliases(patch: pytest.MonkeyPatch) -> None:
         self.get_function(function_name, qualifier)
         own = statements(self, function_name, qualifier)
         if not own:
-            raise _Gone
+            raise _gone()
         policy = {"Version": "2012-10-17", "Id": "default", "Statement": own}
         return json.dumps({"Policy": json.dumps(policy), "RevisionId": "1"})
 
@@ -94,7 +94,7 @@ def _removed(self: Any) -> Any:
     function, sid = self.path.split("/")[-3], self.path.split("/")[-1].split("?")[0]
     own = statements(self.backend, function, self.querystring.get("Qualifier", [None])[0])
     if not any(s["Sid"] == sid for s in own):
-        raise _Gone
+        raise _gone()
     own[:] = [s for s in own if s["Sid"] != sid]
     return 204, {"status": 204}, "{}"
 
