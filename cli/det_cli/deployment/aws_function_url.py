@@ -1,4 +1,4 @@
-"""Who may invoke the API's function: everybody by its URL, and nobody directly.
+"""Rights to invoke the API's function: everybody may by its URL, and nobody directly.
 
 AWS asks for `lambda:InvokeFunction` beside `lambda:InvokeFunctionUrl`. Terraform's provider can narrow the first to
 calls by the URL since version 6.29. The stack uses version 5, so this command gives the right."""
