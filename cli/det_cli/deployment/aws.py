@@ -20,6 +20,7 @@ from det_cli.deployment import (
     aws_keys,
     aws_migration,
     aws_preflight,
+    aws_relay,
     aws_service_roles,
     aws_snapshots,
     extras,
@@ -95,6 +96,8 @@ class AwsDeployment(Deployment):
         self._snapshot = self._to_restore()
         if not self._preflight:
             return
+        if self._has_relay():
+            aws_relay.check_region(self._spec.region)
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
         has_limits = not self._spec.endpoint_url  # an AWS that is not Amazon's has none to tell
