@@ -58,8 +58,9 @@ def test_machines_install_the_agent_from_their_cluster(cluster: Rented, user: Ca
     cluster.settle()
     (machine,) = cluster.cloud.alive()
     wheels = "https://cluster.example/agents/v1/wheel"
-    install = f"pip install -q -c {wheels}/constraints.txt {wheels}/ours-1.0-py3-none-any.whl\n"
-    assert install in machine.request.user_data
+    assert f"pip install -q -c {wheels}/constraints.txt pyyaml " in machine.request.user_data
+    own = f"pip install -q --no-deps {wheels}/ours-1.0-py3-none-any.whl\n"
+    assert own in machine.request.user_data, "not the libraries of the control plane"
     told = cluster.api.anonymous().ask("GET", "/agents/v1/wheel/constraints.txt")
     assert told.body == b"pydantic==2.13.0\n"
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.support.aws_account import Account
     from tests.support.fake_google import FakeGoogle
     from tests.support.google_project import Project
+    from tests.support.moto_buckets import Ownership
 
 VARIABLES = (
     "DET_MASTER_ADDR", "DET_USER", "DET_PASS", "DET_USER_TOKEN", "DET_SESSION_TOKEN", "DET_DEBUG",
@@ -127,16 +128,30 @@ def aws_url() -> Iterator[str]:
 
 
 @pytest.fixture
+def buckets(monkeypatch: pytest.MonkeyPatch) -> "Ownership":
+    """What S3 minds about the owners of buckets."""
+    from tests.support.moto_buckets import owners_of_buckets
+
+    return owners_of_buckets(monkeypatch)
+
+
+@pytest.fixture
 def account(
-    aws_url: str, home: Path, docker_hub: None, monkeypatch: pytest.MonkeyPatch
+    aws_url: str,
+    home: Path,
+    docker_hub: None,
+    buckets: "Ownership",
+    monkeypatch: pytest.MonkeyPatch,
 ) -> "Account":
     """An account at AWS with nothing in it."""
     import boto3
     from det_controlplane.entry.aws import packaging
 
     from tests.support.aws_account import Account
+    from tests.support.moto_permissions import policies_of_aliases
     from tests.support.moto_roles import roles_of_services
 
+    policies_of_aliases(monkeypatch)
     roles_of_services(monkeypatch)
     monkeypatch.setattr("det_cli.deployment.aws_service_roles.SETTLE_S", 0.0)
     urlopen(Request(f"{aws_url}/moto-api/reset", method="POST")).close()

@@ -24,6 +24,7 @@ QUICKLY_BUILT = """
 import sys
 from pathlib import Path
 from det_controlplane.entry.aws import packaging
+from det_cli.deployment import aws_service_roles
 from det_cli.main import main
 
 def build(out, files):
@@ -31,6 +32,7 @@ def build(out, files):
     return out / "deployment.zip"
 
 packaging.build = build
+aws_service_roles.SETTLE_S = 0.0
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -246,7 +248,7 @@ def test_an_interrupted_apply_goes_on_and_shows_the_password_that_was_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     account.make_bucket(DATA_BUCKET)
-    account.make_function()
+    account.make_functions()
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
     terraform.answers(apply={"waits": True})
     command = [sys.executable, "-c", QUICKLY_BUILT, "deploy", "aws", "up", "--yes", *account.where]
@@ -283,7 +285,7 @@ def test_a_password_that_could_not_be_printed_is_printed_by_the_next_up(
     cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    account.make_function()
+    account.make_functions()
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
     terraform.answers(output=made_at(cluster))
     command = [sys.executable, "-c", QUICKLY_BUILT, "deploy", "aws", "up", "--yes", *account.where]

@@ -23,7 +23,7 @@ class Upgrade:
     ) -> None:
         account.has_cluster()
         self._lambda = account.client("lambda")
-        account.make_function()
+        account.make_functions("migrate")
         role = account.client("iam").get_role(RoleName="r")["Role"]["Arn"]
         names = {name: f"det-box-{name}" for name in ("api", "tick", "provision")}
         for name in names.values():
@@ -93,7 +93,7 @@ def test_a_function_that_lambda_has_put_away_is_asked_until_it_is_ready(
         return b"[]"
 
     monkeypatch.setattr(LambdaFunction, "invoke", invoke)
-    monkeypatch.setattr("det_cli.deployment.aws.time.sleep", lambda s: None)
+    monkeypatch.setattr("det_cli.deployment.aws_migration.time.sleep", lambda s: None)
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 0, ran.err
     assert upgrade.live() == {"2"}

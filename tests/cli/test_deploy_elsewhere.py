@@ -277,7 +277,7 @@ def test_each_service_of_a_region_is_loaded_once(monkeypatch: pytest.MonkeyPatch
     assert (there.region, there.at("us-west-2"), here.at(FAR)) == (FAR, here, there)
     client = here.client("ec2")
     assert here.client("ec2") is client
-    assert here.client("ec2", read_timeout_s=5) is not client
+    assert here.client_for_one_try("ec2", 5) is not client
     assert there.client("ec2").meta.region_name == FAR
     assert there._session is here._session
 

@@ -12,6 +12,10 @@ POLICY = Policy(
                 "Condition": {"StringEquals": {"aws:RequestTag/determined-cluster": "box"}},
             },
             {"Effect": "Allow", "Action": "s3:GetObject", "Resource": ["arn:aws:s3:::data/*"]},
+            {
+                "Effect": "Deny", "Action": "s3:GetObject", "Resource": "*",
+                "Condition": {"ArnLike": {"lambda:SourceFunctionArn": ["arn:aws:lambda:us-west-2:1:function:f*"]}},
+            },
         ]
     }
 )  # fmt: skip
@@ -22,6 +26,8 @@ TAGGED = {"aws:RequestTag/determined-cluster": "box"}
 def test_a_call_in_the_right_circumstances_is_allowed() -> None:
     assert POLICY.allows(Call("r", "ec2:RunInstances", INSTANCE, TAGGED))
     assert POLICY.allows(Call("r", "s3:GetObject", "arn:aws:s3:::data/a/b"))
+    elsewhere = {"lambda:SourceFunctionArn": "arn:aws:lambda:us-west-2:1:function:other"}
+    assert POLICY.allows(Call("r", "s3:GetObject", "arn:aws:s3:::data/a", elsewhere))
     assert POLICY.actions() == {"ec2:RunInstances", "s3:GetObject"}
 
 
@@ -34,7 +40,13 @@ def test_a_call_in_the_right_circumstances_is_allowed() -> None:
         Call("r", "ec2:TerminateInstances", INSTANCE, TAGGED),
         Call("r", "s3:GetObject", "arn:aws:s3:::other/a"),
         Call("r", "s3:PutObject", "arn:aws:s3:::data/a"),
+        Call(
+            "r",
+            "s3:GetObject",
+            "arn:aws:s3:::data/a",
+            {"lambda:SourceFunctionArn": "arn:aws:lambda:us-west-2:1:function:f"},
+        ),
     ],
 )
-def test_another_action_resource_or_tag_is_refused(call: Call) -> None:
+def test_another_action_resource_or_tag_and_what_is_denied_are_refused(call: Call) -> None:
     assert not POLICY.allows(call)

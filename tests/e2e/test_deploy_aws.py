@@ -327,6 +327,7 @@ def check_rights(deployed: Deployed) -> None:
         assert of_machines <= {
             "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
             "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+            "ec2:DetachNetworkInterface",
         }, f"{function} may do more than join the network"  # fmt: skip
 
 

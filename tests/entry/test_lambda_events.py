@@ -39,7 +39,7 @@ def test_a_request_arrives_with_all_its_parts(door: Door) -> None:
 
     http = Http(
         "POST",
-        "/things/a%2Fb%20c?x=1&x=2&empty=&s=%C3%A4",
+        "/things/a%2541%20%C3%A4%3F?x=1&x=2&empty=&s=%C3%A4",
         b"\xff\x00binary",
         (("Cookie", "auth=t; other=1"), ("X-Many", "a"), ("X-Many", "b")),
     )
@@ -48,12 +48,18 @@ def test_a_request_arrives_with_all_its_parts(door: Door) -> None:
     app = small_app(("/things/{id}", handler), method="POST", may_wait_s=0)
     status, _, body = answered(respond(app, event))
     (request,) = seen
-    assert (status, json.loads(body)) == (200, {"id": "a/b c"})
+    assert (status, json.loads(body)) == (200, {"id": "a%41 ä?"})
     assert request.query == {"x": ["1", "2"], "empty": [""], "s": ["ä"]}
     assert request.headers["cookie"] == "auth=t; other=1"
     assert request.headers["x-many"].replace(" ", "") == "a,b"
     assert request.body == b"\xff\x00binary"
     assert (request.client, request.final) == ("203.0.113.9", True)
+
+
+@pytest.mark.parametrize("door", [rest_event, function_url_event])
+def test_a_slash_of_a_name_stays_one_where_aws_sends_paths_encoded(door: Door) -> None:
+    app = small_app(("/things/{id}", lambda c, r: json_response(r.param("id"))))
+    assert answered(respond(app, door(Http("GET", "/things/a%2Fb"))))[2] == b'"a/b"'
 
 
 def test_only_the_distribution_that_proves_itself_tells_who_asks(

@@ -6,7 +6,8 @@ from typing import Any
 
 import boto3
 
-STATE_BUCKET = "determined-state-123456789012-us-west-2"
+STATE_BUCKET = "determined-state-123456789012-us-west-2"  # of clusters of earlier versions
+OWN_STATE_BUCKET = f"{STATE_BUCKET}-an"
 DATA_BUCKET = "det-box-us-west-2-123456789012"
 MADE = {
     "resources": [
@@ -41,7 +42,9 @@ class Account:
 
     def options(self) -> Any:
         """Return what is kept of the cluster for the next time."""
-        found = self.client("s3").get_object(Bucket=STATE_BUCKET, Key="box/options.json")
+        there = [bucket["Name"] for bucket in self.client("s3").list_buckets()["Buckets"]]
+        bucket = STATE_BUCKET if STATE_BUCKET in there else OWN_STATE_BUCKET
+        found = self.client("s3").get_object(Bucket=bucket, Key="box/options.json")
         return json.loads(found["Body"].read())
 
     def run_machine(self, region: str = "us-west-2", cluster: str = "box") -> str:
@@ -59,12 +62,17 @@ class Account:
         )  # fmt: skip
         return str(answer["Instances"][0]["InstanceId"])
 
-    def make_function(self) -> None:
+    def make_functions(self, *names: str) -> None:
+        """Make functions as Terraform does, without the aliases of an upgrade where they are not named."""
         role = self.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")["Role"]
-        self.client("lambda").create_function(
-            FunctionName="det-box-migrate", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
-            Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
-        )  # fmt: skip
+        functions = self.client("lambda")
+        for name in names or ("migrate", "api"):
+            functions.create_function(
+                FunctionName=f"det-box-{name}", Runtime="python3.11", Role=role["Arn"], Handler="app.app",
+                Code={"ZipFile": b"PK\x05\x06" + bytes(18)}, Publish=True,
+            )  # fmt: skip
+            if name == "api":
+                functions.create_alias(FunctionName="det-box-api", Name="live", FunctionVersion="1")
 
 
 @functools.cache

@@ -31,12 +31,13 @@ from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.lambda_front import function_url
 from tests.support.lambda_runtime import FunctionFailed, LambdaRuntime
 from tests.support.moto import moto_server
+from tests.support.moto_permissions import FORBIDDEN, answers_url, policies_of_aliases
 from tests.support.moto_roles import roles_of_services
 
 REGION = "us-west-2"
 ACCOUNT = "123456789012"
 # What the box has in another way than AWS: one address for all services.
-_NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT",)
+_NOT_HERE = ("AWS_USE_DUALSTACK_ENDPOINT", "DET_AWS_IPV6_ONLY")
 _LOOPS = re.compile(r"/2024-08-31/functions/([^/]+)/recursion-config")
 
 
@@ -138,7 +139,10 @@ class Box:
             self._threads.pop().join(60)
 
     def request(self, http: Http) -> tuple[int, dict[str, str], bytes]:
-        """Answer what arrives at the Function URL."""
+        """Answer what arrives at the Function URL, as far as the function's policy lets everybody ask it."""
+        backend, name = lambda_backends[ACCOUNT][REGION], self._api().function_name
+        if not answers_url(backend, name, "live"):
+            return 403, {"content-type": "application/json"}, json.dumps(FORBIDDEN).encode()
         return answered(self.invoke(self._api(), function_url_event(http)))
 
     def _database_of(self, function: LambdaFunction) -> str:
@@ -210,6 +214,7 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     patch.setattr(FunctionUrlConfig, "__init__", at_the_front)
     patch.setattr(LambdaFunction, "invoke", lambda f, *given: _invoked(box, f, *given))
     _keep_logging(patch)
+    policies_of_aliases(patch)
     roles_of_services(patch)
     # Of a bucket whose versioning is suspended, moto cannot delete what was deleted before.
     patch.setattr(FakeDeleteMarker, "dispose", lambda marker: None, raising=False)

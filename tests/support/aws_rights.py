@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from io import BytesIO
 from typing import Any
@@ -65,7 +65,14 @@ class Recorder:
         else:
             caller, region, service = signed.groups()
         if caller in self.roles:
-            self.calls += _needed(caller, service, region, environ, body)
+            # Lambda says of each call which function's code makes it; here roles have the names of their functions.
+            source = {
+                "lambda:SourceFunctionArn": f"arn:aws:lambda:{region}:{_ACCOUNT}:function:{caller}"
+            }
+            self.calls += (
+                replace(call, circumstances={**call.circumstances, **source})
+                for call in _needed(caller, service, region, environ, body)
+            )
         elif self.operator and caller == self.operator:
             self.calls_of_operator += _of_operator(caller, service, body)
 
@@ -168,14 +175,21 @@ def _request_tags(parameters: Mapping[str, str]) -> dict[str, dict[str, str]]:
     }
 
 
+_MATCHES: Mapping[str, Callable[[str, str], bool]] = {
+    "StringEquals": str.__eq__,
+    "ArnLike": fnmatchcase,
+}
+
+
 @dataclass(frozen=True)
 class Policy:
-    """A role's policy document: what it allows. It denies nothing in particular."""
+    """A role's policy document. What it denies wins over what it allows."""
 
     document: Mapping[str, Any]
 
     def allows(self, call: Call) -> bool:
-        return any(_allows(statement, call) for statement in self.statements)
+        effects = {s["Effect"] for s in self.statements if _concerns(s, call)}
+        return effects == {"Allow"}
 
     @property
     def statements(self) -> Sequence[Mapping[str, Any]]:
@@ -185,8 +199,7 @@ class Policy:
         return {action for s in self.statements for action in _listed(s["Action"])}
 
 
-def _allows(statement: Mapping[str, Any], call: Call) -> bool:
-    assert statement["Effect"] == "Allow", "the policies of this project only allow"
+def _concerns(statement: Mapping[str, Any], call: Call) -> bool:
     return (
         any(fnmatchcase(call.action.lower(), a.lower()) for a in _listed(statement["Action"]))
         and any(fnmatchcase(call.resource, r) for r in _listed(statement["Resource"]))
@@ -198,8 +211,11 @@ def _allows(statement: Mapping[str, Any], call: Call) -> bool:
 
 
 def _holds(test: str, variables: Mapping[str, Any], circumstances: Mapping[str, str]) -> bool:
-    assert test == "StringEquals", f"conditions with {test} are not understood here"
-    return all(circumstances.get(name) in _listed(value) for name, value in variables.items())
+    assert test in _MATCHES, f"conditions with {test} are not understood here"
+    return all(
+        any(_MATCHES[test](circumstances.get(name, ""), wanted) for wanted in _listed(value))
+        for name, value in variables.items()
+    )
 
 
 def _listed(value: Any) -> Sequence[Any]:

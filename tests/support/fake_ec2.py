@@ -164,6 +164,9 @@ class Wire:
         spot = parameters.get("InstanceMarketOptions.MarketType") == "spot"
         capacity = Capacity.SPOT if spot else Capacity.ON_DEMAND
         failure = self.failures.get((parameters.get("InstanceType", ""), capacity.value))
+        if len(base64.b64decode(parameters.get("UserData", ""))) > 16_384:
+            said = "User data is limited to 16384 bytes"
+            failure = Failure("InvalidParameterValue", said)
         return _failed(failure) if failure else on(parameters)
 
     def _fleet(

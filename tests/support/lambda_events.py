@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,19 @@ def rest_event(http: Http) -> dict[str, Any]:
 
 
 def http_api_event(http: Http, stage: str = "$default") -> dict[str, Any]:
-    """Make an event of the API Gateway HTTP API, payload 2.0, in a named stage when asked."""
-    raw_path = http.path if stage == "$default" else f"/{stage}{http.path}"
+    """Make an event of the API Gateway HTTP API, payload 2.0, in a named stage when asked.
+
+    It decodes the path, also where it is called raw; a slash of a name is then one of the path."""
+    return _payload_2(http, unquote(http.path), stage, "a1.execute-api.us-west-2.amazonaws.com")
+
+
+def function_url_event(http: Http) -> dict[str, Any]:
+    """Make an event of a function URL: payload 2.0 with the path as it was sent."""
+    return _payload_2(http, http.path, "$default", "abc.lambda-url.us-west-2.on.aws")
+
+
+def _payload_2(http: Http, path: str, stage: str, domain: str) -> dict[str, Any]:
+    raw_path = path if stage == "$default" else f"/{stage}{path}"
     cookies = [c for n, v in http.headers if n.lower() == "cookie" for c in v.split("; ")]
     headers: dict[str, str] = {}
     for name, value in http.headers:
@@ -74,7 +85,7 @@ def http_api_event(http: Http, stage: str = "$default") -> dict[str, Any]:
         "headers": headers,
         "requestContext": {
             "apiId": "a1",
-            "domainName": "a1.execute-api.us-west-2.amazonaws.com",
+            "domainName": domain,
             "http": {
                 "method": http.method,
                 "path": raw_path,
@@ -88,12 +99,6 @@ def http_api_event(http: Http, stage: str = "$default") -> dict[str, Any]:
         **({"body": text or base64.b64encode(http.body).decode()} if http.body else {}),
         "isBase64Encoded": bool(http.body) and text is None,
     }
-
-
-def function_url_event(http: Http) -> dict[str, Any]:
-    event = http_api_event(http)
-    event["requestContext"]["domainName"] = "abc.lambda-url.us-west-2.on.aws"
-    return event
 
 
 def answered(result: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:

@@ -1,6 +1,7 @@
 """An AWS account as the checks before a deployment see it: every call has an answer that a test may replace."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -23,10 +24,16 @@ def offerings(*found: tuple[str, str]) -> dict[str, Any]:
     }
 
 
+# What boto3 knows of a call, as far as it is looked at.
+_KNOWN = SimpleNamespace(input_shape=SimpleNamespace(members={"InvokedViaFunctionUrl": None}))
+_SDK = SimpleNamespace(service_model=SimpleNamespace(operation_model=lambda name: _KNOWN))
+
+
 class Account:
     """An account that can do everything, unless a test says otherwise."""
 
     account = "123456789012"
+    meta = _SDK
 
     def __init__(self, region: str = "us-west-2") -> None:
         self.region = region

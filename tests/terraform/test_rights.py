@@ -47,6 +47,10 @@ def test_what_rents_in_the_stack_creates_no_roles() -> None:
     assert "iam:CreateServiceLinkedRole" not in of_the_stack()
 
 
+def test_what_rents_in_the_stack_reads_denials() -> None:
+    assert "sts:DecodeAuthorizationMessage" in of_the_stack()
+
+
 def google_documented() -> set[str]:
     """Return the permissions of the page's table, whose rows leave out what the first of a cell begins with."""
     page = (DOCS / "reference" / "gcp.md").read_text("utf-8")

@@ -16,8 +16,11 @@ import yaml
 from det_cli.deployment import (
     aws_account_plan,
     aws_endpoints,
+    aws_function_url,
     aws_keys,
+    aws_migration,
     aws_preflight,
+    aws_relay,
     aws_service_roles,
     aws_snapshots,
     extras,
@@ -34,19 +37,11 @@ from det_cli.render import Say
 
 CLUSTER_ID = re.compile(r"(?=.{1,31}$)[a-zA-Z](-?[a-zA-Z0-9])*")
 RDS_CERTIFICATES = "https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem"
-_MIGRATION_S = 900
 GOOGLE_FILE = "gcp-credentials.json"
 _RELAY = "module.relay"
 _LIVE = "live"  # the alias of what requests and schedules reach
 _GLOBAL = "us-east-1"  # lists what has no region, such as a distribution of CloudFront
 _LISTED_S = 60.0
-# Of a function that Lambda takes a minute or two to put into its network, after weeks without a call.
-_NOT_READY = (
-    "CodeArtifactUserPendingException",
-    "ResourceConflictException",
-    "ResourceNotReadyException",
-)
-_READY_S = 180.0
 _UNGUARDED_S = 300.0  # in which the network interfaces of an endpoint go
 
 
@@ -96,9 +91,13 @@ class AwsDeployment(Deployment):
         config = self._config()
         aws_preflight.check_budget(self._spec.variables)
         aws_preflight.check_python(self._runtime())
+        if self._has_url():
+            aws_function_url.check_sdk(self.account)
         self._snapshot = self._to_restore()
         if not self._preflight:
             return
+        if self._has_relay():
+            aws_relay.check_region(self._spec.region)
         if self._keypair:
             aws_preflight.check_keypair(self.account, self._keypair)
         has_limits = not self._spec.endpoint_url  # an AWS that is not Amazon's has none to tell
@@ -145,6 +144,8 @@ class AwsDeployment(Deployment):
         rentals = aws_preflight.rentals_of(self._config())
         roles = aws_preflight.roles_of(rentals, self._spec.variables)
         aws_service_roles.create(self.account, roles, self._say)
+        if self._has_url():  # before Terraform takes the right away that earlier versions gave
+            aws_function_url.allow(self.account, f"det-{self._spec.cluster_id}-api", _LIVE)
         if self._snapshot:
             self._say(f"The database begins from the snapshot {self._snapshot.name}")
             self._take_over_key(variables, self._snapshot.database)
@@ -314,9 +315,24 @@ class AwsDeployment(Deployment):
         return found
 
     def _settle(self, outputs: dict[str, Any]) -> None:
+        self._open_url(outputs["functions"])
         self._say("Migrating the database")
-        self._migrate(outputs)
+        aws_migration.migrate(self.account, outputs["functions"]["migrate"])
         self._before = self._switch(outputs["functions"], outputs.get("versions") or {})
+
+    def _has_url(self) -> bool:
+        return aws_function_url.is_wanted(self._spec.variables.get("endpoint"))
+
+    def _open_url(self, functions: Mapping[str, str]) -> None:
+        """Let requests reach the function by its URL, or by API Gateway alone."""
+        name = functions.get("api", f"det-{self._spec.cluster_id}-api")
+        if not self._has_url():
+            aws_function_url.forbid(self.account, name, _LIVE)
+        elif not aws_function_url.allow(self.account, name, _LIVE):
+            raise CommandError(
+                f"there is no function {name} with the alias {_LIVE}",
+                "run the same command again: Terraform makes it",
+            )
 
     def _roll_back(self, outputs: dict[str, Any]) -> bool:
         """Let requests reach the version before this one, if there is one."""
@@ -346,17 +362,6 @@ class AwsDeployment(Deployment):
                 self.account.drop_versions(function, kept={self._before.get(name, "")})
             except (BotoCoreError, ClientError) as e:
                 self._say(f"warning: old versions of {function} stay: {e}")
-
-    def _migrate(self, outputs: dict[str, Any]) -> None:
-        # Asked once and patiently: a repeated call would find the first one still at work.
-        functions = self.account.client("lambda", read_timeout_s=_MIGRATION_S + 10)
-        answer = _once_ready(functions, FunctionName=outputs["functions"]["migrate"], Payload=b"{}")
-        if "FunctionError" in answer:
-            told = json.loads(answer["Payload"].read() or b"{}")
-            raise CommandError(
-                f"the migration of the database failed: {told.get('errorMessage', 'no reason given')}",
-                "the previous functions go on; mend the cause and run the same command again",
-            )
 
     def _stop_renting(self, stack: Stack, variables: dict[str, Any]) -> None:
         """Let no function rent another machine."""
@@ -435,20 +440,6 @@ class AwsDeployment(Deployment):
 
     def _where_logs_are(self) -> str:
         return f"the log group /aws/lambda/det-{self._spec.cluster_id}-api says why"
-
-
-def _once_ready(functions: Any, **call: Any) -> Any:
-    """Invoke a function, and again while Lambda still makes it ready."""
-    from botocore.exceptions import ClientError
-
-    limit = time.monotonic() + _READY_S
-    while True:
-        try:
-            return functions.invoke(**call)
-        except ClientError as e:
-            if e.response["Error"]["Code"] not in _NOT_READY or time.monotonic() > limit:
-                raise
-            time.sleep(5)
 
 
 def _google_projects(config: dict[str, Any]) -> list[str]:

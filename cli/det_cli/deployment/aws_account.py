@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from det_cli.deployment import restoring
+from det_cli.deployment.aws_buckets import Buckets
 from det_cli.deployment.aws_refusals import refusals_told
 from det_cli.deployment.terraform import Backend
 from det_cli.errors import CommandError
@@ -32,18 +33,27 @@ class Aws:
         self.endpoint_url = endpoint_url
         self.profile = profile
         self._regions = {region: self}
-        self._clients: dict[tuple[str, int], Any] = {}
+        self._clients: dict[tuple[str, int], Any] = {}  # by service and time to wait; 0: as usual
 
-    def client(self, service: str, read_timeout_s: int = 60) -> Any:
+    def client(self, service: str) -> Any:
         """Return the client of a service: the first one costs a tenth of a second and more."""
+        return self._client(service)
+
+    def client_for_one_try(self, service: str, read_timeout_s: int) -> Any:
+        """Return a client that sends a call once and waits for its answer, however long networks are silent."""
+        once = {"total_max_attempts": 1}
+        return self._client(
+            service, read_timeout_s, read_timeout=read_timeout_s, retries=once, tcp_keepalive=True
+        )
+
+    def _client(self, service: str, read_timeout_s: int = 0, **settings: Any) -> Any:
         from botocore.config import Config
 
         key = (service, read_timeout_s)
         if key not in self._clients:
             endpoint = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
-            config = Config(read_timeout=read_timeout_s)
             self._clients[key] = self._session.client(
-                service, region_name=self.region, config=config, **endpoint
+                service, region_name=self.region, config=Config(**settings), **endpoint
             )
         return self._clients[key]
 
@@ -84,54 +94,27 @@ class Aws:
                 " `aws sts get-caller-identity` asks the same",
             ) from e
 
+    @cached_property
+    def _buckets(self) -> Buckets:
+        return Buckets(lambda: self.client("s3"), lambda: self.account, self.region)
+
     @property
     def state_bucket(self) -> str:
-        return f"determined-state-{self.account}-{self.region}"
+        return self._buckets.states
 
     def make_state_bucket(self) -> None:
         """Make the bucket of Terraform's states, if this is the account's first cluster in the region."""
-        s3 = self.client("s3")
-        if self.has_bucket(self.state_bucket):
-            return
-        where = (
-            {}
-            if self.region == "us-east-1"
-            else {"CreateBucketConfiguration": {"LocationConstraint": self.region}}
-        )
-        s3.create_bucket(Bucket=self.state_bucket, **where)
-        s3.put_public_access_block(
-            Bucket=self.state_bucket,
-            PublicAccessBlockConfiguration={
-                "BlockPublicAcls": True, "IgnorePublicAcls": True,
-                "BlockPublicPolicy": True, "RestrictPublicBuckets": True,
-            },
-        )  # fmt: skip
-        s3.put_bucket_versioning(
-            Bucket=self.state_bucket, VersioningConfiguration={"Status": "Enabled"}
-        )
+        self._buckets.make_states()
 
     def has_bucket(self, name: str) -> bool:
-        from botocore.exceptions import ClientError
-
-        try:
-            self.client("s3").head_bucket(Bucket=name)
-        except ClientError as e:
-            if e.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
-                return False
-            raise CommandError(
-                f"the bucket {name} cannot be used: {e}", "ask for s3 rights on it"
-            ) from e
-        return True
+        """Return whether the account has a bucket. Raises CommandError for a bucket of another account."""
+        return self._buckets.has(name)
 
     def clusters(self) -> list[str]:
         """Return the clusters that this account has in the region, as their states say."""
-        if not self.has_bucket(self.state_bucket):
-            return []
-        pages = (
-            self.client("s3").get_paginator("list_objects_v2").paginate(Bucket=self.state_bucket)
+        return sorted(
+            name.removesuffix("/state") for name in self._buckets.names() if name.endswith("/state")
         )
-        keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
-        return sorted(k.removesuffix("/state") for k in keys if k.endswith("/state"))
 
     @refusals_told()
     def has_cluster(self, cluster_id: str) -> bool:
@@ -232,31 +215,21 @@ class Aws:
 
     def forget_state(self, cluster_id: str) -> None:
         for name in ("state", "options.json"):
-            self.client("s3").delete_object(Bucket=self.state_bucket, Key=f"{cluster_id}/{name}")
+            self._buckets.delete(f"{cluster_id}/{name}")
 
     def options(self, cluster_id: str) -> dict[str, Any]:
         from botocore.exceptions import ClientError
 
-        if not self.has_bucket(self.state_bucket):
-            return {}
         try:
-            kept = self.client("s3").get_object(
-                Bucket=self.state_bucket, Key=f"{cluster_id}/options.json"
-            )
+            found: dict[str, Any] = json.loads(self._read(f"{cluster_id}/options.json") or "{}")
         except ClientError as e:
-            if e.response["Error"]["Code"] == "NoSuchKey":
-                return {}
             raise CommandError(
                 f"the options of the last time cannot be read: {e}", "ask for s3 rights on it"
             ) from e
-        found: dict[str, Any] = json.loads(kept["Body"].read())
         return found
 
     def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
-        body, key = json.dumps(options).encode(), f"{cluster_id}/options.json"
-        self.client("s3").put_object(
-            Bucket=self.state_bucket, Key=key, Body=body, ServerSideEncryption="AES256"
-        )
+        self._buckets.write(f"{cluster_id}/options.json", json.dumps(options).encode())
 
     def secrets_key(self, database: str) -> str:
         """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
@@ -272,24 +245,11 @@ class Aws:
 
     def keep_secrets_key(self, database: str, key: str) -> None:
         """Store the key of a database beside the states of clusters, for its snapshots."""
-        self.client("s3").put_object(
-            Bucket=self.state_bucket, Key=restoring.place_of_key(database), Body=key.encode(),
-            ServerSideEncryption="AES256",
-        )  # fmt: skip
+        self._buckets.write(restoring.place_of_key(database), key.encode())
 
     def _read(self, name: str) -> str:
         """Return a text of the bucket of states; empty where there is none."""
-        from botocore.exceptions import ClientError
-
-        if not self.has_bucket(self.state_bucket):
-            return ""
-        try:
-            found = self.client("s3").get_object(Bucket=self.state_bucket, Key=name)
-        except ClientError as e:
-            if e.response["Error"]["Code"] == "NoSuchKey":
-                return ""
-            raise
-        return str(found["Body"].read().decode())
+        return (self._buckets.read(name) or b"").decode()
 
     def drop_versions(self, function: str, kept: Container[str]) -> None:
         """Delete published versions of a function, but its newest, those of its aliases and those to keep."""

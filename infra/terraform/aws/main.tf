@@ -118,6 +118,7 @@ module "relay" {
   front_secret               = local.front_secret
   vpc_id                     = module.network.vpc_id
   subnet_id                  = module.network.function_subnet_ids[index(local.function_zones, local.relay_zone)]
+  zone                       = local.relay_zone
   has_nat                    = !var.machine_external_ip
   database_security_group_id = module.database.security_group_id
   permissions_boundary       = var.permissions_boundary

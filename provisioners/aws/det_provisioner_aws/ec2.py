@@ -16,6 +16,7 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
+from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.ports.compute import (
     CloudMachine,
@@ -116,7 +117,9 @@ class Ec2Compute:
 
     def _launch(self, request: LaunchRequest, region: str) -> LaunchOutcome:
         settings = read_settings(request.settings)
-        common = launch_parameters(settings, self._places.image(region, settings))
+        has_gpus = any(catalog.has_gpus(PROVIDER, o.machine_type) for o in request.offers)
+        image = self._places.image(region, settings)
+        common = launch_parameters(settings, image, has_gpus=has_gpus)
         targets, without_subnet = self._places.targets(region, settings, request.offers)
         failures = [Failure(o, o.zone, _no_subnet(o.zone or region)) for o in without_subnet]
         of_a_fleet = choices(targets)

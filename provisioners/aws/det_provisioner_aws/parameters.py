@@ -18,15 +18,20 @@ LAUNCH_TAG = "determined-launch"
 POOL_TAG = "determined-resource-pool"
 _SPOT_REQUEST = "spot-instances-request"
 
+# A gp3 volume has so much without a charge. Images with CUDA have 10 to 20 GB, which take minutes at that speed.
+_GP3_THROUGHPUT, _GP3_IOPS = 125, 3000
+_GPU_THROUGHPUT = 500
+_IOPS_PER_THROUGHPUT = 4  # EC2 asks for these beside each MiB/s
+
 Parameters = dict[str, Any]
 
 
-def launch_parameters(settings: AwsSettings, image: Image) -> Parameters:
+def launch_parameters(settings: AwsSettings, image: Image, *, has_gpus: bool) -> Parameters:
     """Return the launch parameters that all machines of a pool's section have in common."""
     common: Parameters = {
         "ImageId": image.image_id,
         "BlockDeviceMappings": [
-            {"DeviceName": image.root_device, "Ebs": _root_volume(settings, image)}
+            {"DeviceName": image.root_device, "Ebs": _root_volume(settings, image, has_gpus)}
         ],
         "NetworkInterfaces": _interfaces(settings),
         "InstanceInitiatedShutdownBehavior": "terminate",
@@ -148,13 +153,18 @@ def _override(target: Target, settings: AwsSettings, rank: int) -> Parameters:
     return override
 
 
-def _root_volume(settings: AwsSettings, image: Image) -> Parameters:
+def _root_volume(settings: AwsSettings, image: Image, has_gpus: bool) -> Parameters:
     volume: Parameters = {
         "VolumeSize": max(settings.root_gib, image.least_gib),
         "VolumeType": settings.root_type,
         "Encrypted": True,
         "DeleteOnTermination": True,
     }
+    throughput = settings.root_throughput or (_GPU_THROUGHPUT if has_gpus else 0)
+    if settings.root_type == "gp3" and throughput > _GP3_THROUGHPUT:
+        volume["Throughput"] = throughput
+        if throughput > _GP3_IOPS // _IOPS_PER_THROUGHPUT:
+            volume["Iops"] = throughput * _IOPS_PER_THROUGHPUT
     if settings.kms_key:
         volume["KmsKeyId"] = settings.kms_key
     return volume

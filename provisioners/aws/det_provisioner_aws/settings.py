@@ -21,6 +21,7 @@ class AwsSettings:
     image: str = DEFAULT_IMAGE  # an id, or "ssm:" and the name of a parameter that holds one
     root_gib: int = 200
     root_type: str = "gp3"
+    root_throughput: int = 0  # MiB/s of gp3; 0: as much as machines with or without GPUs need
     kms_key: str = ""
     subnets: tuple[str, ...] = ()  # none: the default subnets of the region
     security_groups: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ def read_settings(section: Mapping[str, Any]) -> AwsSettings:
         image=_text(section, "image_id") or DEFAULT_IMAGE,
         root_gib=_whole(section, "root_volume_size", 200),
         root_type=_text(section, "root_volume_type") or "gp3",
+        root_throughput=_whole(section, "root_volume_throughput", 0),
         kms_key=_text(section, "root_volume_kms_key_id"),
         subnets=_texts(network, "subnet_id", "subnet_ids"),
         security_groups=_texts(network, "security_group_id", "security_group_ids"),

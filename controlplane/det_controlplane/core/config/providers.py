@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from det_controlplane.core.config import other_cloud
+from det_controlplane.core.config import aws_machines, other_cloud
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.catalog import Priced, Unknown
@@ -33,8 +33,8 @@ _NO_EFFECT_IN = {
 _NO_EFFECT_OF_POOLS = ("launch_error_timeout", "launch_error_retries")
 _SETTINGS = {
     "aws": (
-        "root_volume_size", "root_volume_type", "root_volume_kms_key_id", "image_id", "tag_key",
-        "tag_value", "instance_name", "ssh_key_name", "network_interface",
+        "root_volume_size", "root_volume_type", "root_volume_kms_key_id", "root_volume_throughput", "image_id",
+        "tag_key", "tag_value", "instance_name", "ssh_key_name", "network_interface",
         "iam_instance_profile_arn", "custom_tags", "placement_group",
         "capacity_reservation_id", "efa_interfaces", "google_credentials",
     ),
@@ -171,6 +171,8 @@ def _section(reader: Reader) -> Section | None:
         return None
     reader.ignore(*_COMMON_SETTINGS, *_SETTINGS[kind])
     reader.whole(_LEAST_DISK[kind], 200, 100, 65536)
+    if kind == "aws":
+        aws_machines.check(reader)
     other_cloud.check(reader, kind)
     names, gpus = _names(reader, kind)
     places = tuple(_places(reader, kind))

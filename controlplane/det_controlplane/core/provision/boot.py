@@ -2,12 +2,19 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 # What the agent is installed from where the cluster has no wheel of its own.
 DEFAULT_PACKAGE = "determined-serverless"
+# Libraries that the agent imports, and that it lends to tasks. A machine that takes the cluster's own wheel installs no
+# others: the package also asks for a database, a server and cryptography, which only the control plane uses.
+AGENT_LIBRARIES = (
+    "pyyaml", "pathspec", "docker", "websockets", "google-re2", "boto3", "appdirs", "argcomplete", "filelock",
+    "gitpython", "lomond", "packaging", "python-dateutil", "pytz", "requests", "ruamel.yaml", "tabulate", "termcolor",
+    "tqdm",
+)  # fmt: skip
 VENV = "/opt/determined/venv"
 _SAYS = "determined-boot: "
 # The words before the reason, in the log of an agent whose join was refused or not answered.
@@ -28,6 +35,9 @@ class Boot:
     provider: str
     package: str = DEFAULT_PACKAGE
     constraints: str = ""  # address of the versions of its libraries; empty for the newest
+    libraries: tuple[
+        str, ...
+    ] = ()  # what the agent needs of them; none: all that the package asks for
     silence_limit_s: float = (
         1800.0  # without the cluster and without work, the machine switches itself off
     )
@@ -62,11 +72,21 @@ def user_data(boot: Boot) -> str:
         last=_LAST.format(script=boot.last_script.rstrip()) if boot.last_script.strip() else "",
         pulls=_PULLS.format(images=shlex.join(boot.images)) if boot.images else "",
         options=shlex.quote(json.dumps(options, indent=1, sort_keys=True)),
-        package=shlex.quote(boot.package),
-        constraints=f"-c {shlex.quote(boot.constraints)} " if boot.constraints else "",
+        installs="\n    ".join(_installs(boot)),
         gpus=_GPUS if shows_gpus else "",
         venv=VENV,
     )
+
+
+def _installs(boot: Boot) -> Iterator[str]:
+    """Yield the commands that install the agent."""
+    pip, package = f"{VENV}/bin/pip install -q", shlex.quote(boot.package)
+    constraints = f"-c {shlex.quote(boot.constraints)} " if boot.constraints else ""
+    if not boot.libraries:
+        yield f"{pip} {constraints}{package}"
+        return
+    yield f"{pip} {constraints}{shlex.join(boot.libraries)}"
+    yield f"{pip} --no-deps {package}"
 
 
 def _roles_elsewhere(boot: Boot) -> dict[str, str]:
@@ -181,7 +201,7 @@ if ! [ -x {venv}/bin/det-agent ]; then
         apt install -qy --no-install-recommends python3 python3-venv
     fi
     python3 -m venv {venv}
-    {venv}/bin/pip install -q {constraints}{package}
+    {installs}
 fi
 
 step "preparing the machine"

@@ -21,6 +21,7 @@ from det_controlplane.api.http import Response
 from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.entry import scheduled_work
 from det_controlplane.entry.aws.events import is_http, refuse, respond
+from det_controlplane.entry.aws_addresses import resolve_by_ipv6
 from det_controlplane.entry.build import build_context, build_function, cluster_config
 from det_controlplane.entry.settings import from_environment
 from det_controlplane.ports.courier import Unsent
@@ -62,6 +63,7 @@ def load_for_snapshot(environment: Mapping[str, str]) -> None:
         cluster_config(from_environment(environment))
 
 
+resolve_by_ipv6(os.environ)
 load_for_snapshot(os.environ)
 
 

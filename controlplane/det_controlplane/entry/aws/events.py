@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from det_controlplane.api.app import App, unavailable
 from det_controlplane.api.errors import TooLarge
@@ -16,6 +16,7 @@ from det_controlplane.entry.server.answers import WireAnswer, next_batch, wire_a
 
 Event = Mapping[str, Any]
 
+_FUNCTION_URL = ".lambda-url."  # in the domain of a request that came by the function's own URL
 MAX_ANSWER = 6 * 1024 * 1024  # of the JSON that Lambda hands on, base64 included
 MAX_DOCUMENT = 8 * MAX_ANSWER  # before it is compressed
 _ENVELOPE = 4096
@@ -138,12 +139,20 @@ def _read_v2(event: Event) -> Request:
     client, host = _client_and_host(context, headers)
     return Request(
         method=context["http"]["method"],
-        path=_without_stage(event["rawPath"], context.get("stage", "$default")),
+        path=_without_stage(_encoded_path(event), context.get("stage", "$default")),
         query=query,
         headers=headers,
         client=client,
         public_url=f"https://{host}" if host else "",
     )
+
+
+def _encoded_path(event: Event) -> str:
+    """Return the path as clients sent it. API Gateway decodes it, function URLs do not."""
+    path = str(event["rawPath"])
+    if _FUNCTION_URL in event["requestContext"].get("domainName", ""):
+        return path
+    return quote(path, safe="/:@!$&'()*+,;=~")
 
 
 def _joined(name: str, values: list[str]) -> str:

@@ -21,6 +21,7 @@ from det_controlplane.api.app import App
 from det_controlplane.db.connections import must_answer
 from det_controlplane.db.errors import BadUrl, DatabaseDown
 from det_controlplane.db.migrate import MigrationError
+from det_controlplane.entry.aws_addresses import resolve_by_ipv6
 from det_controlplane.entry.build import build_app, build_context, build_relay
 from det_controlplane.entry.container.relay_idle import ending_when_idle
 from det_controlplane.entry.container.relay_renewal import (
@@ -51,6 +52,7 @@ _TOPICS = {
 
 def main() -> int:
     api_server.log_to_stderr()
+    resolve_by_ipv6(os.environ)
     # Uvicorn sends itself the signal again once it has ended its requests: that is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     role = os.environ.get("DET_ROLE", "")

@@ -14,7 +14,8 @@ def user_data(ctx: Context, requested: Requested) -> str:
     settings = ctx.config.section_settings(requested.pool, requested.section)
     master_url = str(settings.get("master_url") or ctx.public_url)
     chosen = settings.get("agent_package")
-    package = chosen or software.address(ctx, master_url)
+    own = software.address(ctx, master_url)
+    package = chosen or own
     contents = settings.get("agent_config_file_contents")
     return boot.user_data(
         boot.Boot(
@@ -24,6 +25,7 @@ def user_data(ctx: Context, requested: Requested) -> str:
             provider=requested.provider,
             package=str(package or boot.DEFAULT_PACKAGE),
             constraints="" if chosen else software.constraints_address(ctx, master_url),
+            libraries=boot.AGENT_LIBRARIES if own and not chosen else (),
             startup_script=str(settings.get("startup_script") or ""),
             last_script=str(settings.get("container_startup_script") or ""),
             images=tuple(settings.get("pull_images") or ()),

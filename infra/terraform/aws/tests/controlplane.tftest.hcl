@@ -72,6 +72,14 @@ run "rights" {
   }
 
   assert {
+    condition = sort([for name, document in data.aws_iam_policy_document.function : name if contains(flatten([
+      for statement in document.statement : [for condition in statement.condition : condition.values if condition.variable == "lambda:SourceFunctionArn"]
+      if statement.effect == "Deny" && contains(statement.actions, "ec2:CreateNetworkInterface")
+    ]), "arn:aws:lambda:eu-west-1:123456789012:function:det-lab-${name}")]) == tolist(["api", "migrate", "provision", "tick"])
+    error_message = "The code of a function may use the rights by which Lambda puts it into the network."
+  }
+
+  assert {
     condition     = [for name, document in data.aws_iam_policy_document.function : name if contains(flatten(document.statement[*].actions), "ec2:TerminateInstances")] == ["provision"]
     error_message = "Another function than provision may end machines."
   }
@@ -182,7 +190,7 @@ run "addresses_of_aws" {
   }
 
   assert {
-    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "true"])
+    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "true" && f.environment[0].variables["DET_AWS_IPV6_ONLY"] == "true"])
     error_message = "A function asks AWS by IPv4, which does not leave the network."
   }
 }
@@ -197,7 +205,7 @@ run "addresses_of_aws_beside_a_gateway_for_ipv4" {
   }
 
   assert {
-    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "false"])
+    condition     = alltrue([for f in concat([aws_lambda_function.api], values(aws_lambda_function.worker)) : f.environment[0].variables["AWS_USE_DUALSTACK_ENDPOINT"] == "false" && f.environment[0].variables["DET_AWS_IPV6_ONLY"] == "false"])
     error_message = "A function asks for addresses that AWS has not everywhere, though IPv4 leads out."
   }
 }
@@ -336,6 +344,11 @@ run "a_function_url" {
   }
 
   assert {
+    condition     = aws_lambda_permission.url[0].action == "lambda:InvokeFunctionUrl" && aws_lambda_permission.url[0].function_url_auth_type == "NONE"
+    error_message = "Strangers may invoke the function directly."
+  }
+
+  assert {
     condition     = length(aws_cloudwatch_metric_alarm.this) == 0
     error_message = "There are alarms without a topic to tell."
   }
@@ -351,7 +364,7 @@ run "a_gateway" {
   }
 
   assert {
-    condition     = length(aws_lambda_function_url.api) == 0 && length(aws_lambda_permission.invoke) == 0 && aws_lambda_permission.gateway[0].principal == "apigateway.amazonaws.com"
+    condition     = length(aws_lambda_function_url.api) == 0 && length(aws_lambda_permission.url) == 0 && aws_lambda_permission.gateway[0].principal == "apigateway.amazonaws.com"
     error_message = "The function has a second way in."
   }
 

@@ -50,6 +50,11 @@ run "the_bucket" {
   }
 
   assert {
+    condition     = aws_s3_bucket_lifecycle_configuration.this[0].rule[0].expiration[0].expired_object_delete_marker
+    error_message = "Markers of deleted checkpoints stay for ever."
+  }
+
+  assert {
     condition     = !aws_s3_bucket.this.force_destroy
     error_message = "A bucket that is to be kept may be emptied."
   }

@@ -53,6 +53,7 @@ variables {
   front_secret               = "secret"
   vpc_id                     = "vpc-1"
   subnet_id                  = "subnet-1"
+  zone                       = "eu-west-1a"
   has_nat                    = false
   database_security_group_id = "sg-1"
   permissions_boundary       = null
@@ -148,5 +149,86 @@ run "the_distribution" {
   assert {
     condition     = join(",", sort(flatten(regexall("headers\\['([a-z-]+)'\\] =", aws_cloudfront_function.this.code)))) == "x-det-viewer,x-forwarded-host"
     error_message = "The function sets a header that CloudFront lets none set, and answers 502 for."
+  }
+}
+
+run "its_processor_costs_nothing_beside_the_machine" {
+  module {
+    source = "../modules/aws/relay"
+  }
+
+  assert {
+    condition     = one(aws_instance.this.credit_specification).cpu_credits == "standard"
+    error_message = "A busy relay costs more than the hour of its machine."
+  }
+}
+
+# The runs above have made it, in one zone and for one processor.
+run "a_change_that_keeps_the_machine_keeps_the_origin" {
+  module {
+    source = "../modules/aws/relay"
+  }
+
+  variables {
+    environment = { DET_DB_URL = "postgresql://u:p@another/d" }
+  }
+
+  assert {
+    condition     = aws_cloudfront_vpc_origin.this.id == run.the_machine.origin_id && aws_instance.this.id == run.the_machine.instance_id
+    error_message = "AWS refuses to change an origin that is in use."
+  }
+}
+
+run "other_tags_have_a_machine_and_an_origin_of_their_own" {
+  module {
+    source = "../modules/aws/relay"
+  }
+
+  override_data {
+    target = data.aws_default_tags.current
+    values = { tags = { team = "vision" } }
+  }
+
+  assert {
+    condition     = aws_instance.this.id != run.the_machine.instance_id && aws_cloudfront_vpc_origin.this.id != run.the_machine.origin_id
+    error_message = "AWS refuses to change an origin that is in use."
+  }
+}
+
+run "another_zone_has_a_machine_and_an_origin_of_its_own" {
+  module {
+    source = "../modules/aws/relay"
+  }
+
+  variables {
+    zone      = "eu-west-1b"
+    subnet_id = "subnet-2"
+  }
+
+  assert {
+    condition     = aws_instance.this.id != run.the_machine.instance_id && aws_cloudfront_vpc_origin.this.id != run.the_machine.origin_id
+    error_message = "AWS refuses to change an origin that is in use."
+  }
+
+  assert {
+    condition     = strcontains(one(aws_cloudfront_vpc_origin.this.vpc_origin_endpoint_config).name, aws_instance.this.id)
+    error_message = "The new origin has the name of the one that it replaces."
+  }
+}
+
+run "another_processor_has_an_image_of_its_own" {
+  module {
+    source = "../modules/aws/relay"
+  }
+
+  variables {
+    zone         = "eu-west-1b"
+    subnet_id    = "subnet-2"
+    architecture = "arm64"
+  }
+
+  assert {
+    condition     = aws_instance.this.id != run.another_zone_has_a_machine_and_an_origin_of_its_own.instance_id && aws_cloudfront_vpc_origin.this.id != run.another_zone_has_a_machine_and_an_origin_of_its_own.origin_id
+    error_message = "The image of the old processor does not start on the new one."
   }
 }

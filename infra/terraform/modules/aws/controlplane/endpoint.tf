@@ -23,17 +23,12 @@ resource "aws_lambda_permission" "url" {
   function_url_auth_type = "NONE"
 }
 
-# Since October 2025 AWS asks for this right as well. It lets any AWS account invoke the function directly, which meets
-# the same application but makes up the caller's address (docs/concepts/security.md, "Addresses"). The provider can
-# narrow it to the URL since 6.29 (invoked_via_function_url), which the stack's version 5 does not know.
-resource "aws_lambda_permission" "invoke" {
-  count         = local.has_gateway ? 0 : 1
-  statement_id  = "url-invoke"
-  action        = "lambda:InvokeFunction"
-  function_name = aws_lambda_function.api.function_name
-  qualifier     = aws_lambda_alias.api.name
-  principal     = "*"
-}
+# Since October 2025 AWS asks for lambda:InvokeFunction as well. Without a condition it would let any AWS account invoke the
+# function directly, with an event that makes up the caller's address. The provider narrows it to calls by the URL since
+# 6.29 (invoked_via_function_url), which the stack's version 5 does not know. So `det deploy` gives this right; who applies
+# the stack without it runs, once:
+#   aws lambda add-permission --function-name det-CLUSTER-api --qualifier live --statement-id url-only \
+#     --action lambda:InvokeFunction --principal '*' --invoked-via-function-url
 
 resource "aws_apigatewayv2_api" "this" {
   count         = local.has_gateway ? 1 : 0

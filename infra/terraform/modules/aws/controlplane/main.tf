@@ -40,6 +40,7 @@ locals {
     # It has no address for IPv6, which alone leaves this network.
     DET_AWS_PRICE_LIST         = "false"
     AWS_USE_DUALSTACK_ENDPOINT = tostring(!var.has_nat)
+    DET_AWS_IPV6_ONLY          = tostring(!var.has_nat)
   })
 }
 

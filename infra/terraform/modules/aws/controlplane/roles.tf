@@ -65,6 +65,27 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
+  # The rights above are for Lambda itself. The code of a function may not use them: it could attach addresses to the network.
+  dynamic "statement" {
+    for_each = each.key == "keys" ? [] : [1]
+
+    content {
+      sid    = "NoNetworkForCode"
+      effect = "Deny"
+      actions = [
+        "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface", "ec2:DetachNetworkInterface",
+        "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+      ]
+      resources = ["*"]
+
+      condition {
+        test     = "ArnLike"
+        variable = "lambda:SourceFunctionArn"
+        values   = [local.arns[each.key], "${local.arns[each.key]}:*"]
+      }
+    }
+  }
+
   dynamic "statement" {
     for_each = contains(["api", "tick"], each.key) ? [1] : []
 
@@ -145,6 +166,17 @@ data "aws_iam_policy_document" "function" {
       sid       = "Images"
       actions   = ["ssm:GetParameters"]
       resources = ["${local.arn_prefix}:ssm:*::parameter/aws/service/*"]
+    }
+  }
+
+  # What EC2 says of a denial is encoded; AWS gives this action no resource.
+  dynamic "statement" {
+    for_each = each.key == "provision" ? [1] : []
+
+    content {
+      sid       = "ReadDenials"
+      actions   = ["sts:DecodeAuthorizationMessage"]
+      resources = ["*"]
     }
   }
 

@@ -53,6 +53,11 @@ variable "subnet_id" {
   type        = string
 }
 
+variable "zone" {
+  description = "Availability zone of that subnet."
+  type        = string
+}
+
 variable "has_nat" {
   description = "Whether IPv4 leaves the subnet, so that AWS is reached where it has no dual-stack endpoints."
   type        = bool
@@ -160,6 +165,7 @@ resource "aws_lambda_function" "this" {
       DET_DB_POOL_SIZE   = "4"
       DET_RELAY_IDLE_S   = "600"
       DET_RELAY_FUNCTION = local.function
+      DET_AWS_IPV6_ONLY  = tostring(!var.has_nat)
       HOST               = "0.0.0.0"
       PORT               = tostring(local.port)
     })
@@ -204,6 +210,16 @@ resource "aws_vpc_security_group_ingress_rule" "database" {
   description                  = "PostgreSQL from the relay"
 }
 
+data "aws_default_tags" "current" {}
+
+# Another zone or processor takes another machine: an image for the old processor does not start on the new one. So do other
+# tags: the provider sends them to the VPC origin by a change of it, and CloudFront refuses any while a distribution uses it.
+resource "terraform_data" "place" {
+  input = "${var.zone}/${var.architecture}/${sha1(jsonencode(data.aws_default_tags.current.tags))}"
+}
+
+# AWS changes and deletes no VPC origin that a distribution uses. So a new machine and a new origin come first, the
+# distribution changes over, and the old ones go.
 resource "aws_instance" "this" {
   ami                                  = data.aws_ssm_parameter.image.insecure_value
   instance_type                        = local.types[var.architecture]
@@ -213,6 +229,11 @@ resource "aws_instance" "this" {
   instance_initiated_shutdown_behavior = "stop"
   user_data_replace_on_change          = false
   user_data                            = local.user_data
+
+  # A busy relay becomes slower. By default AWS would charge for the processor beyond the machine's share.
+  credit_specification {
+    cpu_credits = "standard"
+  }
 
   metadata_options {
     http_tokens                 = "required"
@@ -228,9 +249,11 @@ resource "aws_instance" "this" {
   tags        = { Name = local.function, determined-cluster = local.tag }
   volume_tags = { Name = local.function, determined-cluster = local.tag }
 
-  # A newer image or script would replace it, and with it the origin of the distribution.
+  # A newer image or script would replace it, and with it the origin of the distribution: minutes to an hour.
   lifecycle {
-    ignore_changes = [ami, user_data]
+    create_before_destroy = true
+    ignore_changes        = [ami, user_data]
+    replace_triggered_by  = [terraform_data.place.output]
   }
 
   depends_on = [aws_iam_role_policy.this]
@@ -238,7 +261,8 @@ resource "aws_instance" "this" {
 
 resource "aws_cloudfront_vpc_origin" "this" {
   vpc_origin_endpoint_config {
-    name                   = local.function
+    # Two of them are there while one replaces the other.
+    name                   = "${local.function}-${aws_instance.this.id}"
     arn                    = aws_instance.this.arn
     http_port              = local.port
     https_port             = 443
@@ -248,6 +272,19 @@ resource "aws_cloudfront_vpc_origin" "this" {
       items    = ["TLSv1.2"]
       quantity = 1
     }
+  }
+
+  # AWS says up to 15 minutes, which are the provider's limit; it has taken longer.
+  timeouts {
+    create = "60m"
+    update = "60m"
+    delete = "60m"
+  }
+
+  lifecycle {
+    create_before_destroy = true
+    ignore_changes        = [vpc_origin_endpoint_config]
+    replace_triggered_by  = [aws_instance.this.arn]
   }
 }
 
@@ -389,4 +426,9 @@ output "url" {
 output "instance_id" {
   description = "Machine of the relay."
   value       = aws_instance.this.id
+}
+
+output "origin_id" {
+  description = "VPC origin of the machine."
+  value       = aws_cloudfront_vpc_origin.this.id
 }

@@ -11,7 +11,7 @@ variable "keep" {
 }
 
 variable "lifecycle_rules" {
-  description = "Delete replaced versions after a month, and parts of uploads that were given up."
+  description = "Delete replaced versions after a month, what is left of deleted objects then, and parts of uploads that were given up."
   type        = bool
 }
 
@@ -58,6 +58,11 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
 
     noncurrent_version_expiration {
       noncurrent_days = 30
+    }
+
+    # A deleted object of which no version is left keeps a marker, which listings pass over one by one.
+    expiration {
+      expired_object_delete_marker = true
     }
 
     abort_incomplete_multipart_upload {

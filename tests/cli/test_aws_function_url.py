@@ -1,0 +1,107 @@
+"""Everybody may call the API by its URL; nobody invokes its function directly with an event of their own."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ReadTimeoutError
+from det_cli.deployment import aws_function_url, aws_migration
+from det_cli.deployment.aws_account import Aws
+from det_cli.errors import CommandError
+from moto.awslambda.models import LambdaFunction, lambda_backends
+
+from tests.cli.conftest import Det
+from tests.cli.test_deploy_aws_upgrades import Upgrade
+from tests.support.aws_account import Account
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_terraform import FakeTerraform
+from tests.support.moto_permissions import answers_url, may_be_invoked_by_strangers
+
+API, LIVE = "det-box-api", "live"
+
+
+@pytest.fixture
+def aws(account: Account) -> Aws:
+    return Aws("us-west-2", account.url)
+
+
+def backend() -> Any:
+    return lambda_backends["123456789012"]["us-west-2"]
+
+
+def grant_as_terraform(account: Account, **more: Any) -> None:
+    """Give the right that the stack gives, and with `more` another one."""
+    functions = account.client("lambda")
+    at = {"FunctionName": API, "Qualifier": LIVE, "Principal": "*"}
+    if not more:
+        more = {"StatementId": "url", "Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE"}  # fmt: skip
+    functions.add_permission(**at, **more)
+
+
+def test_up_opens_the_url_and_nothing_else(
+    det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    Upgrade(account, terraform, cluster.url)
+    monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
+    grant_as_terraform(account)
+    assert not answers_url(backend(), API, LIVE), "AWS asks for both rights since October 2025"
+    for _ in range(2):  # the second time the right is there
+        ran = det("deploy", "aws", "up", "--yes", *account.where)
+        assert ran.code == 0, ran.err
+    assert answers_url(backend(), API, LIVE)
+    assert not may_be_invoked_by_strangers(backend(), API, LIVE)
+
+
+def test_the_url_answers_while_terraform_takes_the_wide_right_of_earlier_versions_away(
+    account: Account, aws: Aws
+) -> None:
+    account.make_functions()
+    grant_as_terraform(account)
+    grant_as_terraform(account, StatementId="url-invoke", Action="lambda:InvokeFunction")
+    assert may_be_invoked_by_strangers(backend(), API, LIVE)
+    assert aws_function_url.allow(aws, API, LIVE)
+    account.client("lambda").remove_permission(
+        FunctionName=API, Qualifier=LIVE, StatementId="url-invoke"
+    )
+    assert answers_url(backend(), API, LIVE)
+    assert not may_be_invoked_by_strangers(backend(), API, LIVE)
+
+
+def test_a_cluster_behind_api_gateway_has_no_such_right(account: Account, aws: Aws) -> None:
+    account.make_functions()
+    aws_function_url.allow(aws, API, LIVE)
+    aws_function_url.forbid(aws, API, LIVE)
+    grant_as_terraform(account)
+    assert not answers_url(backend(), API, LIVE)
+    aws_function_url.forbid(aws, API, LIVE)  # it is gone already
+
+
+def test_a_function_that_is_not_there_yet_is_no_error(aws: Aws) -> None:
+    assert not aws_function_url.allow(aws, API, LIVE)
+
+
+def test_a_boto3_that_knows_no_such_right_is_refused_with_the_way_out(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operation = aws.client("lambda").meta.service_model.operation_model("AddPermission")
+    monkeypatch.delitem(operation.input_shape.members, "InvokedViaFunctionUrl")
+    with pytest.raises(CommandError, match="boto3 is too old") as refused:
+        aws_function_url.check_sdk(aws)
+    assert "pip install --upgrade boto3" in str(refused.value.hint)
+
+
+def test_a_migration_whose_answer_is_lost_is_not_sent_again(account: Account, aws: Aws) -> None:
+    account.make_functions("migrate")
+    functions = aws.client_for_one_try("lambda", 910)
+    sent: list[str] = []
+
+    def lose(**_: Any) -> None:
+        sent.append("Invoke")
+        raise ReadTimeoutError(endpoint_url=account.url)
+
+    functions.meta.events.register("before-send.lambda.Invoke", lose)
+    with pytest.raises(CommandError, match="gave no answer") as lost:
+        aws_migration.migrate(aws, "det-box-migrate")
+    assert sent == ["Invoke"]
+    assert "may still be at work" in str(lost.value.hint)
+    assert functions.meta.config.read_timeout > 900

@@ -1,0 +1,26 @@
+"""A relay is refused where CloudFront cannot reach it, before anything is made."""
+
+from typing import cast
+
+import pytest
+from det_cli.deployment import aws_relay
+from det_cli.deployment.aws import AwsDeployment
+from det_cli.deployment.aws_account import Aws
+from det_cli.deployment.cluster import ClusterSpec
+from det_cli.errors import CommandError
+
+from tests.support.preflight_account import Account
+
+
+@pytest.mark.parametrize("region", ["ap-southeast-6", "us-gov-west-1", "cn-north-1"])
+def test_a_region_without_vpc_origins_is_refused(region: str) -> None:
+    made = AwsDeployment(ClusterSpec("box", region, {}, {"relay": True}), lambda _: None)
+    made.account = cast(Aws, Account(region))
+    made.account.clusters = lambda: ["box"]  # type: ignore[method-assign]
+    with pytest.raises(CommandError, match=f"no VPC origins in {region}") as refused:
+        made.plan()
+    assert "leave relay out" in str(refused.value.hint)
+
+
+def test_other_regions_are_accepted() -> None:
+    aws_relay.check_region("us-east-1")

@@ -1,0 +1,77 @@
+"""In a network that only IPv6 leaves, clients of AWS wait on no IPv4 address."""
+
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from det_controlplane.entry import aws_addresses
+
+V4 = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 443))
+V6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 443, 0, 0))
+DUAL = ("lambda.us-west-2.api.aws", "s3.dualstack.us-west-2.amazonaws.com")
+
+
+def resolve(host: Any, port: Any, family: int = 0, *more: Any, **named: Any) -> list[Any]:
+    """Answer as a resolver does that knows both addresses of some names."""
+    known = [V6, V4] if host in DUAL else [V4]
+    found = [one for one in known if family in (socket.AF_UNSPEC, one[0])]
+    if not found:
+        raise socket.gaierror(socket.EAI_NONAME, "no address")
+    return found
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    def start(**environment: str) -> Any:
+        aws_addresses.resolve_by_ipv6(environment)
+        return socket.getaddrinfo
+
+    return start
+
+
+@pytest.mark.parametrize("host", DUAL)
+def test_services_with_both_addresses_are_asked_by_ipv6_alone(resolver: Any, host: str) -> None:
+    assert resolver(DET_AWS_IPV6_ONLY="true")(host, 443) == [V6]
+
+
+@pytest.mark.parametrize(
+    "host", ["db.cluster-x.us-west-2.rds.amazonaws.com", "ec2.eu-south-2.amazonaws.com", "example.org"]
+)  # fmt: skip
+def test_names_without_such_an_address_are_found_where_they_are(resolver: Any, host: str) -> None:
+    assert resolver(DET_AWS_IPV6_ONLY="true")(host, 443) == [V4]
+
+
+def test_a_caller_that_asks_for_ipv4_gets_it(resolver: Any) -> None:
+    assert resolver(DET_AWS_IPV6_ONLY="true")(DUAL[0], 443, socket.AF_INET) == [V4]
+
+
+@pytest.mark.parametrize("environment", [{}, {"DET_AWS_IPV6_ONLY": "false"}])
+def test_a_network_with_a_gateway_for_ipv4_changes_nothing(
+    resolver: Any, environment: dict[str, str]
+) -> None:
+    assert resolver(**environment)(DUAL[0], 443) == [V6, V4]
+
+
+def test_functions_resolve_so_from_their_start() -> None:
+    program = "import socket, det_controlplane.entry.aws.chalice_app; print(socket.getaddrinfo.__module__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"DET_AWS_IPV6_ONLY": "true", "AWS_DEFAULT_REGION": "us-west-2"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "det_controlplane.entry.aws_addresses"
+
+
+def test_the_relay_resolves_so_from_its_start() -> None:
+    program = (
+        "import os, socket; from det_controlplane.entry.container import main; main.main();"
+        " print(socket.getaddrinfo.__module__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"DET_AWS_IPV6_ONLY": "true", "DET_ROLE": "none"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == "det_controlplane.entry.aws_addresses", done.stderr

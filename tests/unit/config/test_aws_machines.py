@@ -1,0 +1,59 @@
+"""A section for AWS is refused where EC2 would refuse its machines."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.aws_machines import MOST_USER_DATA
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.problems import InvalidConfig
+from det_controlplane.core.provision.boot import Boot, user_data
+
+AWS = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge"}
+
+
+def problems(**settings: Any) -> dict[str, str]:
+    pools = [{"pool_name": "gpus", "provider": {**AWS, **settings}}]
+    try:
+        load_cluster({"resource_pools": pools})
+    except InvalidConfig as e:
+        return {p.path.rpartition(".")[2]: p.message for p in e.problems}
+    return {}
+
+
+def test_a_boot_script_that_ec2_would_not_take_is_refused() -> None:
+    (said,) = problems(startup_script="#" * 12_000).values()
+    assert f"EC2 takes {MOST_USER_DATA}" in said
+    assert "fetch the rest from a bucket" in said
+
+
+def test_the_largest_part_of_the_boot_script_is_named() -> None:
+    found = problems(startup_script="true", pull_images=[f"image-{n:0100}" for n in range(120)])
+    assert list(found) == ["pull_images"]
+
+
+def test_what_is_accepted_fits_when_the_cluster_is_known() -> None:
+    script = "#" * 9_000
+    assert problems(startup_script=script) == {}
+    booted = Boot(
+        "c" * 31, f"https://{'a' * 100}", "p" * 100, "aws", f"https://{'w' * 200}", f"https://{'l' * 200}",
+        startup_script=script, has_gpus=True,
+    )  # fmt: skip
+    assert len(user_data(booted).encode()) <= MOST_USER_DATA
+
+
+def test_other_clouds_take_longer_scripts() -> None:
+    gcp = {"type": "gcp", "project": "p", "zone": "us-central1-a", "startup_script": "#" * 20_000}
+    load_cluster({"resource_pools": [{"pool_name": "gpus", "provider": gcp}]})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"root_volume_throughput": 50}, "from 125 to 1000"),
+        ({"root_volume_throughput": 300, "root_volume_type": "io2"}, "is a setting of gp3"),
+    ],
+)
+def test_a_throughput_that_the_volume_cannot_have_is_refused(
+    settings: dict[str, Any], said: str
+) -> None:
+    assert said in problems(**settings)["root_volume_throughput"]
