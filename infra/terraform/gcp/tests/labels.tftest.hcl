@@ -52,6 +52,22 @@ run "images" {
   }
 }
 
+run "tasks_do_not_write_what_images_are_made_from" {
+  module {
+    source = "../modules/gcp/machines"
+  }
+
+  variables {
+    account_id = "det-lab-vm"
+    network_id = "network"
+  }
+
+  assert {
+    condition     = google_storage_bucket_iam_member.this.condition[0].expression == "!resource.name.startsWith(\"projects/_/buckets/det-lab-some-project/objects/builds/\")"
+    error_message = "A task could exchange the program of the control plane before it is built."
+  }
+}
+
 run "a_network_of_a_name_that_was_used_before" {
   module {
     source = "../modules/gcp/network"
