@@ -50,8 +50,8 @@ def _of_section(pool: str, section: Any, external_ip: bool) -> Iterator[Machines
     network = settings.get("network_interface") or {}
     for region in sorted({region for region, _ in section.places}):
         zones = tuple(sorted(z for r, z in section.places if r == region and z))
-        for priced in section.types:
-            for capacity in section.capacities:
+        for capacity in section.capacities:
+            for priced in section.types_as(capacity):
                 yield Machines(
                     pool=pool, machine_type=priced.type.name, region=region, zones=zones,
                     gpu_type=str(gpus.get("gpu_type") or "") if gpus.get("gpu_num") else "",
