@@ -22,6 +22,7 @@ from det_cli.deployment import (
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.provider_lock import ProviderLock
 from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import Say
@@ -120,6 +121,12 @@ class GcpDeployment(Deployment):
         if self._access.keypath:
             found["GOOGLE_APPLICATION_CREDENTIALS"] = str(Path(self._access.keypath).resolve())
         return found
+
+    def _open(self, *, keep_state: bool = True) -> Stack:
+        stack = super()._open(keep_state=keep_state)
+        if keep_state:
+            stack.lock = ProviderLock(self.account, self._spec.cluster_id)
+        return stack
 
     def _check(self) -> None:
         config = self._config()

@@ -25,7 +25,7 @@ _ENABLED_S = 300.0  # until all of Google's servers know that an API is enabled
 _LOOK_S = 5.0
 _DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
 _STATE = "/default.tfstate"
-_OPTIONS = "/options.json"
+_OPTIONS, _LOCK = "/options.json", "/provider-lock.json"
 _KEY = "secrets_key"
 
 
@@ -140,7 +140,7 @@ class Google:
         return Backend("gcs", {"bucket": self.state_bucket, "prefix": cluster_id})
 
     def forget_state(self, cluster_id: str) -> None:
-        for name in (_STATE, _OPTIONS):
+        for name in (_STATE, _OPTIONS, _LOCK):
             self.call("DELETE", "storage", self._object(f"{cluster_id}{name}"))
 
     def options(self, cluster_id: str) -> dict[str, Any]:
@@ -148,6 +148,13 @@ class Google:
 
     def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
         self.upload(self.state_bucket, f"{cluster_id}{_OPTIONS}", json.dumps(options).encode())
+
+    def provider_lock(self, cluster_id: str) -> str:
+        return str(self._kept(f"{cluster_id}{_LOCK}").get("content") or "")
+
+    def keep_provider_lock(self, cluster_id: str, content: str) -> None:
+        name = f"{cluster_id}{_LOCK}"
+        self.upload(self.state_bucket, name, json.dumps({"content": content}).encode())
 
     def secrets_key(self, database: str) -> str:
         """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.
