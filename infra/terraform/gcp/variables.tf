@@ -25,6 +25,12 @@ variable "cidr" {
   default     = "10.60.0.0/20"
 }
 
+variable "machine_cidr" {
+  description = "IPv4 range of the machines' own subnet, which they have without addresses of their own (machine_external_ip = false)."
+  type        = string
+  default     = "10.60.16.0/20"
+}
+
 variable "network_id" {
   description = "Network of your own, with a way out for machines and a peering with Cloud SQL; empty for one that is made here."
   type        = string
