@@ -108,7 +108,8 @@ class GcpDeployment(Deployment):
         names = ("database_tier", "database_disk_gb", "database_highly_available")
         stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
         config = self._config()
-        return prices.month(prices.gcp_idle(stack, prices.always_rented(config)), config)
+        idle = prices.gcp_idle(stack, prices.always_rented(config))
+        return prices.month(idle, config, prices.gcp_busy())
 
     def environment(self) -> dict[str, str]:
         project = self.account.project
