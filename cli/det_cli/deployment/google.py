@@ -13,7 +13,8 @@ from det_cli.errors import CommandError
 # Machines carry the label that the provisioner gives them, everything else that of the stack.
 MACHINE_LABEL, LABEL = "det-cluster", "determined-cluster"
 SIGN_IN = (
-    "`gcloud auth application-default login`, or give --keypath FILE, a key of a service account"
+    "give --keypath FILE, a key of a service account; or sign in by Google's command line:"
+    " `gcloud auth application-default login`"
 )
 # As the stack names them.
 _WORKERS = ("tick", "provision")

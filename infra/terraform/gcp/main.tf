@@ -15,7 +15,7 @@ locals {
   mails                 = concat(var.alarm_emails, var.monthly_budget_usd > 0 ? var.budget_emails : [])
   apis = setunion(length(local.mails) > 0 ? ["monitoring"] : [], var.monthly_budget_usd > 0 ? ["billingbudgets"] : [], [
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
-    "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
+    "iamcredentials", "logging", "orgpolicy", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
   ])
   db_url = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:5432/${module.database.name}?sslmode=verify-ca&sslrootcert=/secrets/database-ca/ca.pem"
 }
@@ -99,8 +99,9 @@ resource "terraform_data" "secrets_key" {
 }
 
 module "secrets" {
-  source = "../modules/gcp/secrets"
-  name   = local.name
+  source   = "../modules/gcp/secrets"
+  name     = local.name
+  location = var.secret_location
   readers = { for name, account in module.controlplane.accounts : name => {
     account = account
     secrets = name == "relay" ? ["database-url", "database-ca", "configuration"] : ["database-url", "database-ca", "configuration", "password", "secrets-key"]

@@ -108,6 +108,12 @@ variable "secrets_key" {
   sensitive   = true
 }
 
+variable "secret_location" {
+  description = "Region of the secrets, where an organisation binds locations; empty to let Google choose. It cannot be changed later."
+  type        = string
+  default     = ""
+}
+
 variable "database_highly_available" {
   description = "Keep a standby of the database in a second zone, at twice the price."
   type        = bool
