@@ -21,8 +21,9 @@ from det_cli.deployment.prices import (
     gcp_idle,
     hours_for_rds,
     price,
+    run_instance_usd_hour,
 )
-from det_controlplane.core.provision.catalog import machine_type
+from det_controlplane.core.provision.catalog import machine_type, with_gpus
 from det_controlplane.core.provision.offers import Capacity
 
 from bench.reference_month import DAYS, DRIFT, FAULTS, SEED, TYPES, USERS, Outcome, played
@@ -43,6 +44,8 @@ FUNCTION_CPU_S, DATABASE_CPU_S, TICK_CPU_S = 0.0015, 0.001, 0.02
 # tests/api/test_work_of_schedules.py counts passes of the schedules in an hour, their waits, and ways to the database.
 TICK_PASSES, TICK_WAITS_S, PROVISION_PASSES = 120, 60.0, 60
 REQUEST_TRIPS, TICK_TRIPS, PROVISION_TRIPS = 3.2, 31, 17
+# Where polls are held, an idle or steady agent sends one each 30 s, and lines of its log at once.
+HELD_POLLS = 120
 # What a function with 1024 MB has of a processor; assumed of a way to the database, and of a cloud that lists machines.
 PROCESSOR, TRIP_S, LISTING_S = 1024 / 1769, 0.0016, 1.0
 REQUEST_S = round(FUNCTION_CPU_S / PROCESSOR + REQUEST_TRIPS * TRIP_S, 3)
@@ -197,8 +200,8 @@ def _idle(s: Stack) -> Iterator[str]:
     yield f"a glance of a minute costs {awake_usd_hour() * (60 + s.pause_after_s) / 3600 * 100:.1f} cents of Aurora. On Google Cloud the smallest instance of Cloud SQL runs always: it is most of the bill."
     relayed = aws_idle(replace(s.aws, relay=True)).usd
     yield f"With a relay for notebooks and shells (`relay = true`) an idle month on AWS costs ${relayed:.2f}; an hour in which it runs {price('t3.nano') * 100:.2f} cents."
-    instance = 3600 * (price("run_vcpu_s") + price("run_gib_s"))
-    yield f"On Google Cloud a notebook or shell keeps an instance of the relay, {instance * 100:.1f} cents an hour, and its open page one of the API, as much again."
+    instance = run_instance_usd_hour()
+    yield f"On Google Cloud a notebook or shell keeps an instance of the relay, {instance * 100:.1f} cents an hour, and its open page one of the API, as the polls of its machine do anyway."
     yield "Checkpoints that are kept cost what the bucket costs."
     yield ""
 
@@ -226,6 +229,25 @@ def _hundred(s: Stack) -> Iterator[str]:
     yield _on_larger_machines(s)
     yield ""
     yield from _remedies(s, bill)
+    yield from _hundred_on_google()
+
+
+def _hundred_on_google() -> Iterator[str]:
+    """Tell what the control plane adds on Google Cloud: held polls keep an instance of the API."""
+    machine = with_gpus(machine_type("gcp", "n1-standard-4"), "nvidia-tesla-t4", 1)
+    gpu = float(machine.price("us-central1", Capacity.ON_DEMAND))
+    requests = GPUS * (HELD_POLLS + REPORTS + EARLIER_LOG_BATCHES)
+    turns_s = TICK_S_HOUR + PROVISION_S_HOUR
+    parts = {
+        "an instance of the API, which held polls keep": run_instance_usd_hour(),
+        "tick and provision": turns_s * run_instance_usd_hour() / 3600,
+        f"{requests:,} requests": requests * price("run_request"),
+    }
+    share = sum(parts.values()) / (GPUS * gpu)
+    yield f"On Google Cloud agents hold their polls for 30 s. While one machine is there, its polls keep an instance of the API, which takes up to 250 requests at once. {GPUS} machines n1-standard-4 with a T4 cost ${GPUS * gpu:.2f} an hour,"
+    yield f"and the control plane adds {share:.2%}, beside Cloud SQL, which the idle month has. To a single such machine the instance adds {run_instance_usd_hour() / gpu:.0%}."
+    yield ""
+    yield from _table("an hour on Google Cloud", parts, 4)
 
 
 def _on_larger_machines(s: Stack) -> str:

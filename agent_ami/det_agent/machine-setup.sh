@@ -65,6 +65,34 @@ ExecStart=/usr/local/sbin/determined-scratch
 WantedBy=multi-user.target
 END
 
+step "packets of containers that fit into the machine's network"
+cat > /usr/local/sbin/determined-docker-mtu <<'END'
+#!/bin/sh
+# Gives Docker's networks the MTU of the machine's own, where that is below Docker's 1500: 1460 on Compute Engine.
+# Larger packets of a container are lost where nothing reports that they are too large.
+set -eu
+interface=$(ip -4 route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)
+mtu=$(cat "/sys/class/net/$interface/mtu")
+[ "$mtu" -lt 1500 ] || exit 0
+python3 - "$mtu" <<'PYTHON'
+import json
+import pathlib
+import sys
+
+mtu, path = int(sys.argv[1]), pathlib.Path("/etc/docker/daemon.json")
+before = json.loads(path.read_text()) if path.exists() else {}
+options = {**before, "mtu": mtu}
+if options != before:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(options, indent=4))
+    print("changed")
+PYTHON
+END
+chmod 755 /usr/local/sbin/determined-docker-mtu
+if [ "$(/usr/local/sbin/determined-docker-mtu || true)" = changed ]; then
+    systemctl try-restart docker || true
+fi
+
 step "blocking the metadata address for containers"
 cat > /usr/local/sbin/determined-block-metadata <<'END'
 #!/bin/sh

@@ -95,6 +95,13 @@ def test_a_machine_with_gpus_joins_with_them_or_not_at_all() -> None:
     assert "nvidia-smi -L" not in chosen
 
 
+def test_work_on_google_cloud_gets_most_of_the_thirty_seconds_of_a_preemption() -> None:
+    google = replace(PLAIN, provider="gcp")
+    assert '"stop_grace": 20' in user_data(google)
+    assert '"stop_grace": 5' in user_data(replace(google, agent_config={"stop_grace": 5}))
+    assert "stop_grace" not in user_data(PLAIN)
+
+
 def test_the_last_script_of_a_pool_runs_when_docker_is_there_and_the_agent_is_not() -> None:
     script = user_data(replace(PLAIN, last_script="docker login registry"))
     docker, agent = script.index("installing docker"), script.index('step "starting the agent"')

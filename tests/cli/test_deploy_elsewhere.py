@@ -160,7 +160,7 @@ def test_by_force_a_cloud_that_cannot_be_asked_is_told_at_the_end(
     ran = down(det, account, "--force")
     assert ran.code == 0, ran.err
     assert "no machine of it is left" not in ran.out
-    assert "gcloud compute instances list --project acme --filter labels.det-cluster=box" in ran.out
+    assert "compute/instances?project=acme (label det-cluster: box)" in ran.out
 
 
 def test_a_cluster_on_aws_ends_its_machines_on_google(
@@ -206,7 +206,7 @@ def test_machines_of_another_cluster_of_the_same_name_on_google_stay(
     assert ran.code == 0, ran.err
     assert list(google.instances) == ["us-west1-b/det-1-1"]
     assert "no machine of it is left" not in ran.out
-    assert "gcloud compute instances list --project acme --filter labels.det-cluster=box" in ran.out
+    assert "compute/instances?project=acme (label det-cluster: box)" in ran.out
 
 
 def test_machines_and_templates_of_a_cluster_of_the_same_name_in_another_region_stay(

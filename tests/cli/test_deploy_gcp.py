@@ -178,7 +178,7 @@ def test_a_dry_run_enables_no_apis_and_names_the_missing_ones(
     project.google.apis.discard("sqladmin")
     ran = project.run("up", "--cluster-id", "lab", "--dry-run")
     assert "disabled that a plan asks: sqladmin" in cause(ran)
-    assert "gcloud services enable sqladmin.googleapis.com --project acme" in ran.err
+    assert "apis/library/sqladmin.googleapis.com?project=acme" in ran.err
     assert "sqladmin" not in project.google.apis
 
 

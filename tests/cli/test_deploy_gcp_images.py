@@ -82,6 +82,21 @@ def test_a_build_without_rights_fails_after_five_minutes(
     assert sum(slept) == 300
 
 
+def test_what_is_built_is_what_up_sent_whatever_is_written_in_its_place(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    """Cloud Build takes one generation of an object, and refuses a request whose generation is gone."""
+    google = project.google
+    google.buckets[DATA] = {}
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    ran = project.up()
+    assert ran.code == 0, ran.err
+    (build,) = google.builds
+    source = build["source"]["storageSource"]
+    place = f"{source['bucket']}/{source['object']}"
+    assert source["generation"] == str(google.generations[place])
+
+
 def test_a_build_request_that_is_wrong_is_not_repeated(
     project: Project, terraform: FakeTerraform, slept: list[float]
 ) -> None:

@@ -95,6 +95,8 @@ class FakeGoogle:
     late: int = 0  # calls that an API refuses after it was enabled
     _refuses: dict[str, int] = field(default_factory=dict)  # of these, those that are left
     calls: list[str] = field(default_factory=list)
+    # Rules of the organisation that hold in the project, by constraint; others allow all, which is the default.
+    policies: dict[str, list[Json]] = field(default_factory=dict)
     token_is_revoked: bool = False
     billing: bool = True
 
@@ -337,6 +339,15 @@ def _destroy_version(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return {"state": "DESTROYED"}
 
 
+def _policy(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    if "orgpolicy.policy.get" in fake.permissions_missing:
+        raise Refusal(403, "Permission 'orgpolicy.policy.get' denied on resource")
+    constraint = query["constraint"]
+    default: Json = {"enforce": False} if ".managed." in constraint else {"allowAll": True}
+    rules = fake.policies.get(constraint, [default])
+    return {"name": f"projects/1/policies/{constraint}", "spec": {"rules": rules}}
+
+
 def _restore(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     fake.restored[query["instance"]] = body["backup"]
     return fake.begin("RESTORE_VOLUME", **fake.restoring_ends)
@@ -418,6 +429,11 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", f"/run/v2/{_P}/locations/[^/]+/services", _leftover("services")),
     ("PATCH", f"/run/v2/{_P}/locations/[^/]+/services/(?P<name>[^/]+)", _shift_traffic),
     ("GET", "/run/v2/projects/.*/operations/o1", lambda fake, query, body: {"done": True}),
+    (
+        "GET",
+        f"/orgpolicy/v2/{_P}/policies/(?P<constraint>[\\w.]+):getEffectivePolicy",
+        _policy,
+    ),
     ("GET", f"/secretmanager/v1/{_P}/secrets", _leftover("secrets")),
     ("GET", f"/secretmanager/v1/{_P}/secrets/(?P<secret>[^/]+)/versions", _versions),
     (

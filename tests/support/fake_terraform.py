@@ -22,6 +22,8 @@ with (folder / "calls").open("a") as calls:
     told_by = {{key: os.environ.get(name, "") for key, name in told_by.items()}}
     imports = pathlib.Path("taken-over.tf")
     told_by["taken_over"] = imports.read_text() if imports.exists() else ""
+    lock = pathlib.Path(".terraform.lock.hcl")
+    told_by["lock"] = lock.read_text() if lock.exists() else ""
     calls.write(json.dumps({{"verb": verb, "words": words, "variables": told, **told_by}}) + "\\n")
 plan = json.loads((folder / "plan").read_text())
 answer = plan.get(verb if verb != "state" else "state " + words[0], {{}})
@@ -36,6 +38,8 @@ if answer.get("waits"):
     (folder / "waits").touch()
     print(json.dumps({{"type": "apply_start", "@message": "database: Creating..."}}), flush=True)
     signal.pause()
+if "locks" in answer:
+    lock.write_text(answer["locks"])
 print(answer.get("out", ""))
 print(answer.get("err", ""), file=sys.stderr)
 sys.exit(answer.get("code", 0))

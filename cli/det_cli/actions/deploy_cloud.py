@@ -83,7 +83,7 @@ def _print_removed(cluster_id: str, unseen: Sequence[fleet.Location]) -> None:
         return
     print(f"Removed cluster {cluster_id}. Machines may be left where it has rented:")
     for place in unseen:
-        print(f"  {place}, which {fleet.question(place, cluster_id)} asks")
+        print(f"  {place}: {fleet.question(place, cluster_id)}")
 
 
 def print_names(args: argparse.Namespace, names: Sequence[str], where: str) -> None:

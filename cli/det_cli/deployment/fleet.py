@@ -163,9 +163,10 @@ def account_at(location: Location) -> MachineAccount:
 
 
 def question(location: Location, cluster_id: str) -> str:
-    """Return the command by which an operator looks for machines at a location."""
+    """Return the page or the command by which an operator looks for machines at a location."""
     if location.provider == "gcp":
-        return f"`gcloud compute instances list --project {location.name} --filter labels.det-cluster={cluster_id}`"
+        page = f"https://console.cloud.google.com/compute/instances?project={location.name}"
+        return f"{page} (label det-cluster: {cluster_id})"
     return (
         f"`aws ec2 describe-instances --region {location.name}"
         f" --filters Name=tag:determined-cluster,Values={cluster_id}`"

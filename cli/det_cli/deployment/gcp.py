@@ -14,6 +14,7 @@ from det_cli.deployment import (
     google_backups,
     google_checks,
     google_machines,
+    google_policies,
     google_secrets,
     image,
     prices,
@@ -22,6 +23,7 @@ from det_cli.deployment import (
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.provider_lock import ProviderLock
 from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import Say
@@ -93,10 +95,11 @@ class GcpDeployment(Deployment):
         config = self._config()
         missing = google_checks.disabled(self.account, self._spec.variables)
         if missing:
-            names = " ".join(f"{name}.googleapis.com" for name in missing)
+            page = f"https://console.cloud.google.com/apis/library/{missing[0]}.googleapis.com"
             raise CommandError(
                 f"the project {self.account.project} has APIs disabled that a plan asks: {', '.join(missing)}",
-                f"`gcloud services enable {names} --project {self.account.project}`; `up` enables them itself",
+                f"`det deploy gcp up` enables them itself; or enable each, as {missing[0]} at"
+                f" {page}?project={self.account.project}",
             )
         self._check_project(config)
         self._backup = self._to_restore()
@@ -107,7 +110,8 @@ class GcpDeployment(Deployment):
         names = ("database_tier", "database_disk_gb", "database_highly_available")
         stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
         config = self._config()
-        return prices.month(prices.gcp_idle(stack, prices.always_rented(config)), config)
+        idle = prices.gcp_idle(stack, prices.always_rented(config))
+        return prices.month(idle, config, prices.gcp_busy())
 
     def environment(self) -> dict[str, str]:
         project = self.account.project
@@ -120,6 +124,12 @@ class GcpDeployment(Deployment):
         if self._access.keypath:
             found["GOOGLE_APPLICATION_CREDENTIALS"] = str(Path(self._access.keypath).resolve())
         return found
+
+    def _open(self, *, keep_state: bool = True) -> Stack:
+        stack = super()._open(keep_state=keep_state)
+        if keep_state:
+            stack.lock = ProviderLock(self.account, self._spec.cluster_id)
+        return stack
 
     def _check(self) -> None:
         config = self._config()
@@ -136,6 +146,7 @@ class GcpDeployment(Deployment):
             external_ip = self._spec.variables.get("machine_external_ip") is not False
             machines = google_machines.machines_of(config, external_ip=external_ip)
             google_checks.check_machines(self.account, machines, self._say)
+            google_policies.check(self.account, machines, self._spec.variables, self._say)
             task_images.check(config, self._say)
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
@@ -289,5 +300,6 @@ class GcpDeployment(Deployment):
         ]
 
     def _where_logs_are(self) -> str:
-        name, region = f"det-{self._spec.cluster_id}-api", self._spec.region
-        return f"`gcloud run services logs read {name} --region {region} --project {self.account.project}` says why"
+        place = f"{self._spec.region}/det-{self._spec.cluster_id}-api"
+        page = f"https://console.cloud.google.com/run/detail/{place}/logs"
+        return f"{page}?project={self.account.project} says why"

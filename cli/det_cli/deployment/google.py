@@ -13,7 +13,8 @@ from det_cli.errors import CommandError
 # Machines carry the label that the provisioner gives them, everything else that of the stack.
 MACHINE_LABEL, LABEL = "det-cluster", "determined-cluster"
 SIGN_IN = (
-    "`gcloud auth application-default login`, or give --keypath FILE, a key of a service account"
+    "give --keypath FILE, a key of a service account; or sign in by Google's command line:"
+    " `gcloud auth application-default login`"
 )
 # As the stack names them.
 _WORKERS = ("tick", "provision")
@@ -25,7 +26,7 @@ _ENABLED_S = 300.0  # until all of Google's servers know that an API is enabled
 _LOOK_S = 5.0
 _DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
 _STATE = "/default.tfstate"
-_OPTIONS = "/options.json"
+_OPTIONS, _LOCK = "/options.json", "/provider-lock.json"
 _KEY = "secrets_key"
 
 
@@ -140,7 +141,7 @@ class Google:
         return Backend("gcs", {"bucket": self.state_bucket, "prefix": cluster_id})
 
     def forget_state(self, cluster_id: str) -> None:
-        for name in (_STATE, _OPTIONS):
+        for name in (_STATE, _OPTIONS, _LOCK):
             self.call("DELETE", "storage", self._object(f"{cluster_id}{name}"))
 
     def options(self, cluster_id: str) -> dict[str, Any]:
@@ -148,6 +149,13 @@ class Google:
 
     def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
         self.upload(self.state_bucket, f"{cluster_id}{_OPTIONS}", json.dumps(options).encode())
+
+    def provider_lock(self, cluster_id: str) -> str:
+        return str(self._kept(f"{cluster_id}{_LOCK}").get("content") or "")
+
+    def keep_provider_lock(self, cluster_id: str, content: str) -> None:
+        name = f"{cluster_id}{_LOCK}"
+        self.upload(self.state_bucket, name, json.dumps({"content": content}).encode())
 
     def secrets_key(self, database: str) -> str:
         """Return the key with which secrets in a database are encrypted, also of a cluster that is gone.

@@ -14,7 +14,8 @@ from det_cli.render import Say
 # What the stack uses, and what the command and Terraform ask about it. At most twenty can be enabled by one call.
 APIS = (
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudquotas", "cloudresourcemanager", "cloudscheduler",
-    "compute", "iam", "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
+    "compute", "iam", "iamcredentials", "logging", "orgpolicy", "run", "secretmanager", "servicenetworking", "sqladmin",
+    "storage",
 )  # fmt: skip
 # The same for an alarm of Google Cloud's own, and the right that it takes on the billing account.
 _BUDGET_APIS, _BUDGET_PERMISSION = ("billingbudgets", "monitoring"), "billing.budgets.create"

@@ -22,6 +22,13 @@ class Machines:
     disk_gb: int = DISK_GB
     disk_type: str = DISK_TYPE
     has_external_ip: bool = True
+    image: str = ""  # as a path
+
+    @property
+    def image_project(self) -> str:
+        """Return the project of the boot image; empty where its path names none."""
+        _, _, rest = self.image.partition("projects/")
+        return rest.partition("/")[0]
 
     @property
     def place(self) -> str:
@@ -50,8 +57,8 @@ def _of_section(pool: str, section: Any, external_ip: bool) -> Iterator[Machines
     network = settings.get("network_interface") or {}
     for region in sorted({region for region, _ in section.places}):
         zones = tuple(sorted(z for r, z in section.places if r == region and z))
-        for priced in section.types:
-            for capacity in section.capacities:
+        for capacity in section.capacities:
+            for priced in section.types_as(capacity):
                 yield Machines(
                     pool=pool, machine_type=priced.type.name, region=region, zones=zones,
                     gpu_type=str(gpus.get("gpu_type") or "") if gpus.get("gpu_num") else "",
@@ -61,4 +68,5 @@ def _of_section(pool: str, section: Any, external_ip: bool) -> Iterator[Machines
                     disk_gb=int(settings.get("boot_disk_size") or DISK_GB),
                     disk_type=str(settings.get("boot_disk_type") or DISK_TYPE).rpartition("/")[2],
                     has_external_ip=bool(network.get("external_ip", external_ip)),
+                    image=str(settings.get("boot_disk_source_image") or ""),
                 )  # fmt: skip

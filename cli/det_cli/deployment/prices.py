@@ -199,6 +199,19 @@ def gcp_idle(stack: GcpStack, machines: Mapping[str, float] = NO_MACHINES) -> Id
     return IdleMonth(parts, stack.database_tier if hourly is None else "")
 
 
+def run_instance_usd_hour() -> float:
+    """Return what an instance of a service costs on Cloud Run while it has requests: one processor and 1 GiB."""
+    return 3600 * (price("run_vcpu_s") + price("run_gib_s"))
+
+
+def gcp_busy() -> Iterator[str]:
+    """Tell what the control plane costs while agents hold their polls."""
+    yield (
+        f"While machines run, their polls keep an instance of the API: ${run_instance_usd_hour():.2f} an hour,"
+        " however many machines there are, up to about 200"
+    )
+
+
 def _tier(name: str) -> float | None:
     """Return the price of a tier of Cloud SQL an hour, if it is known."""
     custom = re.fullmatch(r"db-custom-(\d+)-(\d+)", name)

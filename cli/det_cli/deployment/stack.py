@@ -3,11 +3,14 @@
 import tempfile
 from pathlib import Path
 
+from det_cli.deployment.provider_lock import ProviderLock
 from det_cli.deployment.terraform import Backend, Terraform
 
 
 class Stack:
     """Terraform in a folder that is gone afterwards. Without a backend the state is gone too."""
+
+    lock: ProviderLock | None = None  # of a stack that ships no lock file
 
     def __init__(self, name: str, backend: Backend | None, environment: dict[str, str]) -> None:
         self._name = name
@@ -19,11 +22,18 @@ class Stack:
         self.folder = Path(self._temporary.name)
         try:
             self.terraform = Terraform(self._name, self.folder, self._environment)
-            self.terraform.init(self._backend)
+            self._init()
         except BaseException:
             self._temporary.cleanup()
             raise
         return self
+
+    def _init(self) -> None:
+        if self.lock:
+            self.lock.restore(self.terraform.stack)
+        self.terraform.init(self._backend)
+        if self.lock:
+            self.lock.keep(self.terraform.stack)
 
     def __exit__(self, *exc: object) -> None:
         self._temporary.cleanup()

@@ -28,6 +28,9 @@ _NEWER_STATE = re.compile(r"state snapshot was created by Terraform v(\d[\w.]*\w
 # Of Terraform, when it cannot fetch the provider of a cloud.
 _NO_PROVIDER = re.compile(r"Failed to (?:query available provider packages|install provider)")
 
+# Of Terraform, when the checksum of a provider is not in the lock file.
+_OTHER_PROVIDER = re.compile(r"does(?:n't| not) match any of the checksums")
+
 # Of AWS, and of Google.
 _EXPIRED = re.compile(
     r"\bExpiredToken|token included in the request is expired|invalid_grant|Reauthentication is needed"
@@ -78,13 +81,13 @@ class Terraform:
         }
         # A copy: Terraform writes beside the configuration, and the installation may be read-only.
         shutil.copytree(stacks(), folder / "stacks", dirs_exist_ok=True)
-        self._stack = folder / "stacks" / stack
+        self.stack = folder / "stacks" / stack
 
     def init(self, backend: Backend | None) -> None:
         """Fetch providers and read the state, which is kept in a bucket, or in the working folder without one."""
         here = Backend("local", {"path": str(self._folder / "terraform.tfstate")})
         used = backend or here
-        (self._stack / "backend.tf").write_text(f'terraform {{\n  backend "{used.kind}" {{}}\n}}\n')
+        (self.stack / "backend.tf").write_text(f'terraform {{\n  backend "{used.kind}" {{}}\n}}\n')
         flags = [f"-backend-config={name}={value}" for name, value in used.settings.items()]
         with terraform_release.alone():
             self._run("init", "-reconfigure", "-no-color", *flags)
@@ -127,7 +130,7 @@ class Terraform:
     def take_over(self, address: str, cloud_id: str) -> None:
         """Let the next apply know of a resource that exists; `import` itself refuses a stack of which nothing is."""
         block = f"import {{\n  to = {address}\n  id = {json.dumps(cloud_id)}\n}}\n"
-        (self._stack / "taken-over.tf").write_text(block)
+        (self.stack / "taken-over.tf").write_text(block)
 
     def outputs(self) -> dict[str, Any]:
         """Return the outputs of the stack; none if it was never applied."""
@@ -143,7 +146,7 @@ class Terraform:
 
     def _run(self, *arguments: str) -> str:
         done = subprocess.run(
-            [self._binary, *arguments], cwd=self._stack, env=self._environment, capture_output=True,
+            [self._binary, *arguments], cwd=self.stack, env=self._environment, capture_output=True,
             text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
@@ -153,7 +156,7 @@ class Terraform:
     def _streamed(self, say: Say, *arguments: str) -> None:
         errors: list[str] = []
         with subprocess.Popen(
-            [self._binary, arguments[0], "-json", *arguments[1:]], cwd=self._stack, env=self._environment,
+            [self._binary, arguments[0], "-json", *arguments[1:]], cwd=self.stack, env=self._environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         ) as process:  # fmt: skip
             assert process.stdout is not None
@@ -192,6 +195,12 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
         return CommandError(
             f"the sign-in at the cloud expired in the middle of terraform {verb}",
             "sign in again and run the same command: it goes on",
+        )
+    if _OTHER_PROVIDER.search(plain):
+        return CommandError(
+            "the provider here is not the one that this cluster was deployed with: its checksum is another",
+            "if it comes from a mirror of yours, delete provider-lock.json of the cluster in the bucket of states and"
+            " run the same command again; otherwise do not trust it",
         )
     if _NO_PROVIDER.search(plain):
         return CommandError(

@@ -71,11 +71,12 @@ _TOUCH = text(f"""
         FROM (SELECT id, leaving, state, out_of_service FROM agents WHERE token_hash = :token_hash FOR UPDATE) old
         WHERE a.id = old.id AND a.incarnation = cast(:incarnation AS uuid) AND a.state <> 'LOST'
         RETURNING a.draining, a.poll_seq <= :seq AS newest, a.leaving AND NOT old.leaving AS leaves_now,
-            a.leaving, old.state <> 'JOINED' OR old.out_of_service <> a.out_of_service AS returned, a.pool, a.id),
+            a.leaving, old.state <> 'JOINED' OR old.out_of_service <> a.out_of_service AS returned, a.pool, a.id,
+            a.relay_dials),
     marked AS (
         INSERT INTO pools (name) SELECT pool FROM touched WHERE returned OR leaves_now
         ON CONFLICT (name) DO UPDATE SET marked = pools.marked + 1)
-    SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, (
+    SELECT id AS agent_id, draining, newest, leaves_now, leaving, returned, relay_dials, (
         SELECT json_agg(json_build_array(c.id, c.allocation_id, c.epoch, c.state, a.killed, a.preempt_at IS NOT NULL,
                                          k.proxies <> '[]')
                         ORDER BY c.assigned_at, c.id) {_LIVE.format(agent_id="touched.id")}) AS assigned
@@ -180,6 +181,7 @@ class PollRecord:
     leaves_now: bool  # this poll is the first to say that the machine goes away
     leaving: bool
     returned: bool  # it had been suspect, or out of service, or it is now
+    relay_dials: int  # how often the relay missed it
     assigned: list[AssignedContainer]
 
 

@@ -30,6 +30,7 @@ _ANY_WANTED = text("""
 _TOUCH = text(
     "UPDATE tasks SET proxied_at = :now WHERE id = ANY(cast(:task_ids AS text[])) AND ended_at IS NULL"
 )
+_MISS = text("UPDATE agents SET relay_dials = relay_dials + 1 WHERE id = :agent_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +94,9 @@ def of_config(task_id: str) -> str:
                   ELSE concat({task_id}, ':', p.value->>'proxy_port') END)
             ORDER BY coalesce((p.value->>'default_service_id')::boolean, false) DESC, p.ordinality), '[]')
         FROM jsonb_array_elements(coalesce(nullif((e.config#>'{{environment,proxy_ports}}')::jsonb, 'null'), '[]')) WITH ORDINALITY p)"""
+
+
+def miss(db: Database, agent_id: str) -> None:
+    """Store that the relay has no connection of an agent, which its next poll tells it."""
+    with db.autocommit() as tx:
+        tx.execute(_MISS, {"agent_id": agent_id})

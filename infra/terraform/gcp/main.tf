@@ -7,13 +7,15 @@ locals {
   # A network of the operator's own, or one made here.
   network_id    = var.network_id != "" ? var.network_id : module.network[0].network_id
   subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
-  peering       = var.network_id != "" ? var.network_peering : module.network[0].peering
-  secrets_key   = var.secrets_key != "" ? var.secrets_key : join("", terraform_data.secrets_key[*].id)
-  labels        = merge(var.labels, { managed-by = "determined", determined-cluster = var.cluster_id })
-  mails         = concat(var.alarm_emails, var.monthly_budget_usd > 0 ? var.budget_emails : [])
+  # Of machines.
+  machine_subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].machine_subnetwork_id
+  peering               = var.network_id != "" ? var.network_peering : module.network[0].peering
+  secrets_key           = var.secrets_key != "" ? var.secrets_key : join("", terraform_data.secrets_key[*].id)
+  labels                = merge(var.labels, { managed-by = "determined", determined-cluster = var.cluster_id })
+  mails                 = concat(var.alarm_emails, var.monthly_budget_usd > 0 ? var.budget_emails : [])
   apis = setunion(length(local.mails) > 0 ? ["monitoring"] : [], var.monthly_budget_usd > 0 ? ["billingbudgets"] : [], [
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudresourcemanager", "cloudscheduler", "compute", "iam",
-    "iamcredentials", "logging", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
+    "iamcredentials", "logging", "orgpolicy", "run", "secretmanager", "servicenetworking", "sqladmin", "storage",
   ])
   db_url = "postgresql://${module.database.user}:${module.database.password}@${module.database.host}:5432/${module.database.name}?sslmode=verify-ca&sslrootcert=/secrets/database-ca/ca.pem"
 }
@@ -25,13 +27,14 @@ resource "google_project_service" "this" {
 }
 
 module "network" {
-  source   = "../modules/gcp/network"
-  count    = var.network_id == "" ? 1 : 0
-  name     = local.name
-  region   = var.region
-  cidr     = var.cidr
-  nat      = !var.machine_external_ip
-  database = true
+  source       = "../modules/gcp/network"
+  count        = var.network_id == "" ? 1 : 0
+  name         = local.name
+  region       = var.region
+  cidr         = var.cidr
+  machine_cidr = var.machine_cidr
+  nat          = !var.machine_external_ip
+  database     = true
 
   depends_on = [google_project_service.this]
 }
@@ -96,8 +99,9 @@ resource "terraform_data" "secrets_key" {
 }
 
 module "secrets" {
-  source = "../modules/gcp/secrets"
-  name   = local.name
+  source   = "../modules/gcp/secrets"
+  name     = local.name
+  location = var.secret_location
   readers = { for name, account in module.controlplane.accounts : name => {
     account = account
     secrets = name == "relay" ? ["database-url", "database-ca", "configuration"] : ["database-url", "database-ca", "configuration", "password", "secrets-key"]
@@ -132,7 +136,7 @@ locals {
       network_tags = []
       network_interface = {
         network     = local.network_id
-        subnetwork  = local.subnetwork_id
+        subnetwork  = local.machine_subnetwork_id
         external_ip = var.machine_external_ip
       }
       service_account = {

@@ -25,7 +25,7 @@ output "machine_service_account" {
 
 output "machine_subnetwork" {
   description = "Subnet of rented machines."
-  value       = local.subnetwork_id
+  value       = local.machine_subnetwork_id
 }
 
 output "repository" {

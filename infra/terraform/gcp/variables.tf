@@ -25,6 +25,12 @@ variable "cidr" {
   default     = "10.60.0.0/20"
 }
 
+variable "machine_cidr" {
+  description = "IPv4 range of the machines' own subnet, which they have without addresses of their own (machine_external_ip = false)."
+  type        = string
+  default     = "10.60.16.0/20"
+}
+
 variable "network_id" {
   description = "Network of your own, with a way out for machines and a peering with Cloud SQL; empty for one that is made here."
   type        = string
@@ -100,6 +106,12 @@ variable "secrets_key" {
   type        = string
   default     = ""
   sensitive   = true
+}
+
+variable "secret_location" {
+  description = "Region of the secrets, where an organisation binds locations; empty to let Google choose. It cannot be changed later."
+  type        = string
+  default     = ""
 }
 
 variable "database_highly_available" {

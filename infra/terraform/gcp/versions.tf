@@ -3,8 +3,9 @@ terraform {
 
   required_providers {
     google = {
-      source  = "hashicorp/google"
-      version = ">= 7.2, < 9.0"
+      source = "hashicorp/google"
+      # The one against whose schema the stack is checked. `det deploy gcp` keeps the lock file of its first `init`.
+      version = "8.7.0"
     }
   }
 }

@@ -84,7 +84,7 @@ def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> Json:
 def _machine(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
     """Return the machine's properties that do not depend on the zone, with types by their bare names."""
     machine: Json = {
-        "disks": [_boot_disk(offer, settings)],
+        "disks": [_boot_disk(request, offer, settings)],
         "networkInterfaces": [_network(offer.region, settings)],
         "scheduling": _scheduling(offer, settings),
         "labels": _labels(request, settings),
@@ -108,7 +108,7 @@ def _machine(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Jso
     return machine
 
 
-def _boot_disk(offer: Offer, settings: GcpSettings) -> Json:
+def _boot_disk(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> Json:
     return {
         "boot": True,
         "autoDelete": True,
@@ -116,6 +116,8 @@ def _boot_disk(offer: Offer, settings: GcpSettings) -> Json:
             "sourceImage": settings.image,
             "diskSizeGb": settings.disk_gb,
             "diskType": _disk_type(offer, settings),
+            # A disk does not get the labels of its machine: the bill would show it as nobody's.
+            "labels": _labels(request, settings),
         },
     }
 

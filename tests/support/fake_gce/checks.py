@@ -10,6 +10,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}")
 _LABEL_VALUE = re.compile(r"[-_a-z0-9]{0,63}")
 BUILT_IN = ("a2-", "a3-", "g2-")
+SPOT_ONLY = frozenset({"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"})
 
 
 def check_instance(
@@ -21,11 +22,12 @@ def check_instance(
     machine_type = str(body.get("machineType", "")).rpartition("/")[2]
     if machine_type not in machine_types or f"zones/{zone}/" not in body["machineType"]:
         raise _invalid("resource.machineType", body.get("machineType"))
-    for key, value in body.get("labels", {}).items():
+    disks = body.get("disks", [])
+    labelled = [body, *(disk.get("initializeParams", {}) for disk in disks)]
+    for key, value in ((k, v) for each in labelled for k, v in each.get("labels", {}).items()):
         if not _LABEL.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
             raise _invalid("resource.labels", f"{key}={value}")
     _check_scheduling(body, machine_type)
-    disks = body.get("disks", [])
     if not disks or not disks[0].get("boot") or "initializeParams" not in disks[0]:
         raise _invalid("resource.disks", disks)
     if not body.get("networkInterfaces"):
@@ -46,7 +48,13 @@ def _check_scheduling(body: Mapping[str, Any], machine_type: str) -> None:
         raise GceError(
             400, "invalid", "Instances with guest accelerators do not support live migration."
         )
-    if scheduling.get("provisioningModel") == "SPOT":
+    is_spot = scheduling.get("provisioningModel") == "SPOT"
+    if machine_type in SPOT_ONLY and not is_spot:
+        # The status is documented, the sentence is not.
+        raise GceError(
+            400, "invalid", f"Machine type {machine_type} takes the provisioning model SPOT."
+        )
+    if is_spot:
         if scheduling.get("automaticRestart", True):
             raise _invalid("scheduling.automaticRestart", True)
     elif "instanceTerminationAction" in scheduling:

@@ -136,6 +136,21 @@ def test_spot_machines_are_asked_for_by_new_and_old_keys(section: dict[str, Any]
     assert only(section).capacity is Capacity.SPOT
 
 
+@pytest.mark.parametrize("name", ["a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"])
+def test_types_that_the_cloud_rents_as_spot_only_are_never_offered_on_demand(name: str) -> None:
+    section = {"type": "gcp", "region": "us-central1", "instance_type": {"machine_type": name}}
+    with pytest.raises(InvalidConfig, match=f"{name} is rented as spot capacity only"):
+        provider(section)
+    assert only({**section, "spot": True}).capacity is Capacity.SPOT
+    both = {**section, "instance_types": [name, "a3-highgpu-8g"], "capacity": ["spot", "on-demand"]}
+    del both["instance_type"]
+    assert offers(both) == [
+        f"gcp us-central1 {name} spot",
+        "gcp us-central1 a3-highgpu-8g spot",
+        "gcp us-central1 a3-highgpu-8g on-demand",
+    ]
+
+
 def test_machines_without_gpus_have_a_slot_only_where_that_is_allowed() -> None:
     cpu = {**AWS, "instance_type": "m5.large"}
     assert only(cpu).slots == 0

@@ -40,6 +40,7 @@ def test_spot_costs_a_part_of_the_price_on_demand() -> None:
 def test_zones_tell_their_region() -> None:
     assert region_of("aws", "us-west-2-lax-1a") == "us-west-2"
     assert region_of("gcp", "europe-west4-b") == "europe-west4"
+    assert region_of("gcp", "us-central1-ai1a") == "us-central1"
     with pytest.raises(Unknown):
         region_of("aws", "us-central1-a")
 

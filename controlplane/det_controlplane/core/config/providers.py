@@ -64,6 +64,13 @@ class Section:
     spot_max_price: Decimal | None = None
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
 
+    def types_as(self, capacity: Capacity) -> Sequence[Priced]:
+        """Return the types that the cloud rents as this capacity."""
+        is_spot = capacity is Capacity.SPOT
+        return [
+            p for p in self.types if is_spot or not catalog.is_spot_only(self.provider, p.type.name)
+        ]
+
     def cap(self, capacity: Capacity) -> Decimal | None:
         """Return the highest price of a machine for an hour."""
         caps = [self.max_price, self.spot_max_price if capacity is Capacity.SPOT else None]
@@ -99,7 +106,7 @@ def expand(provider: Provider) -> tuple[Offer, ...]:
 
 def _offers(number: int, section: Section) -> Iterator[Offer]:
     for capacity in section.capacities:
-        for priced in section.types:
+        for priced in section.types_as(capacity):
             for region, zone in section.places:
                 yield Offer(
                     section.provider, region, zone, priced.type.name, capacity, priced.type.slots,
@@ -175,18 +182,27 @@ def _section(reader: Reader) -> Section | None:
         aws_machines.check(reader)
     other_cloud.check(reader, kind)
     names, gpus = _names(reader, kind)
-    places = tuple(_places(reader, kind))
+    places, capacities = tuple(_places(reader, kind)), _capacities(reader)
+    if Capacity.SPOT not in capacities:
+        _refuse_spot_only(reader, kind, names)
     return Section(
         provider=kind,
         settings=_settings(reader, kind, names, gpus),
         regions=tuple(dict.fromkeys(region for region, _ in places)),
         places=places,
         types=tuple(_types(reader, kind, names, gpus)),
-        capacities=_capacities(reader),
+        capacities=capacities,
         max_price=reader.dollars("max_price"),
         spot_max_price=reader.dollars("spot_max_price"),
         ignored=tuple(reader.ignore(*_NO_EFFECT, *_NO_EFFECT_IN[kind])),
     )
+
+
+def _refuse_spot_only(reader: Reader, kind: str, names: Iterable[str]) -> None:
+    for name in names:
+        if catalog.is_spot_only(kind, name):
+            of_type = reader.name_of("instance_types", "instance_type")
+            reader.refuse(of_type, f"{name} is rented as spot capacity only: give spot: true")
 
 
 def _settings(

@@ -20,6 +20,9 @@ _SAYS = "determined-boot: "
 # The words before the reason, in the log of an agent whose join was refused or not answered.
 _AGENT_WAITS = "trying again: "
 _MOST_WORDS = 300
+# Google Cloud switches a spot machine off 30 seconds after its notice, which begins the shutdown at once. The work
+# gets most of it, the agent the rest for its last reports.
+_STOP_GRACE: Mapping[str, Mapping[str, float]] = {"gcp": {"stop_grace": 20}}
 # By these an operator chooses the slots of machines, or how many of them there are.
 _SLOT_OPTIONS = frozenset(("slots", "slot_type", "artificial_slots"))
 _COUNTING_OPTIONS = _SLOT_OPTIONS | {"visible_gpus"}
@@ -57,6 +60,7 @@ def user_data(boot: Boot) -> str:
     shows_gpus = boot.has_gpus and not _SLOT_OPTIONS & boot.agent_config.keys()
     options = {
         **({"slots": "cuda"} if shows_gpus else {}),
+        **_STOP_GRACE.get(boot.provider, {}),
         **_roles_elsewhere(boot),
         **boot.agent_config,
         "master_url": boot.master_url,

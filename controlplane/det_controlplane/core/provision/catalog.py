@@ -21,7 +21,8 @@ _SPOT_RATIOS = {"aws": catalog_aws.SPOT_RATIO, "gcp": catalog_gcp.SPOT_RATIO}
 # Zones as the clouds name them: us-east-1a, us-west-2-lax-1a; us-central1-a.
 _ZONES = {
     "aws": re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d)?[a-z]"),
-    "gcp": re.compile(r"([a-z]+-[a-z]+\d+)-[a-z]"),
+    # AI zones are named like us-central1-ai1a.
+    "gcp": re.compile(r"([a-z]+-[a-z]+\d+)-(?:ai\d+)?[a-z]"),
 }
 
 
@@ -63,6 +64,11 @@ def has_gpus(provider: str, name: str) -> bool:
     """Return whether a type is known to have GPUs of its own."""
     known = _types(provider).get(name)
     return known is not None and known[0].accelerator != ""
+
+
+def is_spot_only(provider: str, name: str) -> bool:
+    """Return whether the cloud rents a type as spot capacity only."""
+    return provider == "gcp" and name in catalog_gcp.SPOT_ONLY
 
 
 def with_gpus(machine: Priced, gpu_type: str, count: int) -> Priced:

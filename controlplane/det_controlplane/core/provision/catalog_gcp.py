@@ -48,6 +48,8 @@ _GPU_TYPES = (
     ("a3-highgpu-8g", 8, _H100, 80, 208, 1872, "88.4900"),
     ("a3-megagpu-8g", 8, _H100, 80, 208, 1872, "92.2139"),
 )
+# Google Cloud starts these at once as spot machines only; other ways to get them reserve machines for a time.
+SPOT_ONLY = frozenset({"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"})
 # GPUs for N1 types: the name in words, memory in GiB, price.
 ATTACHED = {
     "nvidia-tesla-t4": ("NVIDIA T4", 16, Decimal("0.35")),

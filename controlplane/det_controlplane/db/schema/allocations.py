@@ -208,6 +208,8 @@ agents = Table(
     Column("out_of_service", Text, nullable=False, server_default=text("''")),
     # When a poll said last that log lines wait on the agent's disk.
     Column("unsent_at", Time),
+    # How often the relay missed this agent. Another number makes the agent connect to the relay again.
+    Column("relay_dials", Integer, nullable=False, server_default=text("0")),
     Index("agents_by_pool", "pool", postgresql_where=text("state <> 'LOST'")),
 )
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -9,8 +11,10 @@ from det_controlplane.adapters.relay_streams import Link, StreamReset
 from det_controlplane.core.relay_frames import BEAT_S, SILENCE_S, BadFrame, Cause, Heartbeat
 from det_controlplane.entry.relay.sockets import accept
 
-# How long a request waits for an agent that is about to connect: its poll has just told it to.
-ARRIVAL_S = 10.0
+# How long a request waits for an agent that is about to connect: its poll has just told it to. Then the agent is told
+# once more, as it may be connected to an instance of the relay that is being replaced, and waited for again.
+NOTICE_S, ARRIVAL_S = 5.0, 10.0
+_MISSED_EVERY_S = 10.0
 # A server whose reading is paused does not notice that a client went away: a request whose task reads
 # nothing ends then.
 PATIENCE_S = 120.0
@@ -21,24 +25,44 @@ log = logging.getLogger("det.relay")
 class Agents:
     """Finds the link to an agent."""
 
-    def __init__(self, arrival_s: float = ARRIVAL_S) -> None:
+    def __init__(self, missed: Callable[[str], Awaitable[None]]) -> None:
+        """Call `missed` with the id of an agent that a request waits for in vain, now and then."""
         self._links: dict[str, Link] = {}
         self._arrived = asyncio.Condition()
-        self._arrival_s = arrival_s
+        self._missed = missed
+        self._missed_at: dict[str, float] = {}
 
     async def link(self, agent_id: str) -> Link:
         """Return the link to an agent, waiting a little for one that is about to connect. Raises StreamReset."""
-        if agent_id not in self._links:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._arrival(agent_id), self._arrival_s)
+        if not await self._arrives(agent_id, NOTICE_S):
+            await self._tell(agent_id)
+            await self._arrives(agent_id, ARRIVAL_S)
         found = self._links.get(agent_id)
         if found is None:
             raise StreamReset(Cause.BROKEN, f"agent {agent_id} is not connected to the relay (yet)")
         return found
 
+    async def _arrives(self, agent_id: str, limit_s: float) -> bool:
+        if agent_id not in self._links:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._arrival(agent_id), limit_s)
+        return agent_id in self._links
+
     async def _arrival(self, agent_id: str) -> None:
         async with self._arrived:
             await self._arrived.wait_for(lambda: agent_id in self._links)
+
+    async def _tell(self, agent_id: str) -> None:
+        """Have the agent dial again. More requests that miss it meanwhile change nothing."""
+        now = time.monotonic()
+        last = self._missed_at.get(agent_id)
+        if last is not None and now - last < _MISSED_EVERY_S:
+            return
+        self._missed_at[agent_id] = now
+        try:
+            await self._missed(agent_id)
+        except Exception as e:
+            log.warning("agent %s could not be told to connect again: %s", agent_id, e)
 
     async def serve(self, agent_id: str, receive: Any, send: Any) -> None:
         """Hold the websocket of an agent that proved itself, until it ends."""
@@ -50,6 +74,7 @@ class Agents:
         )
         older = self._links.get(agent_id)
         self._links[agent_id] = link
+        self._missed_at.pop(agent_id, None)
         async with self._arrived:
             self._arrived.notify_all()
         if older is not None:

@@ -48,7 +48,7 @@ class Relay:
         self._app = app
         self._in_thread, self._in_turn, self._know = in_thread, in_turn, know
         self._open = open_streams
-        self._agents = Agents()
+        self._agents = Agents(self._missed)
         self._permits = Permits(self._is_good)
         app.ctx.open_traffic = self._permits.tasks
         self._touched: set[str] = set()
@@ -127,6 +127,9 @@ class Relay:
                 await self._carry(scope, service, target, stream, receive, send)
         finally:
             await stream.reset(Cause.CANCELLED, "the request is over")
+
+    async def _missed(self, agent_id: str) -> None:
+        await self._in_thread(proxying.missed, self._app.ctx, agent_id)
 
     async def _is_good(self, permit: Permit) -> bool:
         asked = (permit.service, permit.opened_by, permit.session_id)

@@ -205,7 +205,8 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     # Another poll may have brought the same exit after the containers were read: what has ended gets no order.
     orders = [_directive(ctx, poll, d, reported) for d in assigned if d.id not in forget]
     listed = tuple(o for o in orders if o is not None)
-    version, pause_s = _version(listed), _pause_s(listed, reported)
+    relay = _relay_address(ctx, touched) if any(d.proxied for d in assigned) else ""
+    version, pause_s = _version(listed, relay and touched.relay_dials), _pause_s(listed, reported)
     message = agent_protocol.PollAnswer(
         containers=listed,
         forget=tuple(forget),
@@ -213,7 +214,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
         next_poll_s=pause_s,
         logs_within_s=_logs_within_s(ctx, listed, pause_s),
         draining=touched.draining,
-        relay=ctx.relay_for_agents if any(d.proxied for d in assigned) else "",
+        relay=relay,
     )
     spec_due = any(d.spec is not None for d in listed)
     return PollAnswer(agent_id, message, bool(forget) or spec_due or version != poll.seen)
@@ -254,10 +255,19 @@ def _lose_missing(
     return bool(missing)
 
 
-def _version(listed: Sequence[Directive]) -> str:
-    """Return a version that changes with the orders of an answer, and with nothing else."""
-    ordered = [(d.id, d.epoch, d.desired, d.preempt) for d in listed]
-    return hashlib.sha256(repr(sorted(ordered)).encode()).hexdigest()[:16]
+def _relay_address(ctx: Context, touched: agents.PollRecord) -> str:
+    """Return where the agent connects for traffic to tasks. The agent connects anew when the address changes."""
+    address = ctx.relay_for_agents
+    if not address or not touched.relay_dials:
+        return address
+    return f"{address}{'&' if '?' in address else '?'}dial={touched.relay_dials}"
+
+
+def _version(listed: Sequence[Directive], relay_dials: int | str) -> str:
+    """Return a version that changes with the orders of an answer and with a new address of the relay."""
+    ordered: list[Any] = sorted((d.id, d.epoch, d.desired, d.preempt) for d in listed)
+    told = [*ordered, relay_dials] if relay_dials else ordered
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:

@@ -203,6 +203,12 @@ def touch(ctx: Context, task_ids: Sequence[str]) -> None:
     proxies.touch(ctx.db, task_ids, ctx.now())
 
 
+def missed(ctx: Context, agent_id: str) -> None:
+    """Make an agent connect to the relay again: it may be connected to an instance that clients do not reach."""
+    proxies.miss(ctx.db, agent_id)
+    ctx.waker.wake(f"agent:{agent_id}")
+
+
 def _named(service: str) -> tuple[str, int | None]:
     """Return the task and the port of `<task>:<port>`; no port means the task's first."""
     task_id, colon, port = service.rpartition(":")

@@ -98,10 +98,21 @@ resource "google_service_account_iam_member" "federation" {
   member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.aws.name}/attribute.aws_role/${local.role}"
 }
 
+# If it is the bucket of a cluster on Google Cloud: not what images of its control plane are made from.
 resource "google_storage_bucket_iam_member" "this" {
   bucket = var.bucket
   role   = "roles/storage.objectUser"
   member = "serviceAccount:${google_service_account.this.email}"
+
+  condition {
+    title       = "apart from sources of images"
+    description = "A task must not change what a control plane runs."
+    expression  = "!resource.name.startsWith(\"projects/_/buckets/${var.bucket}/objects/builds/\")"
+  }
+
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 output "google_credentials" {

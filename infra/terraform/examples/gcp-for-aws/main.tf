@@ -163,7 +163,7 @@ output "provider_section" {
     project                = var.project
     region                 = var.region
     boot_disk_source_image = var.image
-    network_interface      = { network = module.network.network_id, subnetwork = module.network.subnetwork_id, external_ip = true }
+    network_interface      = { network = module.network.network_id, subnetwork = module.network.machine_subnetwork_id, external_ip = true }
     service_account        = { email = module.machines.email, scopes = ["https://www.googleapis.com/auth/cloud-platform"] }
   })
 }

@@ -202,6 +202,23 @@ run "a_changed_secret_leaves_the_version_of_the_serving_revision" {
   }
 }
 
+run "secrets_of_a_region" {
+  module {
+    source = "../modules/gcp/secrets"
+  }
+
+  variables {
+    values   = { configuration = "new" }
+    readers  = {}
+    location = "europe-west4"
+  }
+
+  assert {
+    condition     = google_secret_manager_secret.this["configuration"].replication[0].user_managed[0].replicas[0].location == "europe-west4" && length(google_secret_manager_secret.this["configuration"].replication[0].auto) == 0
+    error_message = "Google places the secret where an organisation may not want it."
+  }
+}
+
 run "without_the_relay" {
   variables {
     relay = false

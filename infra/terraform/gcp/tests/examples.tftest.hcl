@@ -46,6 +46,17 @@ run "a_bucket_for_aws" {
   }
 }
 
+run "tasks_on_aws_do_not_write_what_images_are_made_from" {
+  module {
+    source = "../examples/gcp-bucket-for-aws"
+  }
+
+  assert {
+    condition     = google_storage_bucket_iam_member.this.condition[0].expression == "!resource.name.startsWith(\"projects/_/buckets/machines/objects/builds/\")"
+    error_message = "A task could exchange the program of a control plane whose bucket this is."
+  }
+}
+
 run "a_name_of_aws_that_makes_no_accounts_is_refused" {
   command = plan
 

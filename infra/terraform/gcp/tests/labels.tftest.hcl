@@ -52,6 +52,22 @@ run "images" {
   }
 }
 
+run "tasks_do_not_write_what_images_are_made_from" {
+  module {
+    source = "../modules/gcp/machines"
+  }
+
+  variables {
+    account_id = "det-lab-vm"
+    network_id = "network"
+  }
+
+  assert {
+    condition     = google_storage_bucket_iam_member.this.condition[0].expression == "!resource.name.startsWith(\"projects/_/buckets/det-lab-some-project/objects/builds/\")"
+    error_message = "A task could exchange the program of the control plane before it is built."
+  }
+}
+
 run "a_network_of_a_name_that_was_used_before" {
   module {
     source = "../modules/gcp/network"
@@ -66,6 +82,45 @@ run "a_network_of_a_name_that_was_used_before" {
   assert {
     condition     = google_service_networking_connection.this[0].update_on_creation_fail
     error_message = "A cluster that is made again has other addresses than those that Google kept, and would be refused."
+  }
+}
+
+run "cloud_nat_leads_machines_out_and_nothing_else" {
+  module {
+    source = "../modules/gcp/network"
+  }
+
+  variables {
+    cidr     = "10.60.0.0/20"
+    nat      = true
+    database = true
+  }
+
+  assert {
+    condition     = google_compute_router_nat.this[0].source_subnetwork_ip_ranges_to_nat == "LIST_OF_SUBNETWORKS" && [for subnet in google_compute_router_nat.this[0].subnetwork : subnet.name] == [google_compute_subnetwork.machines[0].id]
+    error_message = "Cloud NAT costs money for each instance of a service, too."
+  }
+
+  assert {
+    condition     = output.machine_subnetwork_id == google_compute_subnetwork.machines[0].id && output.subnetwork_id == google_compute_subnetwork.this.id
+    error_message = "Machines are in a subnet without a way out."
+  }
+}
+
+run "machines_with_addresses_share_the_subnet" {
+  module {
+    source = "../modules/gcp/network"
+  }
+
+  variables {
+    cidr     = "10.60.0.0/20"
+    nat      = false
+    database = true
+  }
+
+  assert {
+    condition     = output.machine_subnetwork_id == output.subnetwork_id && length(google_compute_subnetwork.machines) == 0
+    error_message = "There is a subnet that nothing uses."
   }
 }
 

@@ -25,10 +25,22 @@ resource "google_service_account" "this" {
   display_name = "Machines of ${var.name}"
 }
 
+# Tasks act as this account. What images of the control plane are made from is in the same bucket, and not for them.
 resource "google_storage_bucket_iam_member" "this" {
   bucket = var.bucket
   role   = "roles/storage.objectUser"
   member = "serviceAccount:${google_service_account.this.email}"
+
+  condition {
+    title       = "apart from sources of images"
+    description = "A task must not change what the control plane runs."
+    expression  = "!resource.name.startsWith(\"projects/_/buckets/${var.bucket}/objects/builds/\")"
+  }
+
+  # Tasks that run while it is changed keep their access.
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 # Nothing from outside: a network lets in only what a rule allows.

@@ -1,5 +1,5 @@
-# A network of the cluster's own: one subnet for services and machines, and a peering to Cloud SQL, which has no public
-# address, where there is one. Machines have addresses of their own, or reach out through Cloud NAT.
+# A network of the cluster's own: a subnet for services and machines, and a peering to Cloud SQL, which has no public
+# address, where there is one. Machines have addresses of their own; or a subnet of their own, which Cloud NAT leads out.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -14,6 +14,12 @@ variable "region" {
 variable "cidr" {
   description = "IPv4 range of the subnet."
   type        = string
+}
+
+variable "machine_cidr" {
+  description = "IPv4 range of the machines' own subnet, which they have with Cloud NAT."
+  type        = string
+  default     = "10.60.16.0/20"
 }
 
 variable "nat" {
@@ -37,6 +43,16 @@ resource "google_compute_subnetwork" "this" {
   region                   = var.region
   network                  = google_compute_network.this.id
   ip_cidr_range            = var.cidr
+  private_ip_google_access = true
+}
+
+# Cloud NAT would also count the instances of services in its subnet, and cost money for each.
+resource "google_compute_subnetwork" "machines" {
+  count                    = var.nat ? 1 : 0
+  name                     = "${var.name}-machines"
+  region                   = var.region
+  network                  = google_compute_network.this.id
+  ip_cidr_range            = var.machine_cidr
   private_ip_google_access = true
 }
 
@@ -73,7 +89,12 @@ resource "google_compute_router_nat" "this" {
   region                             = var.region
   router                             = google_compute_router.this[0].name
   nat_ip_allocate_option             = "AUTO_ONLY"
-  source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
+  source_subnetwork_ip_ranges_to_nat = "LIST_OF_SUBNETWORKS"
+
+  subnetwork {
+    name                    = google_compute_subnetwork.machines[0].id
+    source_ip_ranges_to_nat = ["ALL_IP_RANGES"]
+  }
 }
 
 output "network_id" {
@@ -82,8 +103,13 @@ output "network_id" {
 }
 
 output "subnetwork_id" {
-  description = "Subnet of services and machines."
+  description = "Subnet of services."
   value       = google_compute_subnetwork.this.id
+}
+
+output "machine_subnetwork_id" {
+  description = "Subnet of machines: that of services, unless Cloud NAT leads them out."
+  value       = one(concat(google_compute_subnetwork.machines[*].id, var.nat ? [] : [google_compute_subnetwork.this.id]))
 }
 
 output "peering" {

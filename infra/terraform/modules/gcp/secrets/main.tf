@@ -16,6 +16,12 @@ variable "readers" {
   type        = map(object({ account = string, secrets = list(string) }))
 }
 
+variable "location" {
+  description = "Region of the secrets; empty to let Google choose, which organisations may forbid."
+  type        = string
+  default     = ""
+}
+
 variable "labels" {
   description = "Labels of the secrets."
   type        = map(string)
@@ -31,7 +37,21 @@ resource "google_secret_manager_secret" "this" {
   labels    = var.labels
 
   replication {
-    auto {}
+    dynamic "auto" {
+      for_each = var.location == "" ? [1] : []
+
+      content {}
+    }
+
+    dynamic "user_managed" {
+      for_each = var.location == "" ? [] : [1]
+
+      content {
+        replicas {
+          location = var.location
+        }
+      }
+    }
   }
 }
 

@@ -1,0 +1,47 @@
+"""The lock file of Terraform's providers, kept beside a cluster's state: each deployment runs the same programs.
+
+A provider of a stack that ships no lock file is locked by the first `terraform init`, which records the checksums that
+its publisher signed.
+"""
+
+import re
+from pathlib import Path
+from typing import Protocol
+
+FILE = ".terraform.lock.hcl"
+_VERSION = re.compile(r'^\s*version\s*=\s*"([^"]+)"', re.M)
+
+
+class LockStore(Protocol):
+    """Store lock files in the operator's account."""
+
+    def provider_lock(self, cluster_id: str) -> str:
+        """Return the lock file of a cluster; empty for none."""
+
+    def keep_provider_lock(self, cluster_id: str, content: str) -> None: ...
+
+
+class ProviderLock:
+    """The lock file of one cluster."""
+
+    def __init__(self, store: LockStore, cluster_id: str) -> None:
+        self._store, self._cluster_id = store, cluster_id
+        self._kept = ""
+
+    def restore(self, stack: Path) -> None:
+        """Write the kept file into a stack's folder, unless the stack asks for other versions by now."""
+        self._kept = self._store.provider_lock(self._cluster_id)
+        locked, pinned = _versions(self._kept), _versions((stack / "versions.tf").read_text())
+        if self._kept and locked == pinned:
+            (stack / FILE).write_text(self._kept)
+
+    def keep(self, stack: Path) -> None:
+        """Store the file that `terraform init` left, if it is another one."""
+        path = stack / FILE
+        content = path.read_text() if path.is_file() else ""
+        if content and content != self._kept:
+            self._store.keep_provider_lock(self._cluster_id, content)
+
+
+def _versions(text: str) -> set[str]:
+    return set(_VERSION.findall(text))

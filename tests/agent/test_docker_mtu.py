@@ -1,0 +1,53 @@
+"""The script that fits Docker's networks to the machine's: packets of Compute Engine have 1460 bytes."""
+
+import json
+import os
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+SETUP = (resources.files("det_agent") / "machine-setup.sh").read_text()
+HEAD = "cat > /usr/local/sbin/determined-docker-mtu <<'END'\n"
+ROUTE = "default via 10.128.0.1 dev ens4 proto dhcp src 10.128.0.9 metric 100"
+
+
+def ran(folder: Path, mtu: int, options: str = "") -> tuple[str, str]:
+    """Run the script on a machine whose interface has an MTU; return what it says, and Docker's options then."""
+    (folder / "net/ens4").mkdir(parents=True)
+    (folder / "net/ens4/mtu").write_text(f"{mtu}\n")
+    (folder / "ip").write_text(f"#!/bin/sh\necho '{ROUTE}'\n")
+    (folder / "ip").chmod(0o755)
+    docker = folder / "docker/daemon.json"
+    if options:
+        docker.parent.mkdir()
+        docker.write_text(options)
+    script = SETUP.partition(HEAD)[2].partition("\nEND\n")[0]
+    script = script.replace("/sys/class/net", str(folder / "net"))
+    script = script.replace("/etc/docker", str(folder / "docker"))
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-c", script], env=path, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip(), docker.read_text() if docker.exists() else ""
+
+
+def test_docker_gets_the_mtu_of_the_machine_beside_its_other_options(tmp_path: Path) -> None:
+    nvidia = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
+    said, options = ran(tmp_path, 1460, json.dumps(nvidia))
+    assert (said, json.loads(options)) == ("changed", {**nvidia, "mtu": 1460})
+
+
+def test_a_machine_whose_docker_has_no_options_gets_them(tmp_path: Path) -> None:
+    said, options = ran(tmp_path, 1460)
+    assert (said, json.loads(options)) == ("changed", {"mtu": 1460})
+
+
+def test_docker_is_not_restarted_where_nothing_changes(tmp_path: Path) -> None:
+    assert ran(tmp_path, 1460, '{"mtu": 1460}') == ("", '{"mtu": 1460}')
+
+
+@pytest.mark.parametrize("mtu", [1500, 9001])
+def test_a_network_of_docker_s_own_size_or_more_changes_nothing(tmp_path: Path, mtu: int) -> None:
+    assert ran(tmp_path, mtu) == ("", "")

@@ -1,0 +1,87 @@
+"""Policies of an organisation are read before anything is made; Google is a stand-in."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_terraform import FakeTerraform
+from tests.support.google_project import MADE, Project, cause, outputs, state
+
+Rules = list[dict[str, Any]]
+NO_ADDRESSES = ("--var", "machine_external_ip=false")
+BASTION = "projects/acme/zones/us-west1-a/instances/bastion"
+NVIDIA = "projects/ubuntu-os-accelerator-images"
+PLACED = ("--var", "secret_location=us-west1")
+
+
+def allowed(*values: str) -> Rules:
+    return [{"values": {"allowedValues": list(values)}}]
+
+
+def denied(*values: str) -> Rules:
+    return [{"values": {"deniedValues": list(values)}}]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "rules", "problem"),
+    [
+        ("run.managed.requireInvokerIam", [{"enforce": True}], "without an account of Google Cloud"),
+        ("compute.vmExternalIpAccess", [{"denyAll": True}], "--var machine_external_ip=false"),
+        ("compute.vmExternalIpAccess", allowed(BASTION), "aux-pool, compute-pool"),
+        ("compute.trustedImageProjects", allowed("projects/debian-cloud"), "ubuntu-os-accelerator-images: name one"),
+        ("compute.trustedImageProjects", denied("projects/ubuntu-os-cloud"), "machines of aux-pool"),
+        ("gcp.resourceLocations", allowed("in:europe-locations", "global"), "nothing may be made in us-west1"),
+        ("gcp.resourceLocations", allowed("in:us-east1-locations", "global"), "nothing may be made in us-west1"),
+        ("gcp.resourceLocations", allowed("in:us-locations"), "--var secret_location=us-west1"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_stops_the_cluster_is_named_before_anything_is_made(
+    project: Project, terraform: FakeTerraform, constraint: str, rules: Rules, problem: str
+) -> None:
+    project.google.policies[constraint] = rules
+    ran = project.up()
+    assert cause(ran).startswith(f"the policy {constraint} of the organisation stops the cluster: ")
+    assert problem in cause(ran)
+    assert "--no-preflight-checks" in ran.err
+    assert terraform.calls("init") == []
+
+
+@pytest.mark.parametrize(
+    ("constraint", "rules", "given"),
+    [
+        ("run.managed.requireInvokerIam", [{"enforce": False}], ()),
+        ("compute.vmExternalIpAccess", [{"denyAll": True}], NO_ADDRESSES),
+        ("compute.trustedImageProjects", allowed("is:projects/ubuntu-os-cloud", NVIDIA), ()),
+        ("compute.trustedImageProjects", allowed("under:organizations/1"), ()),
+        ("gcp.resourceLocations", allowed("in:us-locations", "global"), ()),
+        ("gcp.resourceLocations", allowed("us-west1"), PLACED),
+        ("gcp.resourceLocations", allowed("in:us-west1-locations"), PLACED),
+        ("gcp.resourceLocations", allowed("in:low-carbon-locations"), PLACED),
+    ],
+)  # fmt: skip
+def test_a_policy_that_leaves_room_for_the_cluster_stops_nothing(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster,
+    constraint: str, rules: Rules, given: tuple[str, ...],
+) -> None:  # fmt: skip
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    project.google.policies[constraint] = rules
+    ran = project.up("--image", "img", *given)
+    assert ran.code == 0, ran.err
+
+
+def test_policies_that_cannot_be_read_or_judged_are_told(
+    project: Project, terraform: FakeTerraform, cluster: FakeCluster
+) -> None:
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    project.google.policies["compute.vmExternalIpAccess"] = [
+        {"denyAll": True, "condition": {"expression": "resource.matchTag('acme/env', 'prod')"}}
+    ]
+    ran = project.up("--image", "img")
+    assert "warning: the policy compute.vmExternalIpAccess depends on tags" in ran.err
+    project.google.permissions_missing = {"orgpolicy.policy.get"}
+    ran = project.up("--image", "img")
+    assert (ran.code, "warning: policies of the organisation cannot be read" in ran.err) == (
+        0,
+        True,
+    )
