@@ -23,7 +23,7 @@ from det_controlplane.core.config.provider_defaults import with_defaults
 from det_controlplane.entry.aws import packaging
 
 from tests.cli.conftest import Det
-from tests.support.aws_account import MADE, STATE_BUCKET, Account
+from tests.support.aws_account import MADE, OWN_STATE_BUCKET, Account
 from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_terraform import FakeTerraform, error_event
 from tests.support.google_project import MADE as MADE_BY_GOOGLE
@@ -234,7 +234,7 @@ def test_a_cluster_is_removed_as_it_was_made(
     terraform.answers(apply={"out": error_event("failed", "it did"), "code": 1})
     made = ("--var", "database=rds", "--add-tag", "team=vision")
     assert det("deploy", "aws", "up", "--yes", *account.where, *made).code == 1
-    account.client("s3").put_object(Bucket=STATE_BUCKET, Key="box/state", Body=b"{}")
+    account.client("s3").put_object(Bucket=OWN_STATE_BUCKET, Key="box/state", Body=b"{}")
     terraform.answers(output={"out": "{}"}, state_pull={"out": json.dumps(MADE)})
     ran = det("deploy", "aws", "down", "--yes", *account.where)
     assert ran.code == 0, ran.err
