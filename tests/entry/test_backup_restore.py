@@ -23,6 +23,7 @@ from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
 from sqlalchemy import text
 
 from tests.support.api import api_over, create, report_checkpoint
+from tests.support.played_agent import PlayedAgent
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +63,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Original:
     with EmbeddedPostgres(files.database, throwaway=True) as server:
         migrate(server.url())
         made = [_checkpoint(server.url(), folder / n, s) for n, s in [("1", inner), ("2", outer)]]
+        _delete_one(server.url(), folder / "3", inner)
     one = Original(files, outside, *made)
     for uuid in made:
         one.path(uuid).parent.mkdir(parents=True)
@@ -79,6 +81,21 @@ def _checkpoint(url: str, folder: Path, storage: dict[str, str]) -> str:
             s3 = {"type": "s3", "bucket": "far", "prefix": "away"}
             report_checkpoint(user, create(user, checkpoint_storage=s3))
             return report_checkpoint(user, create(user, checkpoint_storage=storage))
+    finally:
+        database.dispose()
+
+
+def _delete_one(url: str, folder: Path, storage: dict[str, str]) -> None:
+    """Queue the deletion of a checkpoint, which has removed its files and not said so; let two agents join."""
+    folder.mkdir()
+    database = Database(url)
+    try:
+        with api_over(database, folder) as api:
+            user = api.signed_in("determined")
+            doomed = report_checkpoint(user, create(user, checkpoint_storage=storage))
+            user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [doomed]})
+            for name in ("ours-agent-0", "far"):
+                PlayedAgent(api, name).join()
     finally:
         database.dispose()
 
@@ -106,7 +123,8 @@ def test_a_restored_cluster_has_its_own_files_and_names(
     original: Original, target: LocalFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = original.back_up(tmp_path / "b")
-    assert manifest.rows["checkpoints"] == 4
+    assert manifest.rows["checkpoints"] == 5
+    assert manifest.missing == (), "a task that the backup has deletes them"
     assert "2 checkpoints are not in the backup, because they are in s3://far/away" in (
         capsys.readouterr().err
     )
@@ -126,6 +144,9 @@ def test_a_restored_cluster_has_its_own_files_and_names(
         ("shared_fs", str(target.checkpoints), None),
         ("shared_fs", str(moved), str(moved / "team")),
     }
+
+    states = rows(target, "SELECT id, cast(state AS text) FROM agents ORDER BY id")
+    assert states == [("far", "JOINED"), ("ours-agent-0", "LOST")]
 
     desired = target.desired()
     assert desired.cluster_name == "copy"

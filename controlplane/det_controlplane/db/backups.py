@@ -1,7 +1,7 @@
 """A database as backups read it: one snapshot of it, and a lock under which no stored file is deleted."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,6 +34,11 @@ _BYTES = text(
 )
 # What users write may hold escapes that jsonb refuses: such a text is compared as it was written.
 _CONFIGURED = text("SELECT DISTINCT cast(config->'checkpoint_storage' AS text) FROM experiments")
+# Checkpoints that tasks are deleting: their rows change only after their files are gone.
+_DOOMED = text("""
+    SELECT DISTINCT jsonb_array_elements_text(f->'content'->'checkpoints')
+    FROM tasks t, jsonb_array_elements(t.config->'_files') f WHERE t.kind = 'CHECKPOINT_GC' AND t.ended_at IS NULL
+""")
 
 
 class BackupRunning(Exception):
@@ -64,6 +69,7 @@ class Contents:
     storages: tuple[
         Mapping[str, Any], ...
     ]  # every checkpoint_storage that an experiment or checkpoint names
+    doomed: frozenset[str]  # checkpoints that a queued or running task deletes
     objects: frozenset[str]  # keys of uploaded model definitions
 
 
@@ -128,14 +134,6 @@ def count_rows(connection: Connection) -> dict[str, int]:
     return {name: int(connection.execute(count).scalar_one()) for name, count in counts.items()}
 
 
-def states(engine: Engine, uuids: Sequence[str]) -> dict[str, CheckpointState]:
-    """Return the present states of checkpoints; those whose rows are gone are left out."""
-    c = checkpoints.c
-    chosen = select(c.uuid, c.state).where(c.uuid.in_(uuids))
-    with connected(engine) as connection:
-        return {str(row.uuid): row.state for row in connection.execute(chosen)}
-
-
 def libpq_variables(url: str) -> dict[str, str]:
     """Return the environment variables by which PostgreSQL's own programs reach a database."""
     arguments = pg8000_arguments(driver_url(url))
@@ -173,6 +171,7 @@ def _contents(tx: Connection) -> Contents:
         rows=count_rows(tx),
         checkpoints=files,
         storages=tuple(named),
+        doomed=frozenset(tx.execute(_DOOMED).scalars()),
         objects=frozenset(tx.execute(sent).scalars()),
     )
 

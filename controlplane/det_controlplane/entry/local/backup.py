@@ -88,7 +88,7 @@ def _write(
         _add(archive, source)
     missing = list(_missing_objects(files, archive, contents))
     if with_checkpoints:
-        missing += _missing_checkpoints(archive, contents, storages, held)
+        missing += _missing_checkpoints(archive, contents, storages)
     held.check()
 
     def manifest_of(members: tuple[Member, ...]) -> Manifest:
@@ -215,22 +215,20 @@ def _missing_objects(
 
 
 def _missing_checkpoints(
-    archive: ArchiveWriter, contents: Contents, storages: Storages, held: HeldDeletions
-) -> list[str]:
-    """Return files of complete checkpoints that are not in the archive.
+    archive: ArchiveWriter, contents: Contents, storages: Storages
+) -> Iterator[str]:
+    """Yield files of complete checkpoints that are not in the archive.
 
-    A task that was queued before the snapshot may have deleted some. In a restored cluster it runs again."""
-    absent: dict[str, list[str]] = {}
+    Those that a task was deleting at the snapshot may be gone. The task runs again in a restored cluster."""
     for checkpoint in contents.checkpoints:
         member = storages.member_of(checkpoint.storage)
-        if member is None or checkpoint.state is CheckpointState.ACTIVE:
+        is_expected = checkpoint.state is not CheckpointState.ACTIVE
+        if member is None or not is_expected or checkpoint.uuid in contents.doomed:
             continue
-        names = [f"{member}/{checkpoint.uuid}/{path}" for path in checkpoint.paths]
-        if gone := [storages.path_of(name) for name in names if name not in archive]:
-            absent[checkpoint.uuid] = gone
-    now = backups.states(held.engine, list(absent))
-    deleted = {uuid for uuid in absent if now.get(uuid) in (None, CheckpointState.DELETED)}
-    return [path for uuid, paths in absent.items() if uuid not in deleted for path in paths]
+        for path in checkpoint.paths:
+            name = f"{member}/{checkpoint.uuid}/{path}"
+            if name not in archive:
+                yield storages.path_of(name)
 
 
 def _cause(error: OSError) -> str:
