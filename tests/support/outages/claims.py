@@ -8,7 +8,7 @@ from tests.support.outages.outcome import Outcome, Points
 from tests.support.outages.work import SERVES
 
 # The line of a trial's log that explains the outage.
-EXPLANATION = re.compile(r"out of contact|outage|silent", re.IGNORECASE)
+EXPLANATION = re.compile(r"\b(out of contact|outage|silent)\b", re.IGNORECASE)
 # A shorter silence ends before an agent is lost, and changes nothing that needs an explanation.
 LEASE_AND_WAIT_S = 55.0
 EXIT_OK = "exited successfully with a zero exit code"

@@ -31,7 +31,7 @@ class TrialOutcome:
     best: float | None
     printed: list[int]  # steps in the log lines of the training
     errors: list[str]  # lines of the log
-    log: list[str]
+    log: list[str]  # of the cluster and the agent
 
     @property
     def expected(self) -> tuple[Points, Points]:
@@ -160,7 +160,7 @@ def _trial(work: Work, found: dict[str, Any], trained: set[str]) -> TrialOutcome
         best=best,
         printed=[int(m[1]) for e in lines if (m := _PRINTED.fullmatch(e["log"].rstrip()))],
         errors=[e["log"].rstrip() for e in lines if e["level"] in _ERRORS],
-        log=[e["log"].rstrip() for e in lines],
+        log=[e["log"].rstrip() for e in lines if e["source"] != "task"],
     )
 
 
