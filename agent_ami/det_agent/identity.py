@@ -57,7 +57,7 @@ class StateDirectory:
         return self.read("agent_key")
 
     def agent_key_hash(self) -> str:
-        """Return what tells this agent from others and may be shown."""
+        """Return a name that identifies this agent and may be shown."""
         return hashlib.sha256(self.agent_key().encode()).hexdigest()[:16]
 
 

@@ -255,8 +255,8 @@ class Loop:
     def _silence_is_over(self, silent_s: float) -> bool:
         """Return whether the machine has waited for the cluster for long enough.
 
-        Work goes on without the cluster: what it stores is worth more than the machine. An end of work that was not
-        told yet is worth a day: the work would be repeated, or count as lost."""
+        Containers continue without the cluster: their results are worth more than the machine. An exit that the
+        cluster does not know is worth a day of waiting: otherwise the work is repeated, or counts as lost."""
         limit_s, containers = self._agent.silence_limit_s, self._agent.containers
         if not limit_s or silent_s < limit_s or containers.live():
             return False

@@ -1,4 +1,4 @@
-"""Bring the database up to date, by the function that does nothing else."""
+"""Upgrade the database by invoking the migration function."""
 
 import json
 import time

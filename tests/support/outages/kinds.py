@@ -23,7 +23,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of outage. Kinds of one site share a cluster: none of them disturbs the agents of the others."""
+    """A kind of outage. Kinds of one site share a cluster: a kind does not disturb the agents of another kind."""
 
     name: str
     site: str

@@ -55,7 +55,7 @@ class Joining:
     proof: Mapping[str, str]
     out_of_service: str = ""
     product_version: str = ""
-    reports: Sequence[Report] = ()  # the containers that it has, also those that have ended
+    reports: Sequence[Report] = ()  # its running and ended containers
 
 
 @dataclass(frozen=True, slots=True)
