@@ -35,7 +35,8 @@ class Storage:
     files: Callable[[], set[str]]
 
     def checkpoints(self) -> set[str]:
-        return {name.split("/")[0] for name in self.files()}
+        """Return the names of checkpoints: files of TensorBoard lie beside them."""
+        return {name.split("/")[0] for name in self.files() if "/tensorboard/" not in name}
 
 
 @pytest.fixture(scope="module")

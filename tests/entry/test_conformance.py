@@ -52,7 +52,7 @@ REQUESTS = (
     Http("POST", "/api/v1/auth/login", b"\xff\xfe", (("Content-Encoding", "gzip"),)),
     Http("GET", "/api/v1/experiments/1?x=1&x=2&empty="),
     Http("GET", "/api/v1/experiments/%31"),
-    Http("GET", "/api/v1/trials/a%2Fb"),
+    Http("GET", "/api/v1/trials/a%20b%3F"),
     Http("POST", "/agents/v1/poll", b"{}"),
     Http("POST", "/agents/v1/join", b'{"agent_id":"x"}'),
     Http("GET", "/agents/v1/wheel"),

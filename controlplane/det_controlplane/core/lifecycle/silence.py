@@ -8,23 +8,20 @@ from datetime import datetime, timedelta
 
 # A poll extends an agent's lease by this time.
 LEASE = timedelta(seconds=30)
-# While an agent is suspect, ticks follow each other this closely where a process stays.
+# While an agent is suspect, ticks follow each other this closely. Turns on Lambda and Cloud Run go on meanwhile.
 WATCH = timedelta(seconds=5)
 # Longer pauses between ticks mean that the control plane was interrupted. Schedules of clouds start a tick each minute.
 LONGEST_PAUSE = timedelta(seconds=90)
-LONGEST_WATCHING_PAUSE = timedelta(seconds=15)
+LONGEST_WATCHING_PAUSE = timedelta(seconds=20)
 # A tick that finds a lease ended for longer than this did not watch when it ended.
 LATE = timedelta(seconds=5)
 
 
-def was_interrupted(
-    ticked_at: datetime | None, now: datetime, *, is_watching: bool, is_resident: bool
-) -> bool:
+def was_interrupted(ticked_at: datetime | None, now: datetime, *, is_watching: bool) -> bool:
     """Return whether the control plane may have answered nothing for a while before this tick."""
-    if ticked_at is None:
+    if ticked_at is None or ticked_at - now > LONGEST_PAUSE:  # a clock was wrong, and is right now
         return True
-    closely = is_watching and is_resident
-    return now - ticked_at > (LONGEST_WATCHING_PAUSE if closely else LONGEST_PAUSE)
+    return now - ticked_at > (LONGEST_WATCHING_PAUSE if is_watching else LONGEST_PAUSE)
 
 
 def lost_after(lease_until: datetime, now: datetime, reconnect_wait: timedelta) -> datetime:

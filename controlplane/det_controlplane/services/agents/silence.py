@@ -38,19 +38,19 @@ def watch(ctx: Context) -> None:
 def _note_tick(ctx: Context, tx: Tx, now: datetime) -> None:
     """Store that a tick runs. After an interruption everything that ends by silence is waited for anew."""
     last = rows.lock_last_tick(tx)
-    if last is None or (last.ticked_at and now - last.ticked_at < _SHORTEST_PAUSE):
+    if last is None:
         return
-    interrupted = silence.was_interrupted(
-        last.ticked_at, now, is_watching=last.is_watching, is_resident=ctx.may_wait_s > 0
-    )
+    interrupted = silence.was_interrupted(last.ticked_at, now, is_watching=last.is_watching)
+    if not interrupted and last.ticked_at and now - last.ticked_at < _SHORTEST_PAUSE:
+        return
     rows.store_tick(tx, now, after_interruption=interrupted)
     if not interrupted:
         return
     rows.restart_deadlines(tx, now, now + LEASE, special_waits(ctx), DEFAULT_RECONNECT_WAIT_S)
     if last.ticked_at is not None:
         log.warning(
-            "no tick ran for %.0f s: agents have %.0f s and the wait of their pools to poll again",
-            (now - last.ticked_at).total_seconds(), LEASE.total_seconds(),
+            "the last tick ran at %s: agents have %.0f s and the wait of their pools to poll again",
+            last.ticked_at.isoformat(timespec="seconds"), LEASE.total_seconds(),
         )  # fmt: skip
 
 

@@ -25,9 +25,6 @@ from det_controlplane.testing.world.timeline import Action, Timeline
 from det_controlplane.testing.world.users import FakeUser
 
 _NEARBY_S = 10.0  # how far ahead a request may be that overtakes another
-_RESIDENT_S = (
-    20.0  # the processes stay between requests, and tick closely while an agent is suspect
-)
 _AFTER_OUTAGE_S = 120.0  # how long trouble goes on after an outage
 _HURRIED = 12  # how many actors may act early for it
 # Among how many points of a step an interruption is drawn.
@@ -70,8 +67,6 @@ class World:
             self.timeline, self.stream("control plane"), lambda topic: self._topics.add(topic)
         )
         self.invariants = Invariants(hosts, self.ledger, self.timeline)
-        for process in hosts.processes:
-            process.ctx.may_wait_s = _RESIDENT_S
         self.outages = Outages(
             self, self.stream("outages"), chaos_s, longest_s=self._longest_outage_s
         )
