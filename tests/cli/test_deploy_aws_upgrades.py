@@ -124,7 +124,7 @@ def test_a_new_version_that_does_not_answer_makes_room_for_the_one_before(
 ) -> None:  # fmt: skip
     upgrade = Upgrade(account, terraform, cluster.url)
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
-    monkeypatch.setattr("det_cli.deployment.cluster._HEALTH_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     ran = det("deploy", "aws", "up", "--yes", *account.where)
     assert ran.code == 1
@@ -157,7 +157,7 @@ def test_an_upgrade_that_fails_deletes_no_version(
     upgrade = Upgrade(account, terraform, cluster.url, newest=6)
     upgrade.publish(4)
     monkeypatch.setattr(LambdaFunction, "invoke", lambda *_: b"[]")
-    monkeypatch.setattr("det_cli.deployment.cluster._HEALTH_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     assert det("deploy", "aws", "up", "--yes", *account.where).code == 1
     assert upgrade.published("api") == ["1", "2", "3", "4", "5", "6"]

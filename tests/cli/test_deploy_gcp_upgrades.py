@@ -109,7 +109,7 @@ def upgrades(
         return answer(method, path, query, body)
 
     monkeypatch.setattr(google, "answer", answer_after_applies)
-    monkeypatch.setattr("det_cli.deployment.cluster._HEALTH_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
     monkeypatch.setattr("det_cli.deployment.google.time.sleep", lambda _: None)
     return made
 
@@ -161,7 +161,7 @@ def test_a_first_cluster_that_does_not_answer_has_nothing_to_go_back_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(*MADE))
-    monkeypatch.setattr("det_cli.deployment.cluster._HEALTH_S", -1.0)
+    monkeypatch.setattr("det_cli.deployment.health._LIMIT_S", -1.0)
     cluster.on("GET", "/health", Raw(b"{}", status=500))
     ran = project.up("--image", "img")
     assert cause(ran) == f"the cluster does not answer at {cluster.url}"

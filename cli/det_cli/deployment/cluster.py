@@ -10,10 +10,15 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from determined.common.http import APIError, MasterUnreachableError, Session
-from determined.common.sign_in import login
-
-from det_cli.deployment import bucket_names, draining, extras, fleet, pool_warnings, restoring
+from det_cli.deployment import (
+    bucket_names,
+    draining,
+    extras,
+    fleet,
+    health,
+    pool_warnings,
+    restoring,
+)
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.machine_images import check_gpus
 from det_cli.deployment.stack import Stack
@@ -21,7 +26,6 @@ from det_cli.deployment.terraform import Backend, Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
 from det_cli.render import Say
 
-_HEALTH_S = 120.0
 _TOLD = "password_told"  # among the kept options
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits
 
@@ -110,7 +114,7 @@ class Deployment(ABC):
             outputs = stack.terraform.outputs()
         self._settle(outputs)
         try:
-            self._check_health(str(outputs["url"]))
+            health.wait_until_healthy(str(outputs["url"]), self._where_logs_are(), self._say)
         except CommandError as e:
             if self._roll_back(outputs):
                 raise CommandError(
@@ -120,7 +124,7 @@ class Deployment(ABC):
             raise
         self._drop_old_versions(outputs)
         password = str(outputs.pop("initial_user_password"))
-        if not self._spec.password and _signs_in(str(outputs["url"]), password):
+        if not self._spec.password and health.accepts_password(str(outputs["url"]), password):
             if self.account.options(self._spec.cluster_id).get(_TOLD):
                 outputs["holds_first_password"] = True
             else:
@@ -190,7 +194,7 @@ class Deployment(ABC):
         found["machines"] = len(fleet_.names())
         if fleet_.unseen:
             found["not_looked_at"] = [str(location) for location in fleet_.unseen]
-        found["answers"] = bool(outputs.get("url")) and _answers(str(outputs["url"]))
+        found["answers"] = bool(outputs.get("url")) and health.is_healthy(str(outputs["url"]))
         return found
 
     @abstractmethod
@@ -362,15 +366,6 @@ class Deployment(ABC):
             self._say(f"Taking over the bucket {name}")
             terraform.take_over(address, name)
 
-    def _check_health(self, url: str) -> None:
-        """Wait until the cluster answers: a database that was paused takes a moment."""
-        self._say(f"Waiting for {url}")
-        limit = time.monotonic() + _HEALTH_S
-        while not _answers(url):
-            if time.monotonic() > limit:
-                raise CommandError(f"the cluster does not answer at {url}", self._where_logs_are())
-            time.sleep(2)
-
     # What comes back
 
     @property
@@ -434,7 +429,7 @@ class Deployment(ABC):
     ) -> None:
         """Let work leave the machines, so that they can end. Raises CommandError where it does not."""
         url = str(outputs.get("url") or "")
-        if not (url and _answers(url)):
+        if not (url and health.is_healthy(url)):
             hint = "nothing can ask their work for checkpoints, as the cluster does not answer: --force ends them"
             _refuse_machines(found, hint)
         draining.drain(url, str(outputs.get("initial_user_password", "")), limit_s, self._say)
@@ -467,23 +462,6 @@ def _refuse_machines(found: fleet.FoundMachines, hint: str) -> None:
 
 def _password() -> str:
     return "".join(secrets.choice(_PASSWORD_CHARACTERS) for _ in range(20))
-
-
-def _answers(url: str) -> bool:
-    try:
-        Session(url, retries=0).get("/health")
-    except (APIError, MasterUnreachableError):
-        return False
-    return True
-
-
-def _signs_in(url: str, password: str) -> bool:
-    """Tell whether the first password still holds."""
-    try:
-        login(Session(url, retries=0), "admin", password)
-    except (APIError, MasterUnreachableError):
-        return False
-    return True
 
 
 def describe(outputs: dict[str, Any]) -> Iterator[str]:
