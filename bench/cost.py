@@ -233,7 +233,7 @@ def _hundred(s: Stack) -> Iterator[str]:
 
 
 def _hundred_on_google() -> Iterator[str]:
-    """Tell what the control plane adds on Google Cloud: held polls keep an instance of the API."""
+    """Yield the cost of the control plane on Google Cloud for 100 machines; held polls keep an instance of the API."""
     machine = with_gpus(machine_type("gcp", "n1-standard-4"), "nvidia-tesla-t4", 1)
     gpu = float(machine.price("us-central1", Capacity.ON_DEMAND))
     requests = GPUS * (HELD_POLLS + REPORTS + EARLIER_LOG_BATCHES)
@@ -245,7 +245,7 @@ def _hundred_on_google() -> Iterator[str]:
     }
     share = sum(parts.values()) / (GPUS * gpu)
     yield f"On Google Cloud agents hold their polls for 30 s. While one machine is there, its polls keep an instance of the API, which takes up to 250 requests at once. {GPUS} machines n1-standard-4 with a T4 cost ${GPUS * gpu:.2f} an hour,"
-    yield f"and the control plane adds {share:.2%}, beside Cloud SQL, which the idle month has. To a single such machine the instance adds {run_instance_usd_hour() / gpu:.0%}."
+    yield f"and the control plane adds {share:.2%}. This excludes Cloud SQL, which costs the same in an idle month. For a single such machine the instance adds {run_instance_usd_hour() / gpu:.0%}."
     yield ""
     yield from _table("an hour on Google Cloud", parts, 4)
 

@@ -99,7 +99,7 @@ GCP = Group(
             help="the same, by its older name"),
         Arg("--min-cpu-platform-agent", metavar="PLATFORM", help="of N1 machines, such as 'Intel Skylake'"),
         Arg("--disk-size", type=int, metavar="GB",
-            help="boot disk of the machines with GPUs (200); those of aux-pool have 100"),
+            help="boot disk of the machines with GPUs (200); machines of aux-pool have 100 GB"),
         Arg("--disk-type", metavar="TYPE", help="and its kind, such as pd-ssd (pd-balanced)"),
         Arg("--environment-image", metavar="IMAGE", help="boot image or family of the machines, as a path"),
         *common.POOLS,

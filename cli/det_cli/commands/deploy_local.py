@@ -2,7 +2,9 @@
 
 from det_cli.declare import Arg, Command, Group, ReplacedArg, replaced_flag
 
-CLUSTER = Arg("--cluster-name", default="determined", help="tells several clusters here apart")
+CLUSTER = Arg(
+    "--cluster-name", default="determined", help="name of the cluster, if this machine has several"
+)
 PORT = Arg("--master-port", type=int, metavar="PORT", help="where the API listens (8080)")
 CONFIG = Arg(
     "--config",
@@ -154,7 +156,7 @@ LOCAL = Group(
         Arg(
             "--data-dir",
             metavar="DIR",
-            help="where the new cluster keeps everything; nothing may be there",
+            help="data directory of the new cluster; it must be empty or must not exist",
         ),
     ),
     _action(

@@ -26,7 +26,7 @@ variable "cidr" {
 }
 
 variable "machine_cidr" {
-  description = "IPv4 range of the machines' own subnet, which they have without addresses of their own (machine_external_ip = false)."
+  description = "IPv4 range of the machines' subnet; used if machines have no external addresses (machine_external_ip = false)."
   type        = string
   default     = "10.60.16.0/20"
 }
@@ -109,7 +109,7 @@ variable "secrets_key" {
 }
 
 variable "secret_location" {
-  description = "Region of the secrets, where an organisation binds locations; empty to let Google choose. It cannot be changed later."
+  description = "Region of the secrets, for organisations that restrict locations; empty to let Google choose. It cannot be changed later."
   type        = string
   default     = ""
 }

@@ -163,7 +163,7 @@ run "its_processor_costs_nothing_beside_the_machine" {
   }
 }
 
-# The runs above have made it, in one zone and for one processor.
+# The runs above have created the relay, in one zone and for one architecture.
 run "a_change_that_keeps_the_machine_keeps_the_origin" {
   module {
     source = "../modules/aws/relay"

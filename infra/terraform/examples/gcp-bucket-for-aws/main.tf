@@ -98,7 +98,7 @@ resource "google_service_account_iam_member" "federation" {
   member             = "principalSet://iam.googleapis.com/${google_iam_workload_identity_pool.aws.name}/attribute.aws_role/${local.role}"
 }
 
-# If it is the bucket of a cluster on Google Cloud: not what images of its control plane are made from.
+# The bucket may belong to a cluster on Google Cloud. The condition excludes the sources of its control plane's image.
 resource "google_storage_bucket_iam_member" "this" {
   bucket = var.bucket
   role   = "roles/storage.objectUser"

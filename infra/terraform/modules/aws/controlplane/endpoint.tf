@@ -25,8 +25,8 @@ resource "aws_lambda_permission" "url" {
 
 # Since October 2025 AWS asks for lambda:InvokeFunction as well. Without a condition it would let any AWS account invoke the
 # function directly, with an event that makes up the caller's address. The provider narrows it to calls by the URL since
-# 6.29 (invoked_via_function_url), which the stack's version 5 does not know. So `det deploy` gives this right; who applies
-# the stack without it runs, once:
+# 6.29 (invoked_via_function_url), but the stack uses version 5. So `det deploy` gives this right. Without `det deploy`,
+# run this command once after `terraform apply`:
 #   aws lambda add-permission --function-name det-CLUSTER-api --qualifier live --statement-id url-only \
 #     --action lambda:InvokeFunction --principal '*' --invoked-via-function-url
 

@@ -65,7 +65,7 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # The rights above are for Lambda itself. The code of a function may not use them: it could attach addresses to the network.
+  # The rights above are for Lambda itself. With them, the code of a function could attach addresses to the network.
   dynamic "statement" {
     for_each = each.key == "keys" ? [] : [1]
 
@@ -169,7 +169,7 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # What EC2 says of a denial is encoded; AWS gives this action no resource.
+  # EC2 encodes the reason of a denial. This action cannot be restricted to a resource.
   dynamic "statement" {
     for_each = each.key == "provision" ? [1] : []
 

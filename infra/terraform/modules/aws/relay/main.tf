@@ -212,14 +212,14 @@ resource "aws_vpc_security_group_ingress_rule" "database" {
 
 data "aws_default_tags" "current" {}
 
-# Another zone or processor takes another machine: an image for the old processor does not start on the new one. So do other
-# tags: the provider sends them to the VPC origin by a change of it, and CloudFront refuses any while a distribution uses it.
+# A new zone or architecture needs a new machine: an image for the old architecture does not start on the new one. New tags
+# also need one: the provider would update the VPC origin, and CloudFront refuses updates while a distribution uses it.
 resource "terraform_data" "place" {
   input = "${var.zone}/${var.architecture}/${sha1(jsonencode(data.aws_default_tags.current.tags))}"
 }
 
-# AWS changes and deletes no VPC origin that a distribution uses. So a new machine and a new origin come first, the
-# distribution changes over, and the old ones go.
+# AWS refuses to change or delete a VPC origin that a distribution uses. Terraform therefore creates a new machine and a new
+# origin, switches the distribution to them, and then deletes the old ones.
 resource "aws_instance" "this" {
   ami                                  = data.aws_ssm_parameter.image.insecure_value
   instance_type                        = local.types[var.architecture]
@@ -230,7 +230,7 @@ resource "aws_instance" "this" {
   user_data_replace_on_change          = false
   user_data                            = local.user_data
 
-  # A busy relay becomes slower. By default AWS would charge for the processor beyond the machine's share.
+  # A busy relay becomes slower instead of more expensive: by default AWS charges for processor time beyond the baseline.
   credit_specification {
     cpu_credits = "standard"
   }
@@ -249,7 +249,7 @@ resource "aws_instance" "this" {
   tags        = { Name = local.function, determined-cluster = local.tag }
   volume_tags = { Name = local.function, determined-cluster = local.tag }
 
-  # A newer image or script would replace it, and with it the origin of the distribution: minutes to an hour.
+  # A newer image or script would replace the machine and the origin of the distribution, which takes minutes to an hour.
   lifecycle {
     create_before_destroy = true
     ignore_changes        = [ami, user_data]
@@ -261,7 +261,7 @@ resource "aws_instance" "this" {
 
 resource "aws_cloudfront_vpc_origin" "this" {
   vpc_origin_endpoint_config {
-    # Two of them are there while one replaces the other.
+    # The name is unique because two origins exist during a replacement.
     name                   = "${local.function}-${aws_instance.this.id}"
     arn                    = aws_instance.this.arn
     http_port              = local.port
@@ -274,7 +274,7 @@ resource "aws_cloudfront_vpc_origin" "this" {
     }
   }
 
-  # AWS says up to 15 minutes, which are the provider's limit; it has taken longer.
+  # AWS documents up to 15 minutes, the provider's default limit. Some creations have taken longer.
   timeouts {
     create = "60m"
     update = "60m"

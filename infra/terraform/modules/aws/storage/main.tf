@@ -11,7 +11,7 @@ variable "keep" {
 }
 
 variable "lifecycle_rules" {
-  description = "Delete replaced versions after a month, what is left of deleted objects then, and parts of uploads that were given up."
+  description = "Delete replaced versions after a month, then the markers of deleted objects, and parts of incomplete uploads."
   type        = bool
 }
 
@@ -60,7 +60,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
       noncurrent_days = 30
     }
 
-    # A deleted object of which no version is left keeps a marker, which listings pass over one by one.
+    # A deleted object without versions keeps a marker, and listings become slower with each marker.
     expiration {
       expired_object_delete_marker = true
     }

@@ -70,7 +70,7 @@ resource "google_project_iam_member" "schedules" {
   member  = "serviceAccount:${google_service_account.this["tick"].email}"
 }
 
-# An idle cluster's schedule is resumed by whoever stores work: the API. It cannot pause any.
+# The API resumes an idle cluster's schedule when it stores work. It has no right to pause schedules.
 resource "google_project_iam_custom_role" "resume" {
   role_id     = "${local.role_prefix}_resume"
   title       = "Determined ${var.cluster_id}: resume schedules"

@@ -22,7 +22,7 @@ locals {
     DET_SCHEDULES        = join(",", values(local.jobs))
     GOOGLE_CLOUD_PROJECT = local.project
   })
-  # The API resumes the schedule of the tick where the cluster is idle: its own call to the tick may be lost.
+  # The API resumes the schedule of the tick on an idle cluster, because its own call to the tick may be lost.
   api_environment = merge(local.relay_url, { DET_SCHEDULES = local.jobs["tick"] })
   # Longer than the network of an instance takes to come up.
   worker_environment = { DET_DB_WAKE_S = "90" }
@@ -79,8 +79,8 @@ resource "google_cloud_run_v2_service" "this" {
         container_port = 8080
       }
 
-      # The network of an instance may take a minute to come up. The API listens once the database is there and up to
-      # date; the workers answer at /ready once they reach it, and get no call before. 240 s are the most that may be.
+      # The network of an instance may take a minute to start. The API listens once the database is reachable and up to
+      # date. The workers answer at /ready once they reach the database, and get no requests before. 240 s is the maximum.
       startup_probe {
         period_seconds    = 5
         timeout_seconds   = 5

@@ -61,7 +61,7 @@ resource "google_cloud_run_v2_service" "relay" {
         container_port = 8080
       }
 
-      # It listens once the database is there and up to date.
+      # The relay listens once the database is reachable and up to date.
       startup_probe {
         period_seconds    = 5
         timeout_seconds   = 5

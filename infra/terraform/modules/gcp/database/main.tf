@@ -138,7 +138,7 @@ resource "google_sql_database_instance" "this" {
 resource "google_sql_database" "this" {
   name     = local.database
   instance = google_sql_database_instance.this.name
-  # DROP DATABASE fails while anybody is connected, also Cloud SQL's own agents: the instance takes it along.
+  # DROP DATABASE fails while clients are connected, including Cloud SQL's own agents. Deleting the instance deletes the database.
   deletion_policy = "ABANDON"
 }
 

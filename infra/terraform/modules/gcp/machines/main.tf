@@ -25,7 +25,7 @@ resource "google_service_account" "this" {
   display_name = "Machines of ${var.name}"
 }
 
-# Tasks act as this account. What images of the control plane are made from is in the same bucket, and not for them.
+# Tasks use this account. The condition excludes the sources of the control plane's image, which are in the same bucket.
 resource "google_storage_bucket_iam_member" "this" {
   bucket = var.bucket
   role   = "roles/storage.objectUser"
@@ -37,7 +37,7 @@ resource "google_storage_bucket_iam_member" "this" {
     expression  = "!resource.name.startsWith(\"projects/_/buckets/${var.bucket}/objects/builds/\")"
   }
 
-  # Tasks that run while it is changed keep their access.
+  # Running tasks keep their access when the condition changes.
   lifecycle {
     create_before_destroy = true
   }

@@ -1,5 +1,5 @@
-# A network of the cluster's own: a subnet for services and machines, and a peering to Cloud SQL, which has no public
-# address, where there is one. Machines have addresses of their own; or a subnet of their own, which Cloud NAT leads out.
+# The cluster's network: a subnet for services and machines, and a peering to Cloud SQL if the cluster uses it. Cloud SQL
+# has no public address. Machines have external addresses, or their own subnet with Cloud NAT.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -17,7 +17,7 @@ variable "cidr" {
 }
 
 variable "machine_cidr" {
-  description = "IPv4 range of the machines' own subnet, which they have with Cloud NAT."
+  description = "IPv4 range of the machines' subnet; used with Cloud NAT."
   type        = string
   default     = "10.60.16.0/20"
 }
@@ -46,7 +46,7 @@ resource "google_compute_subnetwork" "this" {
   private_ip_google_access = true
 }
 
-# Cloud NAT would also count the instances of services in its subnet, and cost money for each.
+# The machines have a separate subnet because Google Cloud charges Cloud NAT for each instance of services in its subnet, too.
 resource "google_compute_subnetwork" "machines" {
   count                    = var.nat ? 1 : 0
   name                     = "${var.name}-machines"
@@ -108,7 +108,7 @@ output "subnetwork_id" {
 }
 
 output "machine_subnetwork_id" {
-  description = "Subnet of machines: that of services, unless Cloud NAT leads them out."
+  description = "Subnet of machines: their own subnet with Cloud NAT, otherwise the subnet of services."
   value       = one(concat(google_compute_subnetwork.machines[*].id, var.nat ? [] : [google_compute_subnetwork.this.id]))
 }
 

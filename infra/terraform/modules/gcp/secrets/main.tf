@@ -17,7 +17,7 @@ variable "readers" {
 }
 
 variable "location" {
-  description = "Region of the secrets; empty to let Google choose, which organisations may forbid."
+  description = "Region of the secrets; empty to let Google choose. Policies of an organisation may require a region."
   type        = string
   default     = ""
 }
@@ -59,8 +59,8 @@ resource "google_secret_manager_secret_version" "this" {
   for_each    = local.names
   secret      = google_secret_manager_secret.this[each.key].id
   secret_data = var.values[each.key]
-  # Instances of the serving revision read the version before until the new revision serves. `det deploy gcp up`
-  # destroys old ones after that. They go with their secret, too.
+  # Instances of the serving revision read the previous version until the new revision serves. `det deploy gcp up`
+  # destroys old versions after that. Deleting a secret deletes its versions.
   deletion_policy = "ABANDON"
 
   lifecycle {
