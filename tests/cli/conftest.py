@@ -83,13 +83,14 @@ def api(served_api: "Api", monkeypatch: pytest.MonkeyPatch) -> "Api":
 
 @pytest.fixture(scope="session")
 def _docker_hub_url() -> Iterator[str]:
-    """A registry in place of Docker Hub, which has the built-in default images."""
+    """A registry in place of Docker Hub, which has the default images of tasks and the control plane's base."""
     from det_cli.deployment.registry import ImageName
     from det_controlplane.core.config.environment import CPU_IMAGE, CUDA_IMAGE, ROCM_IMAGE
 
     from tests.support.fake_registry import fake_registry
 
     with fake_registry() as hub:
+        hub.add("library/python:3.12-slim")
         for image in map(ImageName.parse, (CPU_IMAGE, CUDA_IMAGE, ROCM_IMAGE)):
             hub.add(f"{image.repository}:{image.tag}", image.digest)
         yield hub.url

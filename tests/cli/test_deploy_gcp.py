@@ -17,6 +17,7 @@ from det_cli.deployment import image
 
 from tests.cli.conftest import Det
 from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_google import built_digest
 from tests.support.fake_terraform import FakeTerraform, error_event
 from tests.support.google_project import DATA, MADE, STATES, Project, cause, outputs, state
 
@@ -34,7 +35,7 @@ def test_one_command_builds_the_image_and_makes_a_cluster_that_answers(
     first, second = terraform.calls("apply")
     assert {"-target=module.images", "-target=module.storage"} <= set(first["words"])
     assert second["variables"]["image"] == (
-        "us-west1-docker.pkg.dev/acme/det-lab/controlplane@sha256:built"
+        f"us-west1-docker.pkg.dev/acme/det-lab/controlplane@{built_digest(1)}"
     )
     (build,) = project.google.builds
     assert build["serviceAccount"].endswith("/det-lab-build@acme.iam.gserviceaccount.com")

@@ -1,5 +1,8 @@
 """Images of machines and of the control plane, and a project that is new; Terraform and Google Cloud are stand-ins."""
 
+import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,9 +10,13 @@ import yaml
 from det_cli.deployment.machine_images import GPU_IMAGE
 
 from tests.support.fake_cluster import FakeCluster
-from tests.support.fake_google import Refusal, source_unreadable
+from tests.support.fake_google import TAG, Refusal, built_digest, source_unreadable
+from tests.support.fake_registry import FakeRegistry, fake_registry
 from tests.support.fake_terraform import FakeTerraform
 from tests.support.google_project import DATA, MADE, Project, cause, outputs, state
+
+BASE = "python:3.12-slim"
+BASE_1, BASE_2 = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
 @pytest.fixture
@@ -80,6 +87,90 @@ def test_a_build_without_rights_fails_after_five_minutes(
     assert "does not have storage.objects.get access" in cause(ran)
     assert "--image IMAGE" in ran.err
     assert sum(slept) == 300
+
+
+@pytest.fixture
+def hub(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
+    """Docker Hub, which has the base image of the control plane."""
+    with fake_registry() as registry:
+        monkeypatch.setenv("DET_DOCKER_HUB", registry.url)
+        registry.add(f"library/{BASE}", BASE_1)
+        yield registry
+
+
+@pytest.fixture
+def ready(project: Project, terraform: FakeTerraform, cluster: FakeCluster) -> FakeTerraform:
+    """A project that has a cluster already."""
+    project.google.buckets[DATA] = {}
+    terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
+    return terraform
+
+
+def test_the_image_is_built_again_when_its_base_changes(
+    project: Project, ready: FakeTerraform, hub: FakeRegistry
+) -> None:
+    """The sources of an installation stay the same while its base gets security fixes."""
+    for digest, builds in ((BASE_1, 1), (BASE_1, 1), (BASE_2, 2), (BASE_2, 2), (BASE_1, 2)):
+        hub.add(f"library/{BASE}", digest)
+        ran = project.up("--no-preflight-checks")
+        assert (ran.code, len(project.google.builds)) == (0, builds), ran.err
+    (step,) = project.google.builds[-1]["steps"]
+    assert f"BASE={BASE}@{BASE_2}" in step["args"]
+    assert images_of_applies(ready) == [built_digest(number) for number in (1, 1, 2, 2, 1)]
+
+
+def test_both_tags_of_a_build_are_tags_that_docker_writes(
+    project: Project, ready: FakeTerraform, hub: FakeRegistry
+) -> None:
+    """`docker build` names the image by each of them, and Cloud Build pushes those it finds."""
+    assert project.up("--no-preflight-checks").code == 0
+    (build,) = project.google.builds
+    (step,) = build["steps"]
+    named = [word for before, word in pairwise(step["args"]) if before == "-t"]
+    assert named == build["images"]
+    tags = [name.rpartition(":")[2] for name in named]
+    assert len(set(tags)) == 2
+    assert all(re.fullmatch(TAG, tag) for tag in tags)
+
+
+def test_an_unreachable_registry_does_not_stop_an_up_with_an_image(
+    project: Project, ready: FakeTerraform, hub: FakeRegistry
+) -> None:
+    hub.add(f"library/{BASE}", BASE_2)
+    assert project.up("--no-preflight-checks").code == 0
+    hub.close()
+    ran = project.up("--no-preflight-checks")
+    assert (ran.code, len(project.google.builds)) == (0, 1), ran.err
+    (warning,) = [line for line in ran.err.splitlines() if BASE in line]
+    assert warning.startswith(
+        f"warning: cannot check whether the base image {BASE} changed: docker.io cannot be asked"
+    )
+    assert images_of_applies(ready) == [built_digest(1), built_digest(1)]
+
+
+def test_a_registry_that_limits_requests_does_not_stop_the_first_build(
+    project: Project, ready: FakeTerraform, hub: FakeRegistry
+) -> None:
+    """Cloud Build pulls the base image itself, from another address than the operator's."""
+    hub.rate_limited = True
+    ran = project.up("--no-preflight-checks")
+    assert ran.code == 0, ran.err
+    (build,) = project.google.builds
+    assert "--build-arg" not in build["steps"][0]["args"]
+    assert "changed: docker.io answers 429" in ran.err
+    hub.rate_limited = False
+    assert project.up("--no-preflight-checks").code == 0
+    assert len(project.google.builds) == 2, "the first build may have had an older base"
+
+
+def images_of_applies(terraform: FakeTerraform) -> list[str]:
+    """Return the digest of the control plane's image in each apply of the whole stack."""
+    applies = [
+        call
+        for call in terraform.calls("apply")
+        if not any(word.startswith("-target") for word in call["words"])
+    ]
+    return [call["variables"]["image"].rpartition("@")[2] for call in applies]
 
 
 def test_what_is_built_is_what_up_sent_whatever_is_written_in_its_place(

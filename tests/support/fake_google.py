@@ -2,6 +2,7 @@
 
 Instances, disks and the rest are what a test put there; builds end at once, unless a test says how."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tests.support.threaded import serving
 Json = dict[str, Any]
 Route = Callable[["FakeGoogle", dict[str, str], Any], Any]
 PROJECT = "acme"
+TAG = r"\w[\w.-]{0,127}"  # the tags that the OCI Distribution Specification allows
 
 
 class Refusal(Exception):
@@ -282,7 +284,10 @@ def _upload(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 def _tag(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     digest = fake.tags.get(query["tag"])
-    return {"version": f"projects/acme/versions/{digest}"} if digest else None
+    if not digest:
+        return None
+    package = f"projects/{query['project']}/{query['package']}"
+    return {"name": f"{package}/tags/{query['tag']}", "version": f"{package}/versions/{digest}"}
 
 
 def _begin_build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
@@ -299,6 +304,11 @@ def _begin_build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return {"metadata": {"build": {"id": "b1", "status": "QUEUED", "logUrl": "https://log"}}}
 
 
+def built_digest(number: int) -> str:
+    """Return the digest of the image that a build pushed, the first one for 1."""
+    return "sha256:" + hashlib.sha256(f"build {number}".encode()).hexdigest()
+
+
 def _build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     built = {"id": "b1", "logUrl": "https://log", **fake.build_ends}
     if fake.builds_without_rights:
@@ -306,8 +316,11 @@ def _build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
         failure = {"type": "PUSH_NOT_AUTHORIZED", "detail": "denied: uploadArtifacts"}
         return {**built, "status": "FAILURE", "failureInfo": failure}
     if built["status"] == "SUCCESS":
-        fake.tags[fake.builds[-1]["images"][0].rpartition(":")[2]] = "sha256:built"
-        built["results"] = {"images": [{"digest": "sha256:built"}]}
+        digest = built_digest(len(fake.builds))
+        names = fake.builds[-1]["images"]
+        # A push moves a tag that exists; the version that had it stays in the repository without the tag.
+        fake.tags |= {name.rpartition(":")[2]: digest for name in names}
+        built["results"] = {"images": [{"name": name, "digest": digest} for name in names]}
     return built
 
 
@@ -409,7 +422,12 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", "/storage/storage/v1/b/(?P<bucket>[^/]+)/o/(?P<name>.+)", _object),
     ("DELETE", "/storage/storage/v1/b/(?P<bucket>[^/]+)/o/(?P<name>.+)", _delete_object),
     ("POST", "/storage/upload/storage/v1/b/(?P<bucket>[^/]+)/o", _upload),
-    ("GET", "/artifactregistry/v1/.*/packages/controlplane/tags/(?P<tag>\\w+)", _tag),
+    (
+        "GET",
+        f"/artifactregistry/v1/{_P}/(?P<package>locations/[^/]+/repositories/[^/]+/packages/controlplane)"
+        f"/tags/(?P<tag>{TAG})",
+        _tag,
+    ),
     ("POST", f"/cloudbuild/v1/{_P}/builds", _begin_build),
     ("GET", f"/cloudbuild/v1/{_P}/builds/b1", _build),
     ("GET", f"/sqladmin/v1/{_P}/instances", _leftover("items")),

@@ -4,13 +4,16 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from det_cli.deployment import registry
 from det_cli.deployment.google import Google, Refused
+from det_cli.deployment.registry import ImageName
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
@@ -22,6 +25,7 @@ _DOCKERFILES = (
     _HERE.parents[3] / "controlplane/cloudrun/Dockerfile",
 )
 _LOCKS = (_HERE.parent / "cloudrun/requirements.lock", _HERE.parents[3] / "requirements.lock")
+_BASE = re.compile(r"^ARG BASE=(\S+)", re.M)
 _BUILD_S = 1200
 # A grant to a new account takes effect within minutes, and until then any call may be denied.
 _RIGHTS_S, _RETRY_S = 300.0, 10.0
@@ -62,20 +66,46 @@ def _first(places: tuple[Path, ...]) -> Path:
 
 
 def built(google: Google, cluster_id: str, bucket: str, say: Say) -> str:
-    """Return the image of this installation in the cluster's registry, by its digest; builds it if it is not there."""
+    """Return the image of this installation in the cluster's registry, by its digest.
+
+    Builds the image if the registry lacks one of these sources on the present base image.
+    """
     repository = f"det-{cluster_id}"
     packed = context()
-    tag = hashlib.sha256(packed).hexdigest()[:20]
+    sources = hashlib.sha256(packed).hexdigest()[:20]
+    base = _base(say)
+    # Each build gets both tags. Without an answer about the base, `up` uses the last build of the sources.
+    tags = [sources, f"{sources}-{_short(base)}"] if base else [sources]
     image = f"{google.region}-docker.pkg.dev/{google.project}/{repository}/{NAME}"
-    digest = _digest(google, repository, tag)
+    digest = _digest(google, repository, tags[-1])
     if not digest:
         say("Building the image of the control plane (some minutes)")
-        source = f"builds/{tag}.tar.gz"
+        source = f"builds/{sources}.tar.gz"
         # Cloud Build takes this generation of the object, and none that is written later under its name.
         generation = google.upload(bucket, source, packed)
         place = {"bucket": bucket, "object": source, "generation": generation}
-        digest = _build(google, cluster_id, f"{image}:{tag}", place, say)
+        options = ["--build-arg", f"BASE={base}"] if base else []
+        digest = _build(google, cluster_id, [f"{image}:{tag}" for tag in tags], options, place, say)
     return f"{image}@{digest}"
+
+
+def _base(say: Say) -> str:
+    """Return the base image of the Dockerfile by its digest, or '' with a warning if its registry gives none."""
+    default = _BASE.search(_first(_DOCKERFILES).read_text())
+    if default is None:
+        raise CommandError("the Dockerfile of this installation has no BASE", "install it again")
+    name = default[1]
+    answer = registry.look_up(ImageName.parse(name))
+    if not answer.digest:
+        reason = answer.reason or "its registry sends no digest"
+        say(f"warning: cannot check whether the base image {name} changed: {reason}")
+        return ""
+    return f"{name}@{answer.digest}"
+
+
+def _short(base: str) -> str:
+    """Return the part of a digest that tells base images apart in a tag."""
+    return base.rpartition(":")[2][:12]
 
 
 def _digest(google: Google, repository: str, tag: str) -> str:
@@ -89,15 +119,23 @@ class _NoRights(Exception):
     """The build's account lacks a right, which it may have been given moments ago."""
 
 
-def _build(google: Google, cluster_id: str, image: str, source: Mapping[str, str], say: Say) -> str:
-    """Build the image from an object of a bucket, and return its digest."""
+def _build(
+    google: Google,
+    cluster_id: str,
+    images: Sequence[str],
+    options: Sequence[str],
+    source: Mapping[str, str],
+    say: Say,
+) -> str:
+    """Build an image from an object of a bucket, push it under some names, and return its digest."""
     builder = f"det-{cluster_id}-build@{google.project}.iam.gserviceaccount.com"
+    named = [word for image in images for word in ("-t", image)]
     request = {
         "source": {"storageSource": source},
         "steps": [
-            {"name": "gcr.io/cloud-builders/docker", "args": ["build", "-t", image, "."]},
+            {"name": "gcr.io/cloud-builders/docker", "args": ["build", *options, *named, "."]},
         ],
-        "images": [image],
+        "images": [*images],
         "timeout": f"{_BUILD_S}s",
         "serviceAccount": f"projects/{google.project}/serviceAccounts/{builder}",
         "options": {"logging": "CLOUD_LOGGING_ONLY"},
