@@ -23,6 +23,18 @@ variable "pull_images" {
   default = []
 }
 
+# A subnet with a way to the internet, for an account without a default VPC. Packer finds its VPC.
+variable "subnet_id" {
+  type    = string
+  default = ""
+}
+
+# Without a public address, Packer has to reach the machine at its private one, for example through a VPN.
+variable "public_ip" {
+  type    = bool
+  default = true
+}
+
 # AWS's image with NVIDIA's driver: provision.sh adds the rest.
 data "amazon-parameterstore" "base" {
   region = var.region
@@ -34,10 +46,14 @@ source "amazon-ebs" "agent" {
   source_ami      = data.amazon-parameterstore.base.value
   instance_type   = "g4dn.xlarge"
   ssh_username    = "ubuntu"
+  subnet_id       = var.subnet_id
   ami_name        = "determined-agent-${formatdate("YYYYMMDDhhmmss", timestamp())}"
   ami_description = "Agent of Determined Serverless"
   encrypt_boot    = true
   imds_support    = "v2.0"
+
+  # Subnets outside the default VPC give machines no public address by themselves.
+  associate_public_ip_address = var.subnet_id == "" && var.public_ip ? null : var.public_ip
 
   metadata_options {
     http_tokens                 = "required"

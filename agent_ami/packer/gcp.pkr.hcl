@@ -33,6 +33,30 @@ variable "pull_images" {
   default = []
 }
 
+# A subnet of the zone's region, for a project without the network "default": a name, or the path of a shared one.
+variable "subnetwork" {
+  type    = string
+  default = ""
+}
+
+# A network that makes its subnets by itself.
+variable "network" {
+  type    = string
+  default = ""
+}
+
+# Without a public address, the machine needs Cloud NAT, and Packer a VPN or `iap`.
+variable "public_ip" {
+  type    = bool
+  default = true
+}
+
+# Connect through Identity-Aware Proxy, which takes gcloud on this machine.
+variable "iap" {
+  type    = bool
+  default = false
+}
+
 source "googlecompute" "agent" {
   project_id              = var.project
   zone                    = var.zone
@@ -43,6 +67,12 @@ source "googlecompute" "agent" {
   accelerator_count       = 1
   on_host_maintenance     = "TERMINATE"
   disk_size               = 100
+  network                 = var.network
+  subnetwork              = var.subnetwork
+  tags                    = ["determined-image"]
+  omit_external_ip        = !var.public_ip
+  use_internal_ip         = !var.public_ip
+  use_iap                 = var.iap
   ssh_username            = "packer"
   image_name              = "determined-agent-${formatdate("YYYYMMDDhhmmss", timestamp())}"
   image_family            = "determined-agent"

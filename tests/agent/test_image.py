@@ -1,8 +1,11 @@
 """The script that makes images, run on a machine in namespaces, and the user data that a machine of the image runs."""
 
+import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from det_agent.main import UNIT
@@ -11,6 +14,7 @@ from det_controlplane.core.provision.boot import Boot, user_data
 from tests.support.cloudbox.box import until
 from tests.support.cloudbox.machine import Image, Machine, power_on
 from tests.support.cloudbox.network import network
+from tests.support.terraform import terraform
 
 PACKER = Path(__file__).resolve().parents[2] / "agent_ami" / "packer"
 PROGRAMS = ("docker", "apt-get", "nvidia-ctk", "snap")
@@ -136,3 +140,56 @@ def test_templates_are_well_formed_and_run_the_script(template: Path) -> None:
             check=False,
         )
         assert formatted.returncode == 0, formatted.stderr
+
+
+def source_arguments(template: str, folder: Path, **variables: str) -> dict[str, Any]:
+    """Return the arguments of a template's source, as Terraform evaluates them: Packer has the same expressions."""
+    text = (PACKER / template).read_text()
+    declarations = re.findall(r"^variable .*?^}$", text, re.M | re.S)
+    body = re.findall(r'^source "[^"]+" "agent" {$(.*?)^}$', text, re.M | re.S)[0]
+    pairs = re.findall(r"^  (\w+) += (.+)$", body, re.M)
+    # Only Packer has data sources of its plugins.
+    lines = [f"  {name} = {value}" for name, value in pairs if not value.startswith("data.")]
+    source = "\n".join(("locals {", "agent = {", *lines, "}", "}"))
+    (folder / "main.tf").write_text("\n".join((*declarations, source)))
+    values = {"agent_package": "det.whl", **variables}
+    words = [word for name, value in values.items() for word in ("-var", f"{name}={value}")]
+    answer = subprocess.run(
+        [terraform(), "console", *words],
+        cwd=folder,
+        input="jsonencode(local.agent)",
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    arguments: dict[str, Any] = json.loads(json.loads(answer.stdout))
+    return {name: value for name, value in arguments.items() if value not in (None, "")}
+
+
+def test_an_account_without_a_default_vpc_names_a_subnet(tmp_path: Path) -> None:
+    """Subnets outside the default VPC give no public addresses, over which Packer connects."""
+    usual = source_arguments("aws.pkr.hcl", tmp_path)
+    assert not {"subnet_id", "associate_public_ip_address"} & usual.keys()
+    named = source_arguments("aws.pkr.hcl", tmp_path, subnet_id="subnet-1")
+    assert (named["subnet_id"], named["associate_public_ip_address"]) == ("subnet-1", True)
+    private = source_arguments("aws.pkr.hcl", tmp_path, subnet_id="subnet-1", public_ip="false")
+    assert private["associate_public_ip_address"] is False
+
+
+def test_a_project_without_the_default_network_names_a_subnet(tmp_path: Path) -> None:
+    """The plugin takes the network "default" only where neither a network nor a subnet is named."""
+    usual = source_arguments("gcp.pkr.hcl", tmp_path, project="acme")
+    assert not {"network", "subnetwork"} & usual.keys()
+    assert (usual["omit_external_ip"], usual["use_internal_ip"], usual["use_iap"]) == (False,) * 3
+    named = source_arguments("gcp.pkr.hcl", tmp_path, project="acme", subnetwork="det-team")
+    assert (named["subnetwork"], "network" in named) == ("det-team", False)
+    assert named["tags"] == ["determined-image"], "for a firewall rule that opens SSH"
+
+
+def test_a_machine_without_a_public_address_is_reached_through_the_proxy(tmp_path: Path) -> None:
+    """The plugin refuses a machine without an external address unless it may use the internal one."""
+    private = source_arguments(
+        "gcp.pkr.hcl", tmp_path, project="acme", public_ip="false", iap="true"
+    )
+    assert (private["omit_external_ip"], private["use_internal_ip"]) == (True, True)
+    assert private["use_iap"] is True
