@@ -104,7 +104,7 @@ def _base(say: Say) -> str:
 
 
 def _short(base: str) -> str:
-    """Return the part of a digest that tells base images apart in a tag."""
+    """Return the first characters of the digest in the name of a base image."""
     return base.rpartition(":")[2][:12]
 
 
