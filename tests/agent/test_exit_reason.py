@@ -60,6 +60,7 @@ def notebook_spec(image: str) -> dict[str, Any]:
         "DET_ALLOCATION_ID": spec["allocation_id"],
         "DET_TASK_TYPE": "NOTEBOOK",
         "DET_SESSION_TOKEN": spec["session_token"],
+        "DET_INSTALL_MISSING": "0",
     }
     return spec
 

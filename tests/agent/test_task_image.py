@@ -9,7 +9,7 @@ import pytest
 from tests.agent.conftest import StartAgent
 from tests.support.agents import make_spec
 from tests.support.fake_controlplane import FakeControlPlane
-from tests.support.task_image import task_image
+from tests.support.task_image import base_image, task_image
 
 EVENTS = "/events/trial-1/events.out.tfevents.1.host"
 TENSORBOARD = {
@@ -52,9 +52,7 @@ def file(path: str, content: bytes) -> dict[str, Any]:
     return {"path": path, "mode": 0o600, "content_b64": base64.b64encode(content).decode()}
 
 
-@pytest.mark.docker
-@pytest.mark.heavy("it builds a Debian base and installs JupyterLab")
-@pytest.mark.parametrize(
+PROGRAMS = pytest.mark.parametrize(
     ("module", "env", "files"),
     [
         ("notebook", {"NOTEBOOK_PORT": "2900", "DET_NOTEBOOK_TOKEN": "secret"}, []),
@@ -69,6 +67,11 @@ def file(path: str, content: bytes) -> dict[str, Any]:
         ),
     ],
 )
+
+
+@pytest.mark.docker
+@pytest.mark.heavy("it builds a Debian base and installs JupyterLab")
+@PROGRAMS
 def test_a_program_of_the_image_serves(
     plane: FakeControlPlane,
     start_agent: StartAgent,
@@ -84,5 +87,30 @@ def test_a_program_of_the_image_serves(
     plane.want(spec)
     ready = f"/api/v1/allocations/{spec['allocation_id']}/ready"
     plane.until(lambda: any(path == ready for _, path, _, _ in plane.forwarded), timeout_s=180)
+    plane.kill(spec["container_id"])
+    plane.until_state(spec["container_id"], "terminated")
+
+
+@pytest.mark.docker
+@pytest.mark.heavy("it builds a Debian base and installs each program from the internet")
+@PROGRAMS
+def test_a_program_that_the_image_lacks_is_installed_and_serves(
+    plane: FakeControlPlane,
+    start_agent: StartAgent,
+    docker_client: Any,
+    module: str,
+    env: dict[str, str],
+    files: list[dict[str, Any]],
+) -> None:
+    """The containers are in the machine's network, through which the package index is reached."""
+    plane.answer_to = answer_as_a_cluster
+    spec = interactive_spec(base_image(docker_client), module, **env)
+    spec |= {"files": files, "network": "host"}
+    start_agent(runtime="docker")
+    plane.want(spec)
+    ready = f"/api/v1/allocations/{spec['allocation_id']}/ready"
+    plane.until(lambda: any(path == ready for _, path, _, _ in plane.forwarded), timeout_s=900)
+    log = plane.texts("task")
+    assert any("is not installed in image det-test-debian:latest: installing it" in x for x in log)
     plane.kill(spec["container_id"])
     plane.until_state(spec["container_id"], "terminated")

@@ -323,6 +323,17 @@ def test_what_waits_is_told_in_the_scheduler_s_words(
     assert told[0] == f"The notebook is QUEUED: {reason['sentence']} …"
 
 
+def test_a_notebook_that_runs_but_does_not_serve_yet_names_its_log(
+    api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be installing JupyterLab, which its log shows."""
+    id = det("notebook", "start", "-d").out.strip()
+    let_run(api, ready=False)
+    monkeypatch.setattr(interactive_open, "time", SimpleNamespace(sleep=interrupted))
+    ran = det("notebook", "open", id, "--no-browser")
+    assert f"The notebook is RUNNING; `det notebook logs {id}` shows its progress …" in ran.err
+
+
 def test_a_tensorboard_that_waits_says_what_for(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,8 @@ def test_a_shell_that_nobody_uses_ends_and_one_that_is_used_does_not(cluster: Cl
 
 
 def test_a_notebook_without_jupyter_says_what_to_install(cluster: Cluster) -> None:
-    ran = cluster.run("notebook", "start", "--config", "resources.slots=0", "--no-browser")
+    off = ("--config", "environment.environment_variables=[DET_INSTALL_MISSING=0]")
+    ran = cluster.run("notebook", "start", "--config", "resources.slots=0", *off, "--no-browser")
     assert ran.code == 1
     found = re.search(r"Launched notebook (\S+)", ran.out)
     assert found

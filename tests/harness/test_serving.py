@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from determined.common.failures import Failure
 from determined.common.http import NotFoundError, Session
-from determined.exec import _serve, notebook, shell, tensorboard
+from determined.exec import _install, _serve, notebook, shell, tensorboard
 
 from tests.support.fake_master import FakeMaster
 from tests.support.ports import free_port
@@ -127,7 +127,7 @@ def test_a_notebook_without_a_token_of_its_own_does_not_serve(given: dict[str, s
 @pytest.mark.parametrize("name", ["notebook", "tensorboard"])
 def test_an_image_without_the_program_says_what_to_install(master: Master, name: str) -> None:
     product = {"notebook": "jupyterlab", "tensorboard": "tensorboard"}[name]
-    with module(name, PYTHONNOUSERSITE="1") as ran:
+    with module(name, PYTHONNOUSERSITE="1", DET_INSTALL_MISSING="0") as ran:
         _, err = ran.communicate(timeout=60)
     assert ran.returncode == 80  # `det why` tells what that means
     assert f"pip install {product}" in err
@@ -138,7 +138,8 @@ def test_an_image_without_the_program_says_what_to_install(master: Master, name:
 def test_an_image_without_the_program_is_named_in_the_reason_that_the_agent_reads(
     master: Master, tmp_path: Path, name: str
 ) -> None:
-    env = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1", "DET_RUN_DIR": str(tmp_path)}
+    image = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1"}
+    env = {**image, "DET_RUN_DIR": str(tmp_path), "DET_INSTALL_MISSING": "0"}
     with module(name, PYTHONNOUSERSITE="1", **env) as ran:
         _, err = ran.communicate(timeout=60)
     (sentence,) = err.splitlines()
@@ -319,18 +320,19 @@ def test_what_is_not_installed_is_missed_where_it_can_be_installed(
     monkeypatch: pytest.MonkeyPatch, runtime: str, hint: str
 ) -> None:
     monkeypatch.setenv("DET_RUNTIME", runtime)
+    monkeypatch.setenv("DET_INSTALL_MISSING", "0")
     with pytest.raises(Failure, match="Nothing is not installed") as told:
-        _serve.require("no_such_module", "Nothing", "nothing")
+        _install.interpreter(_install.Program("no_such_module", "Nothing", ("nothing==1",)))
     assert hint in told.value.hint
     assert ("image" in told.value.hint) == (runtime == "docker")
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(Failure) as of_ssh:
-        shell._program("sshd")
+        shell._programs()
     assert ("image" in of_ssh.value.hint) == (runtime == "docker")
 
 
 def test_the_image_without_ssh_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(Failure, match="sshd is not installed") as told:
-        shell._program("sshd")
+        shell._programs()
     assert "openssh-server" in told.value.hint

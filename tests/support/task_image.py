@@ -38,6 +38,13 @@ def task_image(client: Any) -> str:
     return IMAGE
 
 
+def base_image(client: Any) -> str:
+    """Make the Debian base, with Python and pip, and without JupyterLab, TensorBoard and OpenSSH."""
+    with only_one("task-image"):
+        _make_base(client)
+    return BASE
+
+
 def _make_base(client: Any) -> None:
     try:
         client.images.get(BASE)

@@ -80,6 +80,7 @@ def test_secrets_are_found(config: dict[str, Any]) -> None:
                     "OMP_NUM_THREADS=1",
                     "HOME",
                     "DET_PYTHON_EXECUTABLE=/opt/bin/python",
+                    "DET_INSTALL_MISSING=0",
                     "TOKENIZERS_PARALLELISM=false",
                 ]
             }

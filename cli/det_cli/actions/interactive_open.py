@@ -65,7 +65,9 @@ def wait(session: Session, kind: str, task_id: str) -> None:
         if state != seen:
             seen = state
             told = _reason(session, task_id) if state in _WAITS else ""
-            say(f"The {kind} is {state}{told} …")
+            # A task that installs its program runs for half a minute before it serves.
+            log = f"; `det {kind} logs {task_id}` shows its progress" if state == "RUNNING" else ""
+            say(f"The {kind} is {state}{told}{log} …")
         time.sleep(_POLL_S)
 
 

@@ -1,6 +1,5 @@
 """Run a program that serves on a port, report when it answers, and pass signals on to it."""
 
-import importlib.util
 import os
 import signal
 import socket
@@ -39,23 +38,6 @@ def is_process() -> bool:
 def host() -> str:
     """Return the address to serve on: of the machine's own network only itself, of a container's all."""
     return os.environ.get("DET_SERVICE_HOST") or ("127.0.0.1" if is_process() else "0.0.0.0")
-
-
-def require(module: str, product: str, package: str) -> None:
-    """Refuse to go on where the image, or the Python of a process, lacks what is to be run."""
-    if importlib.util.find_spec(module) is not None:
-        return
-    if is_process():
-        raise NotInstalled(
-            f"{product} is not installed in the Python of this machine's tasks",
-            f"install it there (pip install {package}), name another Python by DET_PYTHON_EXECUTABLE in"
-            f" environment_variables, or let a startup-hook.sh in the context install it",
-        )
-    raise NotInstalled(
-        f"{product} is not installed in {_exit_reason.image_name()}",
-        f"choose an image that has it (environment.image), install it in yours (pip install {package}),"
-        f" or let a startup-hook.sh in the context do so",
-    )
 
 
 def wait_for_port(port: int, timeout_s: float = _PORT_WAIT_S) -> None:

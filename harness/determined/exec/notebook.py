@@ -10,13 +10,13 @@ from typing import Any, Dict, List, Mapping
 from determined.common.failures import Failure
 from determined.common.http import NotFoundError, Session
 from determined.common.times import parsed
-from determined.exec import _serve
+from determined.exec import _install, _serve
 
 _REPORT_S = 30.0
 
 
 def main() -> int:
-    _serve.require("jupyterlab", "JupyterLab", "jupyterlab")
+    python = _install.interpreter(_install.JUPYTERLAB)
     port, task = int(os.environ["NOTEBOOK_PORT"]), os.environ["DET_TASK_ID"]
     token = token_of(os.environ)
     _serve.wait_for_port(port)
@@ -27,7 +27,7 @@ def main() -> int:
         body = {"notebookId": task, "idle": jupyter.is_idle()}
         session.request("PUT", f"/api/v1/notebooks/{task}/report_idle", body=body)
 
-    service = _serve.Service(command(port, task), port, env, look=report, every_s=_REPORT_S)
+    service = _serve.Service(command(python, port, task), port, env, look=report, every_s=_REPORT_S)
     return service.wait()
 
 
@@ -42,7 +42,7 @@ def token_of(env: Mapping[str, str]) -> str:
     return token
 
 
-def command(port: int, task: str) -> List[str]:
+def command(python: str, port: int, task: str) -> List[str]:
     settings = {
         "ip": _serve.host(),
         "port": port,
@@ -54,7 +54,7 @@ def command(port: int, task: str) -> List[str]:
         "root_dir": os.getcwd(),
     }
     options = [f"--ServerApp.{name}={value}" for name, value in settings.items()]
-    return [sys.executable, "-m", "jupyterlab", *options]
+    return [python, "-m", "jupyterlab", *options]
 
 
 def paths(env: Mapping[str, str]) -> Dict[str, str]:

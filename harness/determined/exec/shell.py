@@ -6,12 +6,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Dict, Mapping
+from typing import Dict, Mapping, NoReturn, Optional, Tuple
 
 from determined._paths import run_dir
-from determined.exec import _exit_reason, _serve, _terminal
+from determined.exec import _exit_reason, _install, _serve, _terminal
 
 _PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/lib/openssh:/usr/libexec/openssh:/usr/lib/ssh"
+_NAMES = ("sshd", "ssh-keygen")
 # Of the SSH server's own making, or of this process.
 _NOT_PASSED_ON = ("HOME", "SHELL", "USER", "LOGNAME", "PWD", "OLDPWD", "SHLVL", "TERM", "_")
 _LOGIN = """\
@@ -24,7 +25,7 @@ exec "${{SHELL:-/bin/sh}}"
 
 def main() -> int:
     port, terminals = int(os.environ["SHELL_PORT"]), _terminal.take_settings()
-    server, keygen = _program("sshd"), _program("ssh-keygen")
+    server, keygen = _programs()
     folder = os.path.join(run_dir(), "ssh")
     os.makedirs(folder, exist_ok=True)
     _serve.wait_for_port(port)
@@ -46,20 +47,34 @@ def _login_name() -> "Dict[str, str]":
         return {}
 
 
-def _program(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path=_PLACES)
-    if found is None:
-        if _serve.is_process():
-            raise _serve.NotInstalled(
-                f"{name} is not installed on this machine",
-                "install OpenSSH there (apt-get install openssh-server)",
-            )
+def _programs() -> "Tuple[str, str]":
+    """Return the paths of `sshd` and `ssh-keygen`. Installs them if one is missing. Raises NotInstalled."""
+    reason = ""
+    # A task that is a process would change its machine.
+    if not all(map(_path, _NAMES)) and not _serve.is_process() and _install.is_allowed():
+        try:
+            _install.openssh()
+        except _install.InstallFailed as e:
+            reason = str(e)
+    server, keygen = (_path(name) or _refuse(name, reason) for name in _NAMES)
+    return server, keygen
+
+
+def _path(name: str) -> "Optional[str]":
+    return shutil.which(name) or shutil.which(name, path=_PLACES)
+
+
+def _refuse(name: str, reason: str) -> "NoReturn":
+    if _serve.is_process():
         raise _serve.NotInstalled(
-            f"{name} is not installed in {_exit_reason.image_name()}",
-            "choose an image that has OpenSSH (environment.image), or install it in yours"
-            " (apt-get install openssh-server)",
+            f"{name} is not installed on this machine",
+            "install OpenSSH there (apt-get install openssh-server)",
         )
-    return found
+    raise _serve.NotInstalled(
+        f"{name} is not installed in {_exit_reason.image_name()}{_install.failed(reason)}",
+        "choose an image that has OpenSSH (environment.image), or install it in yours"
+        " (apt-get install openssh-server)",
+    )
 
 
 def write_files(folder: str, port: int, keygen: str, env: Mapping[str, str]) -> str:

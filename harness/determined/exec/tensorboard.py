@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from determined._paths import on_host
 from determined.common import storage
 from determined.common.failures import Failure
-from determined.exec import _serve
+from determined.exec import _install, _serve
 
 SPEC = "/run/determined/tensorboard.json"
 FIRST_METRICS_S = 600.0
@@ -22,7 +22,7 @@ _LOOK_S, _COPY_S = 1.0, 15.0
 
 
 def main() -> int:
-    _serve.require("tensorboard", "TensorBoard", "tensorboard")
+    python = _install.interpreter(_install.TENSORBOARD)
     with open(on_host(SPEC)) as f:
         spec = json.load(f)
     port, task = int(os.environ["TENSORBOARD_PORT"]), os.environ["DET_TASK_ID"]
@@ -32,17 +32,17 @@ def main() -> int:
     _serve.wait_for_port(port)
     if not all(source.is_direct for source in sources):
         threading.Thread(target=_copy_on, args=(sources,), name="copy", daemon=True).start()
-    return _serve.Service(command(folder, port, task, spec.get("args") or []), port).wait()
+    return _serve.Service(command(python, folder, port, task, spec.get("args") or []), port).wait()
 
 
-def command(folder: str, port: int, task: str, args: Sequence[str]) -> List[str]:
+def command(python: str, folder: str, port: int, task: str, args: Sequence[str]) -> List[str]:
     own = [
         f"--logdir={folder}",
         f"--host={_serve.host()}",
         f"--port={port}",
         f"--path_prefix=/proxy/{task}",
     ]
-    return [sys.executable, "-m", "tensorboard.main", *own, *args]
+    return [python, "-m", "tensorboard.main", *own, *args]
 
 
 class Source:

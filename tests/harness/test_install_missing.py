@@ -1,0 +1,236 @@
+"""Programs that an image lacks are installed when a task starts; pip is the real one, its index a folder of wheels."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from determined.exec import _install, _serve, shell
+
+from tests.support.ports import free_port
+from tests.support.wheels import write_installed, write_wheel
+
+ROOT = Path(__file__).resolve().parents[2]
+# JupyterLab of the index needs a package of the image, of which the index has a newer version.
+SERVER = "import helper, array_math; print('serves with', helper.NAME, array_math.VERSION)"
+INSTALL = """
+import sys
+from determined.exec import _install, _serve
+def main():
+    python = _install.interpreter(_install.JUPYTERLAB)
+    print(python, flush=True)
+    return 0
+sys.exit(_serve.run(main))
+"""
+SENTENCE = (
+    "JupyterLab is not installed in image team/a:1{}: choose an image that has it (environment.image),"
+    " install it in yours (pip install jupyterlab), or let a startup-hook.sh in the context do so"
+)
+
+
+class Image:
+    """A Python without JupyterLab, with a package of its own, and the index that pip asks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.site, self.index, self.run_dir = (folder / n for n in ("site-packages", "i", "run"))
+        self.run_dir.mkdir()
+        write_installed(self.site, "array_math", "1.0", {"array_math.py": "VERSION = '1.0'\n"})
+        # pip leaves such a folder where it could not remove a package.
+        (self.site / "~rray_math-0.9.dist-info").mkdir()
+        write_wheel(self.index, "array_math", "2.0", {"array_math.py": "VERSION = '2.0'\n"})
+        write_wheel(self.index, "helper", "3.1", {"helper.py": "NAME = 'helper'\n"})
+
+    def offer_jupyterlab(self, *requires: str) -> None:
+        version = re.findall(r"==([\d.]+)", _install.JUPYTERLAB.requirements[0])[0]
+        write_wheel(self.index, "jupyterlab", version, {"jupyterlab/__main__.py": SERVER}, requires)
+
+    def start(self, **env: str) -> "subprocess.CompletedProcess[str]":
+        """Run the first step of a notebook."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+        index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.index)}
+        task = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1", "DET_RUN_DIR": str(self.run_dir)}
+        python = {"PYTHONPATH": f"{ROOT / 'harness'}:{self.site}", "PYTHONNOUSERSITE": "1"}
+        every = {**kept, "PIP_CONFIG_FILE": os.devnull, **index, **task, **python, **env}
+        return subprocess.run(
+            [sys.executable, "-c", INSTALL], env=every, capture_output=True, text=True, check=False
+        )
+
+    def serve(self, python: str) -> str:
+        env = {**os.environ, "PYTHONPATH": str(self.site)}
+        command = [python, "-m", "jupyterlab"]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    def files(self) -> list[str]:
+        return sorted(
+            str(path.relative_to(self.site))
+            for path in self.site.rglob("*")
+            if "__pycache__" not in path.parts
+        )
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    return Image(tmp_path)
+
+
+def test_a_missing_program_is_installed_beside_the_packages_of_the_image(image: Image) -> None:
+    image.offer_jupyterlab("helper", "array_math>=1.0")
+    before = image.files()
+    ran = image.start()
+    assert ran.returncode == 0, ran.stderr
+    assert image.serve(ran.stdout.strip()) == "serves with helper 1.0\n"
+    assert image.files() == before
+    announced, done = ran.stderr.splitlines()
+    assert announced == ("JupyterLab is not installed in image team/a:1: installing it with pip")
+    assert re.fullmatch(
+        r"installed JupyterLab in \d+ s; an image that has it starts without this", done
+    )
+
+
+def test_a_program_that_needs_another_version_of_a_package_of_the_image_is_not_installed(
+    image: Image,
+) -> None:
+    image.offer_jupyterlab("array_math>=2.0")
+    before = image.files()
+    ran = image.start()
+    assert ran.returncode == 80
+    sentence = (image.run_dir / "exit-reason").read_text()
+    assert sentence == ran.stderr.splitlines()[-1]
+    assert "conflicting dependencies" in sentence
+    assert re.search("installed here: array[-_]math==1.0", sentence)
+    assert sentence.endswith(SENTENCE.format("").rpartition(": ")[2])
+    assert image.files() == before
+
+
+def test_a_package_index_that_cannot_be_reached_is_the_reason(image: Image) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}/simple"
+    ran = image.start(PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=nowhere)
+    assert ran.returncode == 80
+    why = ", and installing it failed (the package index cannot be reached)"
+    assert (image.run_dir / "exit-reason").read_text() == SENTENCE.format(why)
+
+
+def test_an_index_without_the_package_is_the_reason(image: Image) -> None:
+    ran = image.start()
+    assert ran.returncode == 80
+    assert "Could not find a version that satisfies the requirement jupyterlab" in ran.stderr
+
+
+def test_settings_of_pip_that_name_another_place_have_no_effect(
+    image: Image, tmp_path: Path
+) -> None:
+    image.offer_jupyterlab("helper")
+    elsewhere = {"PIP_TARGET": str(tmp_path / "other"), "PIP_USER": "1"}
+    ran = image.start(**elsewhere)
+    assert ran.returncode == 0, ran.stderr
+    assert image.serve(ran.stdout.strip()).startswith("serves with helper")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("value", ["0", "false"])
+def test_the_setting_forbids_the_installation(image: Image, value: str) -> None:
+    image.offer_jupyterlab("helper")
+    ran = image.start(DET_INSTALL_MISSING=value)
+    assert (ran.returncode, ran.stderr) == (80, SENTENCE.format("") + "\n")
+    assert not (image.run_dir / "programs").exists()
+
+
+def test_an_image_with_the_program_starts_nothing_else(image: Image) -> None:
+    write_installed(image.site, "jupyterlab", "4.0", {"jupyterlab/__main__.py": SERVER})
+    ran = image.start()
+    assert (ran.stdout.strip(), ran.stderr) == (sys.executable, "")
+    assert not (image.run_dir / "programs").exists()
+
+
+def test_the_versions_are_those_of_our_own_image() -> None:
+    """Both are tried together: a new version in one file belongs into the other."""
+    pinned = (ROOT / "images/requirements.txt").read_text().splitlines()
+    for program in (_install.JUPYTERLAB, _install.TENSORBOARD):
+        assert program.requirements[0].partition(";")[0] in pinned
+
+
+APT = """#!/bin/sh
+# Arguments and answers of apt-get: it reports what it would replace with the installed version in brackets.
+case "$*" in
+*update*) [ -z "$NO_NETWORK" ] || { echo "E: Failed to fetch http://deb.example.org/InRelease  Could not resolve" \\
+        "'deb.example.org'" >&2; exit 100; } ;;
+*--simulate*install*openssh-server*)
+    echo "Inst openssh-client [1:9.2] (1:9.3 Debian:12 [amd64])"
+    [ -z "$REPLACES" ] || echo "Inst $REPLACES [3.0.1] (3.0.2 Debian:12 [amd64])"
+    echo "Inst openssh-server (1:9.3 Debian:12 [amd64])" ;;
+*install*--no-remove*openssh-server*)
+    for name in sshd ssh-keygen; do printf '#!/bin/sh\\n' > "$PLACE/$name"; chmod +x "$PLACE/$name"; done ;;
+*) echo "E: Invalid operation" >&2; exit 100 ;;
+esac
+"""
+
+
+@pytest.fixture
+def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An image of Debian without OpenSSH, in which the task is root."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    (place / "apt-get").write_text(APT)
+    (place / "apt-get").chmod(0o755)
+    for name in ("chmod", "sh"):
+        (place / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(place))
+    monkeypatch.setenv("PLACE", str(place))
+    monkeypatch.setenv("DET_IMAGE", "team/a:1")
+    monkeypatch.delenv("DET_RUNTIME", raising=False)
+    monkeypatch.setattr(shell, "_PLACES", "")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return place
+
+
+def test_a_shell_installs_the_ssh_server_with_apt(
+    debian: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shell._programs() == (str(debian / "sshd"), str(debian / "ssh-keygen"))
+    log = capsys.readouterr().err
+    assert "OpenSSH's server is not installed in image team/a:1: installing it with apt-get" in log
+    (debian / "apt-get").unlink()
+    assert shell._programs() == (str(debian / "sshd"), str(debian / "ssh-keygen"))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ({"NO_NETWORK": "1"}, "Failed to fetch http://deb.example.org/InRelease"),
+        ({"REPLACES": "libssl3"}, "it would replace packages of the image: libssl3)"),
+    ],
+)
+def test_a_shell_without_an_ssh_server_ends_with_the_reason(
+    debian: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], reason: str
+) -> None:
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(_serve.NotInstalled) as refused:
+        shell._programs()
+    assert f"sshd is not installed in image team/a:1, and installing it failed ({reason}" in (
+        refused.value.cause
+    )
+    assert "apt-get install openssh-server" in refused.value.hint
+    assert not (debian / "sshd").exists()
+
+
+def test_only_root_installs_an_ssh_server(debian: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(_serve.NotInstalled, match="this task runs as user 1000"):
+        shell._programs()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("DET_INSTALL_MISSING", "0"), ("DET_RUNTIME", "process")]
+)
+def test_a_forbidden_installation_and_a_machine_s_own_packages_stay_away(
+    debian: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(_serve.NotInstalled) as refused:
+        shell._programs()
+    assert "installing it failed" not in refused.value.cause
+    assert not (debian / "sshd").exists()
