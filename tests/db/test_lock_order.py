@@ -1,11 +1,21 @@
-"""A scheduling pass waits for no allocation: reports lock those of their experiment in an order of their own."""
+"""Transactions lock rows in the order of docs/concepts/architecture.md, and skip locked rows elsewhere."""
 
-from det_controlplane.db import allocations, pool_marks
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from det_controlplane.core.provision.model import ProvisionCode, ProvisionReason
+from det_controlplane.db import allocations, experiments, pool_marks, provision, proxies, trials
 from det_controlplane.db.engine import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
+from det_controlplane.services.experiments.creation import Submission
+from det_controlplane.services.logs import task_logs
 from det_controlplane.services.scheduling import schedule_pool
-from det_controlplane.services.use_case import change
+from det_controlplane.services.trials import unmanaged
+from det_controlplane.services.use_case import Change, change
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, context
@@ -45,3 +55,105 @@ def test_a_pass_that_would_start_what_a_report_holds_leaves_the_pool_marked(
     with ctx.db.autocommit() as tx:
         assert pool_marks.dirty_pools(tx) == ["default"]
     assert _queued(ctx) == [starts, waits]
+
+
+_SOON = text("SET LOCAL lock_timeout = '10s'")  # fail instead of waiting for ever
+_BLOCKED = text("""
+    SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
+""")
+_DELAY = text("UPDATE allocations SET not_before = :at")
+_DELAYED = text("SELECT id FROM allocations WHERE not_before IS NOT NULL")
+_TOLD = text("SELECT id FROM allocations WHERE machine_reason IS NOT NULL")
+_TOUCHED = text("SELECT id FROM tasks WHERE proxied_at IS NOT NULL")
+_OF_TRIALS = text("SELECT id, task_id FROM trials ORDER BY id")
+POLICIES = f"""{SINGLE.replace("name: single", "name: random, max_trials: 2, max_concurrent_trials: 2")}
+hyperparameters: {{lr: {{type: double, minval: 0, maxval: 1}}}}
+log_policies: [{{pattern: out of memory, action: cancel_retries}}]
+"""
+
+
+def test_reasons_of_machines_are_stored_while_a_kill_holds_an_allocation(
+    database: Database,
+) -> None:
+    ctx, (free, held) = _two_that_want_one_slot(database)
+    reason = ProvisionReason(ProvisionCode.NO_OFFER_FITS, "there are none")
+    with change(ctx) as kill:
+        allocations.lock(kill.tx, held)
+        with context(database).db.begin() as tx:
+            tx.execute(_SOON)
+            provision.tell(tx, {free: reason, held: reason})
+    assert [row.id for row in database.read(_TOLD)] == [free]
+
+
+def test_delayed_runs_are_released_while_a_kill_holds_one(database: Database) -> None:
+    ctx, (_, held) = _two_that_want_one_slot(database)
+    with ctx.db.begin() as tx:
+        tx.execute(_DELAY, {"at": ctx.now() - timedelta(seconds=1)})
+    with change(ctx) as kill:
+        allocations.lock(kill.tx, held)
+        with context(database).db.begin() as tx:
+            tx.execute(_SOON)
+            assert allocations.release_delayed(tx, ctx.now()) == {"default"}
+    assert [row.id for row in database.read(_DELAYED)] == [held]
+    with ctx.db.begin() as tx:
+        assert allocations.release_delayed(tx, ctx.now()) == {"default"}
+    assert list(database.read(_DELAYED)) == []
+
+
+def test_traffic_is_noted_while_a_kill_holds_a_task(database: Database) -> None:
+    ctx, _ = _two_that_want_one_slot(database)
+    free, held = database.read(_OF_TRIALS)
+    with change(ctx) as kill:
+        trials.end_task(kill.tx, held.task_id, kill.now)
+        with ThreadPoolExecutor(1) as threads:
+            touching = threads.submit(
+                proxies.touch, context(database).db, [free.task_id, held.task_id], ctx.now()
+            )
+            touching.result(60)
+    assert [row.id for row in database.read(_TOUCHED)] == [free.task_id]
+
+
+@contextmanager
+def _kill_during(ctx: Context, experiment_id: int, act: Callable[[], object]) -> Iterator[Change]:
+    """Hold an experiment until `act` waits for it, and let it end afterwards."""
+    with ThreadPoolExecutor(1) as threads:
+        with change(ctx) as kill:
+            assert experiments.lock(kill.tx, experiment_id) is not None
+            kill.tx.execute(_SOON)
+            yield kill
+            acting = threads.submit(act)
+            while not ctx.db.read(_BLOCKED):
+                assert not acting.done(), acting.result()
+            trials.update(kill.tx, ctx.db.read(_OF_TRIALS)[0].id, runner_state="killed")
+        acting.result(60)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_unmanaged_trial_locks_its_experiment_first(database: Database, ends: bool) -> None:
+    ctx = context(database)
+    made = creation.create(ctx, OWNER, Submission(config=SINGLE, unmanaged=True)).experiment_id
+    assert made is not None
+    trial = unmanaged.create_trial(ctx, made, {}, None)
+
+    def act() -> None:
+        other = context(database)
+        if ends:
+            unmanaged.heartbeat(other, trial, "COMPLETED")
+        else:
+            unmanaged.start_trial(other, trial, resume=False)
+
+    with _kill_during(ctx, made, act):
+        pass
+    assert database.read(_OF_TRIALS)[0].id == trial
+
+
+def test_log_policies_lock_experiments_before_trials(database: Database) -> None:
+    ctx = context(database)
+    made = creation.create(ctx, OWNER, Submission(config=POLICIES)).experiment_id
+    assert made is not None
+    first, second = database.read(_OF_TRIALS)
+    lines = [{"task_id": task, "log": "out of memory"} for task in (first.task_id, second.task_id)]
+    with _kill_during(ctx, made, lambda: task_logs.store(context(database), lines)) as kill:
+        trials.update(kill.tx, second.id, runner_state="killed")
+    matched = "SELECT count(*) AS found FROM trials WHERE log_policy_matched IS NOT NULL"
+    assert database.read(text(matched))[0].found == 2

@@ -323,9 +323,11 @@ def _newest_in_a_row(column: str) -> TextClause:
 
 _PULL_FAILURES, _SETBACKS = _newest_in_a_row("pull_failed"), _newest_in_a_row("setback")
 _INFRASTRUCTURE = _newest_in_a_row("exit_kind = 'infrastructure'")
+# Skip locked allocations: their transactions may wait for allocations that this one locks. A later tick releases them.
+_DELAYED = select(_a.id).where(_QUEUED, _a.not_before <= bindparam("now"))
 _RELEASE_DELAYED = (
     update(schema.allocations)
-    .where(_QUEUED, _a.not_before <= bindparam("now"))
+    .where(_a.id.in_(_DELAYED.with_for_update(skip_locked=True, key_share=True)))
     .values(not_before=None, wait_code=None, wait_reason=None)
     .returning(_a.pool)
 )

@@ -1,5 +1,6 @@
 """Read and change the rows of trials for log policies."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,13 @@ def of_task(tx: Tx, task_id: str) -> LogPolicies | None:
         )
     ).first()
     return None if row is None else LogPolicies(*row)
+
+
+def lock_experiments(tx: Tx, trial_ids: Collection[int]) -> None:
+    """Lock the experiments of trials by id. The order of locks puts experiments before trials."""
+    parents = select(trials.c.experiment_id).where(trials.c.id.in_(trial_ids))
+    rows = select(experiments.c.id).where(experiments.c.id.in_(parents))
+    tx.execute(rows.order_by(experiments.c.id).with_for_update(key_share=True))
 
 
 def cancel_retries(tx: Tx, trial_id: int, policy: str) -> bool:

@@ -35,11 +35,16 @@ _MACHINES = text("""
     FROM cluster k CROSS JOIN instances i LEFT JOIN agents g ON g.id = i.agent_id
     WHERE i.pool = :pool AND i.state NOT IN ('GONE', 'FAILED') ORDER BY i.requested_at, i.id
 """)
+# A transaction that holds an experiment locks its allocations in any order. Skip locked ones instead of waiting.
 _TELL = text("""
+    WITH x AS (
+        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb))
+            AS s (id text, code provision_code, reason text, next_try double precision)
+        JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED'
+            AND (f.machine_code IS DISTINCT FROM s.code OR f.machine_reason IS DISTINCT FROM s.reason)
+        FOR NO KEY UPDATE OF f SKIP LOCKED)
     UPDATE allocations a SET machine_code = x.code, machine_reason = x.reason, machine_next_try = to_timestamp(x.next_try)
-    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id text, code provision_code, reason text, next_try double precision)
-    WHERE a.id = x.id AND a.state = 'QUEUED'
-          AND (a.machine_code IS DISTINCT FROM x.code OR a.machine_reason IS DISTINCT FROM x.reason)
+    FROM x WHERE a.id = x.id
 """)
 
 
@@ -104,7 +109,10 @@ def _seconds(time: datetime | None) -> float | None:
 
 
 def tell(tx: Tx, waiting: dict[str, ProvisionReason]) -> None:
-    """Store why allocations have no machine yet."""
+    """Store why allocations have no machine yet.
+
+    Locked allocations keep their reason: the change that holds them marks the pool, which starts another decision.
+    """
     rows = [
         {"id": id, "code": r.code.value, "reason": r.sentence, "next_try": r.next_try}
         for id, r in waiting.items()

@@ -27,9 +27,11 @@ _ANY_WANTED = text("""
     SELECT EXISTS (SELECT FROM allocations a JOIN tasks k ON k.id = a.task_id
         WHERE a.state <> 'TERMINATED' AND k.ended_at IS NULL AND jsonb_array_length(k.proxies) > 0)
 """)
-_TOUCH = text(
-    "UPDATE tasks SET proxied_at = :now WHERE id = ANY(cast(:task_ids AS text[])) AND ended_at IS NULL"
-)
+# Skip tasks that another transaction ends or changes, so that this statement never waits while it holds a task.
+_TOUCH = text("""
+    UPDATE tasks SET proxied_at = :now WHERE id IN (
+        SELECT id FROM tasks WHERE id = ANY(cast(:task_ids AS text[])) AND ended_at IS NULL FOR NO KEY UPDATE SKIP LOCKED)
+""")
 _MISS = text("UPDATE agents SET relay_dials = relay_dials + 1 WHERE id = :agent_id")
 
 

@@ -51,6 +51,8 @@ _IS_UNMANAGED = (
     .join(schema.trials, _t.experiment_id == _e.id)
     .where(_t.id == bindparam("trial"))
 )
+_LOCK = _IS_UNMANAGED.with_for_update(of=schema.experiments, key_share=True)
+_IS_SILENT = select(_t.heartbeat_at <= bindparam("before")).where(_t.id == bindparam("trial"))
 _EXPERIMENT = select(_e.unmanaged, _e.job_id).where(_e.id == bindparam("id"))
 _BY_EXTERNAL = select(_t.id).where(
     _t.experiment_id == bindparam("experiment_id"), _t.external_id == bindparam("external_id")
@@ -60,6 +62,18 @@ _BY_EXTERNAL = select(_t.id).where(
 def is_unmanaged(tx: Tx, trial_id: int) -> bool | None:
     """Return whether the trial runs elsewhere; None where there is no such trial."""
     return tx.execute(_IS_UNMANAGED, {"trial": trial_id}).scalar()
+
+
+def lock_experiment(tx: Tx, trial_id: int) -> bool | None:
+    """Lock the experiment of a trial and return what `is_unmanaged` returns.
+
+    The order of locks puts the experiment before the trial.
+    """
+    return tx.execute(_LOCK, {"trial": trial_id}).scalar()
+
+
+def is_silent(tx: Tx, trial_id: int, before: datetime) -> bool:
+    return bool(tx.execute(_IS_SILENT, {"trial": trial_id, "before": before}).scalar())
 
 
 def heartbeat(tx: Tx, trial_id: int, now: datetime) -> None:

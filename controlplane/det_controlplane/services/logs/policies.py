@@ -63,7 +63,15 @@ def _matches(pattern: str, line: Line) -> bool:
     return patterns.matches(pattern, line["log"]) if told is None else pattern in told
 
 
-def act(tx: Tx, match: Match, now: datetime) -> None:
+def act(tx: Tx, matches: Sequence[Match], now: datetime) -> None:
+    """Apply the actions of matched policies and write each into the log of its task."""
+    if matches:
+        log_policies.lock_experiments(tx, {match.trial_id for match in matches})
+    for match in matches:
+        _act(tx, match, now)
+
+
+def _act(tx: Tx, match: Match, now: datetime) -> None:
     consequence = _consequence(tx, match)
     if consequence:
         told = f"(log {match.log.strip()!r}) matched the pattern {match.pattern!r} {consequence}"

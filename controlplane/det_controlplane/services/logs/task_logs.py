@@ -93,8 +93,7 @@ def store(
         logs.insert(tx, rows, now)
         for dropped in looks.dropped:
             logs.add_line(tx, dropped.task_id, dropped.sentence, now, "WARNING")
-        for match in matches:
-            policies.act(tx, match, now)
+        policies.act(tx, matches, now)
         told = sum(events.tell_line(tx, line, now) for line in triggered)
     if told:
         ctx.waker.wake(WEBHOOKS_TOPIC)

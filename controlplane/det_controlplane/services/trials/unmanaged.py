@@ -23,12 +23,13 @@ _STAGES = ("QUEUED", "PULLING", "STARTING", "RUNNING")
 
 def heartbeat(ctx: Context, trial_id: int, state: str | None) -> None:
     """Note that an unmanaged trial is still there, or ended (`PATCH /trials/{id}`)."""
-    told = _parsed(trial_id, state)
+    reported = _parsed(trial_id, state)
     with change(ctx) as ch:
-        _check_unmanaged(ch.tx, trial_id)
-        if told.terminal:
-            _end(ch, trial_id, told)
+        if reported.terminal:
+            _check(trial_id, rows.lock_experiment(ch.tx, trial_id))
+            _end(ch, trial_id, reported)
         else:
+            _check(trial_id, rows.is_unmanaged(ch.tx, trial_id))
             rows.heartbeat(ch.tx, trial_id, ch.now)
 
 
@@ -48,8 +49,7 @@ def _parsed(trial_id: int, state: str | None) -> TrialState:
         raise Invalid(f"trial {trial_id}: state must be one of {known}, not {state!r}") from e
 
 
-def _check_unmanaged(tx: Tx, trial_id: int) -> None:
-    unmanaged = rows.is_unmanaged(tx, trial_id)
+def _check(trial_id: int, unmanaged: bool | None) -> None:
     if unmanaged is None:
         raise Missing(f"trial {trial_id} not found")
     if not unmanaged:
@@ -57,9 +57,15 @@ def _check_unmanaged(tx: Tx, trial_id: int) -> None:
 
 
 def end_silent_trials(ctx: Context) -> None:
-    with change(ctx) as ch:
-        for trial_id in rows.silent_since(ch.tx, ch.now - SILENCE):
-            _end(ch, trial_id, TrialState.ERROR)
+    before = ctx.now() - SILENCE
+    with ctx.db.autocommit() as tx:
+        silent = rows.silent_since(tx, before)
+    # One transaction for each trial, so that none waits for an experiment while it holds another.
+    for trial_id in silent:
+        with change(ctx) as ch:
+            rows.lock_experiment(ch.tx, trial_id)
+            if rows.is_silent(ch.tx, trial_id, before):
+                _end(ch, trial_id, TrialState.ERROR)
 
 
 def next_due(tx: Tx) -> datetime | None:
@@ -111,7 +117,7 @@ def _name(tx: Tx, trial_id: int, external_id: str | None, now: datetime) -> None
 def start_trial(ctx: Context, trial_id: int, resume: bool) -> dict[str, Any]:
     """Begin a new run of the trial; with `resume` it goes on from the latest checkpoint."""
     with ctx.db.begin() as tx:
-        _check_unmanaged(tx, trial_id)
+        _check(trial_id, rows.lock_experiment(tx, trial_id))
         run = rows.start(tx, trial_id, resume, ctx.now())
     answer: dict[str, Any] = {"trialRunId": run.run_id, "stepsCompleted": run.steps_completed}
     if run.checkpoint is not None:
