@@ -32,7 +32,14 @@ def authorize(ctx: Context, route: Route, request: Request, callers: Callers | N
         admitted = route_rights.admit(ctx, request.principal, rule, request.params, names)
         request.principal, request.within = admitted.user, admitted.within
         if rule.report:
-            reporters.require_trial(ctx, admitted.user, request.id("trialId"))
+            _require_reporter(ctx, admitted.user, request)
+
+
+def _require_reporter(ctx: Context, user: User, request: Request) -> None:
+    if "allocationId" in request.params:
+        reporters.require_allocation(ctx, user, request.params["allocationId"])
+    else:
+        reporters.require_trial(ctx, user, request.id("trialId"))
 
 
 def authorize_together(ctx: Context, route: Route, requests: Sequence[Request]) -> list[Request]:
@@ -50,7 +57,7 @@ def _read_owners(ctx: Context, route: Route, requests: Sequence[Request], caller
     """Read the owners of the trials that people report for by one statement."""
     if _rule(route).report:
         people = {token for token, caller in callers.items() if caller.allocation_id is None}
-        named = [r.params["trialId"] for r in requests if bearer_token(r) in people]
+        named = [r.params.get("trialId", "") for r in requests if bearer_token(r) in people]
         ids = [id for name in named if (id := whole(name)) is not None]
         reporters.read_owners(ctx, ids)
 

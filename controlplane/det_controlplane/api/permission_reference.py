@@ -32,8 +32,8 @@ The last column is for the token of a task: what its owner may *read*; all its *
 With *own*, also for `environment.det_token: task`.
 With *session*, the route manages people: no access token is good for it, also not an administrator's, unless
 `security.token.administers` says so.
-With *report*, the route reports for a trial. Only the tasks, the owner and administrators may call it, unless the
-trial is unmanaged.
+With *report*, the route reports for a trial or changes an allocation. Only the tasks, the owner and administrators may
+call it, unless the trial is unmanaged.
 
 | method | path | right | of | task |
 |---|---|---|---|---|

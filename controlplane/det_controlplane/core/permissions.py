@@ -14,8 +14,8 @@ tasks, does not change experiments of other users, and has nothing to do with ac
 
 With `+session`, a route manages people: it takes a sign-in, or an access token where the cluster lets those.
 
-With `+report`, a route reports for the trial in its path. Only the trial's tasks, its owner and administrators may call
-it, unless the trial is unmanaged."""
+With `+report`, a route reports for the trial or changes the allocation in its path. Only tasks of the trial or the
+allocation, its owner and administrators may call it. Unmanaged trials are open to everybody with the right."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class Rule:
     task: TaskRule
     own: bool  # also for a task whose token is for itself only
     session: bool  # not for access tokens, unless the cluster lets them administer
-    report: bool  # for a managed trial: only from its tasks, its owner and administrators
+    report: bool  # for a managed trial or an allocation: only from its tasks, its owner and administrators
 
 
 @lru_cache(maxsize=512)

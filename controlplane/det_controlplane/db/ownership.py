@@ -16,6 +16,9 @@ _TRIALS = text("""SELECT t.id, e.user_id, e.unmanaged, e.id AS experiment_id FRO
 _EXPERIMENT = text("SELECT user_id, unmanaged, id AS experiment_id FROM experiments WHERE id = :id")
 _TASK = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce(e.unmanaged, false) AS unmanaged, e.id AS experiment_id
     FROM tasks t JOIN jobs j ON j.id = t.job_id LEFT JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id""")
+_ALLOCATION = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce(e.unmanaged, false) AS unmanaged, e.id AS experiment_id
+    FROM allocations a JOIN tasks t ON t.id = a.task_id JOIN jobs j ON j.id = t.job_id
+    LEFT JOIN experiments e ON e.id = t.experiment_id WHERE a.id = :id""")
 _CHECKPOINT = text("""SELECT e.user_id, e.unmanaged, e.id AS experiment_id FROM checkpoints c
     JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = :id""")
 _CHECKPOINTS = text("""SELECT DISTINCT ON (e.user_id) c.uuid, e.user_id FROM checkpoints c
@@ -49,6 +52,10 @@ def of_experiment(db: Database, experiment_id: int) -> Owned | None:
 
 def of_task(db: Database, task_id: str) -> Owned | None:
     return _found(db, _TASK, task_id)
+
+
+def of_allocation(db: Database, allocation_id: str) -> Owned | None:
+    return _found(db, _ALLOCATION, allocation_id)
 
 
 def of_checkpoint(db: Database, uuid: UUID) -> Owned | None:

@@ -1,7 +1,7 @@
-"""Check who may report for a trial or task that the cluster runs: its own task, its owner and administrators.
+"""Check who may report for a trial, task or allocation of the cluster: its own task, its owner and administrators.
 
-A search decides by reported metrics, and a trial continues from its newest checkpoint. A report of another user would
-therefore change the owner's work. Tokens of tasks are checked by `task_rights`; this module checks people. Programs
+A search decides by reported metrics, a trial continues from its newest checkpoint, and an allocation that all-gathers
+waits for its peers. A report of another user would therefore change the owner's work. Tokens of tasks are checked by `task_rights`; this module checks people. Programs
 outside the cluster report for unmanaged trials, which several users may share by an external id.
 """
 
@@ -26,6 +26,13 @@ def require_tasks(ctx: Context, user: User, task_ids: Iterable[str]) -> None:
     if user.allocation_id is None:
         for task_id in task_ids:
             _require(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
+
+
+def require_allocation(ctx: Context, user: User, allocation_id: str) -> None:
+    """Refuse a person who may not change the allocation. The use case answers for one that does not exist."""
+    if user.allocation_id is None:
+        owned = ownership.of_allocation(ctx.db, allocation_id)
+        _require(user, owned, f"allocation {allocation_id}")
 
 
 def read_owners(ctx: Context, trial_ids: Iterable[int]) -> None:

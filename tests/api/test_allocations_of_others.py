@@ -1,0 +1,121 @@
+"""Only the tasks of an allocation, its owner and administrators change the allocation; readers may look at it."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from det_controlplane.core import permissions
+
+from tests.support.api import Api, Caller, create
+from tests.support.house import House
+from tests.support.played_agent import PlayedAgent
+
+PLACE = "/api/v1/allocations/"
+READING = {"allocations/{allocationId}", "allocations/{allocationId}/signals/preemption"}
+GATHER = {"requestUuid": str(uuid4()), "numPeers": 1, "data": "a value"}
+CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("POST", "acceleratorData", {}),
+    ("POST", "all_gather", GATHER),
+    ("POST", "notify_container_running", GATHER),
+    ("POST", "proxy_address", {}),
+    ("POST", "ready", {}),
+    ("POST", "resources/{resourcesId}/daemon", {}),
+    ("GET", "resources/{resourcesId}/rendezvous", {}),
+    ("POST", "signals/ack_preemption", {}),
+    ("POST", "signals/pending_preemption", {}),
+    ("POST", "waiting", {}),
+)
+
+
+class Running:
+    """The allocation of an agent's newest container."""
+
+    def __init__(self, api: Api, agent: PlayedAgent) -> None:
+        known = set(agent.containers)
+        api.tick()
+        (order,) = (order for order in agent.poll() if order["id"] not in known)
+        agent.poll()  # reports it as running
+        self.id = str(order["spec"]["allocation_id"])
+        self.task = api.with_token(order["spec"]["session_token"])
+        self._resources = order["id"]
+
+    def status(self, caller: Caller, method: str, route: str, body: dict[str, Any]) -> int:
+        path = f"{PLACE}{self.id}/{route.format(resourcesId=self._resources)}"
+        return caller.ask(method, path, body or None).status
+
+
+def joined(api: Api) -> PlayedAgent:
+    agent = PlayedAgent(api, "agent")
+    agent.join()
+    return agent
+
+
+def test_every_route_that_changes_an_allocation_is_tested() -> None:
+    changes = {
+        (method, path)
+        for method, path in permissions.rows()
+        if path.startswith("allocations/") and path not in READING
+    }
+    assert changes == {(m, f"allocations/{{allocationId}}/{route}") for m, route, _ in CHANGES}
+
+
+@pytest.mark.parametrize(("method", "route", "body"), CHANGES)
+def test_an_allocation_is_changed_by_its_task_its_owner_or_an_administrator(
+    api: Api, admin: Caller, user: Caller, method: str, route: str, body: dict[str, Any]
+) -> None:
+    agent = joined(api)
+    create(admin, activate=True)
+    theirs = Running(api, agent)
+    assert theirs.status(user, method, route, body) == 403
+    for caller in (theirs.task, admin):
+        assert theirs.status(caller, method, route, body) == 200
+    create(user, activate=True)
+    own = Running(api, agent)
+    for caller in (own.task, user, admin):
+        assert own.status(caller, method, route, body) == 200
+    assert own.status(theirs.task, method, route, body) == 403
+
+
+def test_the_refusal_names_the_allocation_and_the_permitted_callers(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    create(admin, activate=True)
+    theirs = Running(api, joined(api))
+    refusal = user.ask("POST", f"{PLACE}{theirs.id}/ready", {})
+    assert refusal.error == (
+        f"allocation {theirs.id} of another user takes reports from its own tasks, its owner and administrators only;"
+        " you are signed in as determined"
+    )
+    assert user.ask("POST", f"{PLACE}no-such-allocation/ready", {}).status == 404
+
+
+def test_a_notebook_is_made_ready_by_its_owner(api: Api, admin: Caller, user: Caller) -> None:
+    admin.post("/api/v1/notebooks", {})
+    theirs = Running(api, joined(api))
+    assert theirs.status(user, "POST", "ready", {}) == 403
+    assert not user.get(PLACE + theirs.id)["allocation"]["isReady"]
+    assert theirs.status(theirs.task, "POST", "ready", {}) == 200
+    assert user.get(PLACE + theirs.id)["allocation"]["isReady"]
+
+
+def test_other_users_read_the_state_and_the_preemption_of_an_allocation(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    create(admin, activate=True)
+    theirs = Running(api, joined(api))
+    assert user.get(PLACE + theirs.id)["allocation"]["allocationId"] == theirs.id
+    assert user.get(f"{PLACE}{theirs.id}/signals/preemption") == {"preempt": False}
+
+
+def test_with_roles_administrators_of_the_workspace_change_allocations(house: House) -> None:
+    people = {
+        role: house.person(role.lower(), role, house.red)
+        for role in ("Viewer", "Editor", "WorkspaceAdmin")
+    }
+    stranger = house.person("stranger", "WorkspaceAdmin", house.blue)
+    create(house.admin, activate=True, workspace="red", project="work")
+    theirs = Running(house.api, joined(house.api))
+    statuses = {role: theirs.status(who, "POST", "ready", {}) for role, who in people.items()}
+    assert statuses == {"Viewer": 403, "Editor": 403, "WorkspaceAdmin": 200}
+    assert theirs.status(stranger, "POST", "ready", {}) == 404
+    assert people["Viewer"].get(PLACE + theirs.id)["allocation"]["allocationId"] == theirs.id
