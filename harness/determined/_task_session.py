@@ -1,10 +1,13 @@
 """The HTTP session of a task: the agent's gateway, with the allocation's token."""
 
 import os
-from typing import Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from determined._info import task_environment
-from determined.common.http import Session
+from determined.common.http import Absence, Session
+from determined.common.master_address import canonical
+
+_absence = Absence()  # of the agent, for all sessions of this process
 
 
 def auth_headers(env: Mapping[str, str]) -> Dict[str, str]:
@@ -16,11 +19,23 @@ def auth_headers(env: Mapping[str, str]) -> Dict[str, str]:
     return headers
 
 
-def task_session(env: Optional[Mapping[str, str]] = None, *, retries: int = 5) -> Session:
+def task_session(env: Optional[Mapping[str, str]] = None) -> Session:
+    """Return a session that waits for the agent as long as this process lives: its return continues the run."""
+    return _session(env, absence=_absence)
+
+
+def absence_of(master: str) -> Optional[Absence]:
+    """Return the absences of this task's agent if `master` is its address, for other sessions to wait for it."""
+    found = task_environment() or {}
+    return _absence if found and canonical(found["DET_MASTER"]) == master else None
+
+
+def bounded_task_session(env: Optional[Mapping[str, str]] = None, *, retries: int = 5) -> Session:
+    """Return a session that reports an absent agent after its retries, for callers with a limit of their own."""
+    return _session(env, retries=retries)
+
+
+def _session(env: Optional[Mapping[str, str]], **options: Any) -> Session:
     found = env or task_environment() or os.environ
-    return Session(
-        found["DET_MASTER"],
-        auth_headers(found),
-        retries=retries,
-        cert_file=found.get("DET_MASTER_CERT_FILE") or None,
-    )
+    cert_file = found.get("DET_MASTER_CERT_FILE") or None
+    return Session(found["DET_MASTER"], auth_headers(found), cert_file=cert_file, **options)

@@ -100,7 +100,7 @@ def test_a_cluster_that_is_away_is_told_later_that_the_program_serves(
     cluster.on("POST", ready, lambda _: (next(answers, 200), {}))
     session, looked = Session(cluster.url, {}, retries=0), threading.Event()
     monkeypatch.setenv("DET_ALLOCATION_ID", "t.1")
-    monkeypatch.setattr(_serve, "task_session", lambda: session)
+    monkeypatch.setattr(_serve, "bounded_task_session", lambda: session)
     monkeypatch.setattr(_serve, "_AGAIN_S", 0.0)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -25,7 +25,7 @@ class Request:
 class FakeMaster:
     """`on(method, pattern, answer)` decides; what has no answer gets 200 and an empty object."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.requests: list[Request] = []
         self.preempt = threading.Event()
         self._answers: list[tuple[str, re.Pattern[str], Callable[[Request], Answer]]] = []
@@ -58,7 +58,7 @@ class FakeMaster:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), daemon=True

@@ -94,6 +94,41 @@ def encode_query(params: Optional[Mapping[str, QueryValue]]) -> str:
     return urlencode(pairs)
 
 
+class Absence:
+    """The times at which the agent of a container does not answer: sessions with an absence wait for its end.
+
+    The sessions of a process may share one. It logs the beginning and the end of each absence once.
+    """
+
+    def __init__(self) -> None:
+        self._since: Optional[float] = None
+        self._is_logged = False
+
+    def note(self, server: str, reason: str) -> None:
+        now = time.monotonic()
+        since = self._since = now if self._since is None else self._since
+        if now - since > _SILENT_S and not self._is_logged:
+            self._is_logged = True
+            log.warning(
+                "the agent of this machine does not answer (%s: %s); requests wait for its return",
+                server,
+                reason,
+            )
+
+    def end(self) -> None:
+        since, self._since = self._since, None
+        if since is not None and self._is_logged:
+            self._is_logged = False
+            away_s = time.monotonic() - since
+            log.warning("the agent of this machine answers again after %.0f s", away_s)
+
+
+def _is_away(error: Exception) -> bool:
+    """Return whether an error means that the server is away, and not that it broke off a request."""
+    broken_off = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLError)
+    return isinstance(error, OSError) and not isinstance(error, broken_off)
+
+
 class Session:
     """Requests to one server, tried again where that can help.
 
@@ -112,8 +147,12 @@ class Session:
         server_hostname: Optional[str] = None,
         fingerprint: Optional[str] = None,
         patient_at_first: bool = True,
+        absence: Optional[Absence] = None,
     ) -> None:
-        """Make a session. With `patient_at_first=False`, a server that never answered is reported at once."""
+        """Make a session. With `patient_at_first=False`, a server that never answered is reported at once.
+
+        With an `absence`, a server that cannot be reached or is silent for `timeout_s` is waited for without limit.
+        """
         self.base_url = base_url.rstrip("/")
         self.options: Dict[str, Any] = {
             "retries": retries,
@@ -123,11 +162,13 @@ class Session:
             "server_hostname": server_hostname,
             "fingerprint": fingerprint,
             "patient_at_first": patient_at_first,
+            "absence": absence,
         }
         self.headers: Dict[str, str] = {"Accept-Encoding": "gzip", **(headers or {})}
         self.retries = retries
         self.timeout_s = timeout_s
         self._patient = patient_at_first
+        self._absence = absence
         self._connections = Connections(
             base_url,
             cert_file=cert_file,
@@ -193,8 +234,8 @@ class Session:
         target = _target(path, params)
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         next_pause = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        last, paused_s = "", 0.0
-        for attempt in range(self.retries + 1):
+        last, paused_s, attempt = "", 0.0, 0
+        while attempt <= self.retries:
             pause_s = next(next_pause)
             try:
                 with self._connections.exchange(
@@ -206,10 +247,16 @@ class Session:
                 raise UntrustedMasterError(f"cannot trust {self.base_url}: {_reason(e)}") from e
             except (OSError, http.client.HTTPException) as e:
                 last = f"{type(e).__name__}: {e}"
+                if self._absence is not None and _is_away(e):
+                    self._absence.note(self.base_url, last)
+                    time.sleep(pause_s)
+                    continue  # without using up a retry
                 if not self._patient:
                     break
             else:
                 self._patient = True
+                if self._absence is not None:
+                    self._absence.end()
                 if answered.get("content-encoding") == "gzip":
                     payload = gzip.decompress(payload)
                 if response.status not in RETRY_STATUSES or attempt == self.retries:
@@ -223,6 +270,7 @@ class Session:
                     )
                 paused_s += pause_s
                 time.sleep(pause_s)
+            attempt += 1
         raise MasterUnreachableError(f"cannot reach {self.base_url}: {last}")
 
     def stream_lines(

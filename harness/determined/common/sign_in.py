@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from determined.common.certificates import TrustStore
 from determined.common.failures import Failure, SignInFailed
-from determined.common.http import ForbiddenError, Session, UnauthenticatedError
+from determined.common.http import Absence, ForbiddenError, Session, UnauthenticatedError
 from determined.common.passwords import salted
 from determined.common.token_store import TokenStore
 
@@ -24,6 +24,7 @@ def open_session(
     cert_file: Optional[str] = None,
     cert_name: Optional[str] = None,
     verify: bool = True,
+    absence: Optional[Absence] = None,
 ) -> Session:
     """Open a session without credentials.
 
@@ -44,6 +45,7 @@ def open_session(
         server_hostname=cert_name or os.environ.get("DET_MASTER_CERT_NAME") or None,
         fingerprint=pinned,
         patient_at_first=False,
+        absence=absence,
     )
 
 

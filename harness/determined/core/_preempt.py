@@ -7,6 +7,7 @@ from typing import Optional
 
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.core._distributed import DistributedContext
+from determined.core._json import encode
 from determined.core._outbox import Outbox
 
 logger = logging.getLogger("determined.core")
@@ -14,6 +15,7 @@ logger = logging.getLogger("determined.core")
 POLL_S = 60
 READ_TIMEOUT_S = 70.0
 RETRY_S = 5.0
+ACK_WAIT_S = 60.0
 
 
 class PreemptMode(enum.Enum):
@@ -115,10 +117,14 @@ class PreemptContext:
         """Promise to save and exit: a later exit with status 0 means "run me again from there"."""
         if self._ack_sent:
             return
-        if self._outbox is not None:
-            self._outbox.flush(timeout_s=60)
         path = f"/api/v1/allocations/{self._allocation_id}/signals/ack_preemption"
-        self._session.post(path, {"allocationId": self._allocation_id})
+        body = {"allocationId": self._allocation_id}
+        if self._outbox is None:
+            self._session.post(path, body)
+        else:
+            # Behind the reports. If the agent is away for longer, the program saves its checkpoint meanwhile.
+            self._outbox.put(path, encode(body))
+            self._outbox.flush(timeout_s=ACK_WAIT_S)
         self._ack_sent = True
 
     def _check_started(self) -> None:

@@ -8,6 +8,7 @@ import http.server
 import json
 import secrets
 import threading
+import time
 from typing import Any, Dict, Mapping, Tuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -57,6 +58,9 @@ class _CredentialServer:
     def __init__(self, env: Mapping[str, str]) -> None:
         self.password = secrets.token_urlsafe(24)
         signed = {"Authorization": f"Bearer {env['DET_SESSION_TOKEN']}"}
+        self._last: Dict[
+            str, Tuple[float, Dict[str, Any]]
+        ] = {}  # answers by cloud, with their time
         self._agent = Session(env["DET_MASTER"], signed, retries=0, timeout_s=_TIMEOUT_S)
 
     def start(self) -> str:
@@ -93,8 +97,25 @@ class _CredentialServer:
         return (404, "", _FLAVOR) if text is None else (200, text, _FLAVOR)
 
     def _ask(self, cloud: str) -> Dict[str, Any]:
-        lent: Dict[str, Any] = self._agent.get(AGENT_PATH + cloud)
+        """Return the machine's credentials. While the agent is away, its last answer serves until it expires."""
+        try:
+            lent: Dict[str, Any] = self._agent.get(AGENT_PATH + cloud)
+        except MasterUnreachableError:
+            if cloud not in self._last:
+                raise
+            return _aged(*self._last[cloud])
+        self._last[cloud] = (time.monotonic(), lent)
         return lent
+
+
+def _aged(answered_at: float, lent: Dict[str, Any]) -> Dict[str, Any]:
+    """Return an earlier answer with the time that is left of it. `Expiration` of AWS is a point in time."""
+    if "expires_in" not in lent:
+        return lent
+    left_s = int(lent["expires_in"] - (time.monotonic() - answered_at))
+    if left_s <= 0:
+        raise ValueError("its last credentials have expired")
+    return {**lent, "expires_in": left_s}
 
 
 def _of_account(path: str, whole: bool, lent: Mapping[str, Any]) -> "str | None":

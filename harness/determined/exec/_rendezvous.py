@@ -3,7 +3,7 @@
 import time
 from typing import Any, Dict, Mapping
 
-from determined._task_session import task_session
+from determined._task_session import bounded_task_session
 from determined.common.http import APIError
 from determined.exec._gateway import answered
 from determined.exec._prepare import write_info
@@ -15,7 +15,7 @@ STILL_WAITING = (502, 503, 504)
 
 def rendezvous(env: Mapping[str, str]) -> Dict[str, Any]:
     """Block until every container runs; 504 means that some are still missing."""
-    session = task_session(env, retries=0)
+    session = bounded_task_session(env, retries=0)
     path = (
         f"/api/v1/allocations/{env['DET_ALLOCATION_ID']}"
         f"/resources/{env.get('DET_RESOURCES_ID', '')}/rendezvous"

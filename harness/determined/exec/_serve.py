@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Callable, Mapping, Optional, Sequence
 
-from determined._task_session import task_session
+from determined._task_session import bounded_task_session, task_session
 from determined.common.exit_status import INVALID_CONTAINER
 from determined.common.failures import Failure
 from determined.common.http import APIError, MasterUnreachableError, Session
@@ -126,7 +126,7 @@ class Service:
         while not answers(self._port):
             if self._ended.wait(_LOOK_S):
                 return
-        session = task_session()
+        session = bounded_task_session()
         while not _tell(session, "ready", self._told):
             if self._ended.wait(_AGAIN_S):
                 return

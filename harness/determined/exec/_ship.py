@@ -14,7 +14,7 @@ import time
 import uuid
 from typing import Any, Deque, Dict, List, Mapping, Sequence
 
-from determined._task_session import task_session
+from determined._task_session import bounded_task_session
 from determined.common.connections import pauses
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.exec._lines import Line
@@ -186,7 +186,7 @@ def metadata_from(env: Mapping[str, str]) -> Dict[str, Any]:
 
 
 def start_shipping(env: Mapping[str, str]) -> LogShipper:
-    return LogShipper(task_session(env, retries=0), metadata_from(env))
+    return LogShipper(bounded_task_session(env, retries=0), metadata_from(env))
 
 
 def _size(entry: Entry) -> int:

@@ -46,6 +46,9 @@ def main() -> None:
             notes.write(f"run {run} step {step}\n")
             report(core, step, values[step - 1])
             gate = WAITS_FOR.get(step)
+            if gate == "over" and pace == SLOW:
+                # A request that only the cluster can answer waits for the end of the outage.
+                core.train.get_experiment_best_validation()
             if gate == "begun" or (gate and pace == SLOW):
                 wait_for(folder / gate, core)
             if core.preempt.should_preempt():

@@ -4,6 +4,7 @@ import pathlib
 import uuid
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
 
+from determined._task_session import absence_of
 from determined.common import master_address
 from determined.common.failures import SignInFailed
 from determined.common.http import UnauthenticatedError
@@ -42,7 +43,11 @@ class Determined:
     ) -> None:
         address = master_address.chosen(master)
         anonymous = open_session(
-            address, cert_file=cert_path, cert_name=cert_name, verify=not noverify
+            address,
+            cert_file=cert_path,
+            cert_name=cert_name,
+            verify=not noverify,
+            absence=absence_of(address),  # programs of tasks reach the cluster by their agent
         )
         self._store = TokenStore(address)
         self._session: SignedIn = sign_in(anonymous, self._store, username=user, password=password)
