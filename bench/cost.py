@@ -245,7 +245,7 @@ def _hundred_on_google() -> Iterator[str]:
     }
     share = sum(parts.values()) / (GPUS * gpu)
     yield f"On Google Cloud agents hold their polls for 30 s. While one machine is there, its polls keep an instance of the API, which takes up to 250 requests at once. {GPUS} machines n1-standard-4 with a T4 cost ${GPUS * gpu:.2f} an hour,"
-    yield f"and the control plane adds {share:.2%}. This excludes Cloud SQL, which costs the same in an idle month. For a single such machine the instance adds {run_instance_usd_hour() / gpu:.0%}."
+    yield f"and the control plane adds {share:.2%}. An agent sends {HELD_POLLS} polls, {REPORTS} reports and, with a line of its log every ten seconds, {EARLIER_LOG_BATCHES} requests with lines an hour. This excludes Cloud SQL, which costs the same in an idle month. For a single such machine the instance adds {run_instance_usd_hour() / gpu:.0%}."
     yield ""
     yield from _table("an hour on Google Cloud", parts, 4)
 

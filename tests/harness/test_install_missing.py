@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,25 @@ def test_an_image_with_the_program_starts_nothing_else(image: Image) -> None:
     ran = image.start()
     assert (ran.stdout.strip(), ran.stderr) == (sys.executable, "")
     assert not (image.run_dir / "programs").exists()
+
+
+@pytest.mark.parametrize("runtime", ["docker", "process"])
+def test_only_the_packages_of_a_process_stay_in_pip_s_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runtime: str
+) -> None:
+    """A container's cache would take disk space until the container ends."""
+    commands: list[Sequence[str]] = []
+
+    def run(command: Sequence[str], env: object) -> "subprocess.CompletedProcess[str]":
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(_install, "_run", run)
+    monkeypatch.setenv("DET_RUNTIME", runtime)
+    monkeypatch.setenv("DET_RUN_DIR", str(tmp_path))
+    _install.interpreter(_install.Program("no_such_module", "Nothing", ("nothing==1",)))
+    ((*words,),) = commands
+    assert ("--no-cache-dir" in words) == (runtime == "docker")
 
 
 def test_the_versions_are_those_of_our_own_image() -> None:

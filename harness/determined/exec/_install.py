@@ -26,7 +26,7 @@ _MOST_CHARACTERS = 300
 _MISLEADING = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON")
 # A mirror without an answer fails after half a minute, not after pip's several minutes.
 _PIP = (
-    "-m", "pip", "install", "--progress-bar", "off", "--no-input", "--no-user", "--no-cache-dir",
+    "-m", "pip", "install", "--progress-bar", "off", "--no-input", "--no-user",
     "--disable-pip-version-check", "--retries", "2", "--timeout", "15",
 )  # fmt: skip
 _APT = (
@@ -113,7 +113,9 @@ def _with_packages(program: Program) -> str:
         except (ImportError, OSError, subprocess.SubprocessError) as e:
             raise InstallFailed(f"no virtual environment could be made: {e}") from e
         env = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
-        done = _run((python, *_PIP, "-c", constraints, *program.requirements), env)
+        # A container's cache would end with it; a machine's cache serves the next notebook.
+        cache = () if _serve.is_process() else ("--no-cache-dir",)
+        done = _run((python, *_PIP, *cache, "-c", constraints, *program.requirements), env)
         if done.returncode != 0:
             raise InstallFailed(_reason_of_pip(done.stderr + done.stdout))
     return python
