@@ -65,7 +65,7 @@ def wait(session: Session, kind: str, task_id: str) -> None:
         if state != seen:
             seen = state
             told = _reason(session, task_id) if state in _WAITS else ""
-            # A task that installs its program runs for half a minute before it serves.
+            # A task that installs its program runs for a while before it serves.
             log = f"; `det {kind} logs {task_id}` shows its progress" if state == "RUNNING" else ""
             say(f"The {kind} is {state}{told}{log} …")
         time.sleep(_POLL_S)
