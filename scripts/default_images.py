@@ -1,4 +1,4 @@
-"""Compare the digests of the default images with their registries; `--write` pins what the tags mean now.
+"""Compare the digests of the default images with their registries; `--write` pins the current digests of the tags.
 
     .venv/bin/python scripts/default_images.py
 
@@ -31,17 +31,17 @@ def main() -> int:
 
 
 def _moved_digests(images: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the pinned and the current digest of each tag that has moved; print what was found."""
+    """Print the result for each image; yield the pinned and the current digest of each tag that has moved."""
     for image in images:
         pinned = ImageName.parse(image)
         tag = registry.look_up(replace(pinned, digest=""))
-        kept = registry.look_up(pinned)
-        if tag.existence is Existence.UNKNOWN or kept.existence is Existence.UNKNOWN:
-            print(f"unknown   {image}: {tag.reason or kept.reason}")
+        digest = registry.look_up(pinned)
+        if tag.existence is Existence.UNKNOWN or digest.existence is Existence.UNKNOWN:
+            print(f"unknown   {image}: {tag.reason or digest.reason}")
         elif tag.digest == pinned.digest:
             print(f"current   {image}")
         else:
-            still = "still there" if kept.existence is Existence.FOUND else "GONE"
+            still = "still there" if digest.existence is Existence.FOUND else "GONE"
             print(f"moved     {image}: the tag is {tag.digest or 'gone'}, the digest is {still}")
             if tag.digest:
                 yield pinned.digest, tag.digest

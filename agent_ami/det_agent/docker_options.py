@@ -28,7 +28,7 @@ _LOG_CONFIG = {"max-size": "64m", "max-file": "4"}
 def labels(
     key: ContainerKey, agent_id: str, cluster_id: str, ports: Sequence[int], owner: str = ""
 ) -> dict[str, str]:
-    """Return the labels of a container; `owner` tells apart agents whose id and cluster id are the same."""
+    """Return the labels of a container. `owner` distinguishes agents with the same id and the same cluster id."""
     return {
         "ai.determined.type": "task",
         f"{LABEL}id": key.id,
@@ -58,7 +58,7 @@ def key_from(found: Mapping[str, str], env: Sequence[str]) -> ContainerKey:
 
 
 def is_owned(found: Mapping[str, str], owner: str) -> bool:
-    """Return whether a container is an owner's; those of earlier versions do not say, and are everybody's."""
+    """Return whether a container belongs to an owner. Containers of earlier versions have no owner and always match."""
     return found.get(f"{LABEL}owner", owner) == owner
 
 

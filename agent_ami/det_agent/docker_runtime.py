@@ -157,8 +157,8 @@ class DockerRuntime:
         while True:
             try:
                 self._client.api.wait(started.runtime_id, timeout=None)
-                found = self._client.api.inspect_container(started.runtime_id)
-                state = found["State"]
+                container = self._client.api.inspect_container(started.runtime_id)
+                state = container["State"]
             except NotFound:
                 return Exit(None, "the container was removed from the Docker engine")
             except (APIError, *EngineAway) as e:
@@ -168,7 +168,7 @@ class DockerRuntime:
             if state["Status"] == "created":
                 return Exit(None, "the agent was restarted before the container began")
             if not state["Running"]:
-                return self._exit(started, int(state["ExitCode"]), found)
+                return self._exit(started, int(state["ExitCode"]), container)
 
     def _exit(self, started: Started, code: int, found: Mapping[str, Any]) -> Exit:
         reason = self._exit_reason(started.runtime_id) if code else ""
@@ -230,7 +230,7 @@ class DockerRuntime:
         return [_started(one) for one in found if is_owned(one.labels, self._owner)]
 
     def remove_leftovers(self) -> None:
-        """Do nothing: the engine also lists containers that never started, and `adoptable` returns them."""
+        """Skip the clean-up: the engine also lists containers that never started, and `adoptable` returns them."""
 
     def remove(self, key: ContainerKey) -> None:
         with contextlib.suppress(APIError, *EngineAway):

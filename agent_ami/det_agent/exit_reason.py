@@ -18,9 +18,9 @@ _MOST_ARCHIVE_BYTES = 1024 * 1024
 
 
 def of_file(path: Path) -> str:
-    """Return the sentence in a file that the task owns; '' where there is none."""
+    """Return the sentence in the task's file, or '' if the file does not exist."""
     try:
-        # The task may have put a link or a pipe there, and the agent may read more than the task.
+        # The task may have replaced the file by a link or a pipe, and the agent can read files that the task cannot.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return ""
@@ -32,7 +32,7 @@ def of_file(path: Path) -> str:
 
 
 def of_archive(parts: Iterable[bytes]) -> str:
-    """Return the sentence in a Docker engine's archive of the file; '' where that is another kind of entry."""
+    """Return the sentence in a Docker engine's archive of the file, or '' if the entry is not a regular file."""
     packed = io.BytesIO()
     for part in parts:
         packed.write(part)

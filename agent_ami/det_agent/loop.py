@@ -27,7 +27,7 @@ from det_agent.signals import Signals
 LONGEST_BACKOFF_S = 10.0
 EARLY_ANSWER_S = 0.5
 SHORTEST_PAUSE_S = 0.1
-UNTOLD_END_S = 86_400.0  # how long a machine waits to tell the end of its work
+UNTOLD_END_S = 86_400.0  # how long a machine waits to report the end of its work
 
 _log = logging.getLogger(__name__)
 
@@ -253,10 +253,10 @@ class Loop:
         self._stop.wait(max(next(next_pause), getattr(reason, "retry_after_s", 0.0)))
 
     def _silence_is_over(self, silent_s: float) -> bool:
-        """Return whether the machine has waited for the cluster for long enough.
+        """Return whether the machine has waited long enough for the cluster.
 
-        Containers continue without the cluster: their results are worth more than the machine. An exit that the
-        cluster does not know is worth a day of waiting: otherwise the work is repeated, or counts as lost."""
+        The machine waits while containers run: their results are worth more than the machine. It waits up to a day to
+        report an exit, because otherwise the cluster repeats the work or counts it as lost."""
         limit_s, containers = self._agent.silence_limit_s, self._agent.containers
         if not limit_s or silent_s < limit_s or containers.live():
             return False

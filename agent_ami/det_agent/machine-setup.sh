@@ -68,8 +68,8 @@ END
 step "packets of containers that fit into the machine's network"
 cat > /usr/local/sbin/determined-docker-mtu <<'END'
 #!/bin/sh
-# Gives Docker's networks the MTU of the machine's own, where that is below Docker's 1500: 1460 on Compute Engine.
-# Larger packets of a container are lost where nothing reports that they are too large.
+# Sets the MTU of Docker's networks to the MTU of the machine's network if it is below Docker's 1500 (1460 on Compute Engine).
+# Some networks drop larger packets of a container without reporting it.
 set -eu
 interface=$(ip -4 route show default | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)
 mtu=$(cat "/sys/class/net/$interface/mtu")

@@ -92,7 +92,7 @@ class Runtime(Protocol):
         """Return the containers that an earlier process of this agent started, running or not."""
 
     def remove_leftovers(self) -> None:
-        """Delete what an earlier process of this agent left when it was killed while it made a container."""
+        """Delete incomplete containers that an earlier process of this agent left."""
 
     def remove(self, key: ContainerKey) -> None:
         """Delete what is left of an exited container."""

@@ -31,8 +31,8 @@ def denied(*values: str) -> Rules:
         ("compute.vmExternalIpAccess", allowed(BASTION), "aux-pool, compute-pool"),
         ("compute.trustedImageProjects", allowed("projects/debian-cloud"), "ubuntu-os-accelerator-images: name one"),
         ("compute.trustedImageProjects", denied("projects/ubuntu-os-cloud"), "machines of aux-pool"),
-        ("gcp.resourceLocations", allowed("in:europe-locations", "global"), "nothing may be made in us-west1"),
-        ("gcp.resourceLocations", allowed("in:us-east1-locations", "global"), "nothing may be made in us-west1"),
+        ("gcp.resourceLocations", allowed("in:europe-locations", "global"), "it allows no resources in us-west1"),
+        ("gcp.resourceLocations", allowed("in:us-east1-locations", "global"), "it allows no resources in us-west1"),
         ("gcp.resourceLocations", allowed("in:us-locations"), "--var secret_location=us-west1"),
     ],
 )  # fmt: skip

@@ -81,8 +81,8 @@ def _refuse_ended(session: Session, kind: str, task: dict[str, Any]) -> None:
     ran = f"; it ran the entrypoint of its configuration: {shlex.join(own)}" if own else ""
     last: dict[str, Any] = next(iter(task["allocations"]), {})
     reason = last.get("exitReason") if last.get("exitKind") == "failed" else ""
-    told = f"{kind} {task_id} has ended: {reason or answer[kind]['exitStatus']}{ran}"
-    raise CommandError(told, f"`det {kind} logs {task_id}` shows why")
+    message = f"{kind} {task_id} has ended: {reason or answer[kind]['exitStatus']}{ran}"
+    raise CommandError(message, f"`det {kind} logs {task_id}` shows why")
 
 
 def _reason(session: Session, task_id: str) -> str:

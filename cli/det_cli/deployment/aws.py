@@ -144,7 +144,7 @@ class AwsDeployment(Deployment):
         rentals = aws_preflight.rentals_of(self._config())
         roles = aws_preflight.roles_of(rentals, self._spec.variables)
         aws_service_roles.create(self.account, roles, self._say)
-        if self._has_url():  # before Terraform takes the right away that earlier versions gave
+        if self._has_url():  # before Terraform removes the right that earlier versions gave
             aws_function_url.allow(self.account, f"det-{self._spec.cluster_id}-api", _LIVE)
         if self._snapshot:
             self._say(f"The database begins from the snapshot {self._snapshot.name}")
@@ -152,7 +152,7 @@ class AwsDeployment(Deployment):
         return {}
 
     def _apply(self, stack: Stack, variables: dict[str, Any]) -> None:
-        """Apply the stack, again while AWS's own roles do not work everywhere yet."""
+        """Apply the stack; retry while AWS's services report that a new service-linked role does not work yet."""
         patience = aws_service_roles.Patience()
         while True:
             try:
@@ -160,7 +160,7 @@ class AwsDeployment(Deployment):
             except CommandError as e:
                 if not patience.excuses(e):
                     raise
-                self._say("Waiting until AWS knows its new roles everywhere")
+                self._say("Waiting until AWS's services accept the new roles")
 
     def way_back(self) -> str:
         from botocore.exceptions import BotoCoreError, ClientError

@@ -33,14 +33,14 @@ class Aws:
         self.endpoint_url = endpoint_url
         self.profile = profile
         self._regions = {region: self}
-        self._clients: dict[tuple[str, int], Any] = {}  # by service and time to wait; 0: as usual
+        self._clients: dict[tuple[str, int], Any] = {}  # by service and read timeout; 0: default
 
     def client(self, service: str) -> Any:
         """Return the client of a service: the first one costs a tenth of a second and more."""
         return self._client(service)
 
     def client_for_one_try(self, service: str, read_timeout_s: int) -> Any:
-        """Return a client that sends a call once and waits for its answer, however long networks are silent."""
+        """Return a client without retries and with a long read timeout. Keep-alives hold idle connections open."""
         once = {"total_max_attempts": 1}
         return self._client(
             service, read_timeout_s, read_timeout=read_timeout_s, retries=once, tcp_keepalive=True
@@ -221,12 +221,12 @@ class Aws:
         from botocore.exceptions import ClientError
 
         try:
-            found: dict[str, Any] = json.loads(self._read(f"{cluster_id}/options.json") or "{}")
+            options: dict[str, Any] = json.loads(self._read(f"{cluster_id}/options.json") or "{}")
         except ClientError as e:
             raise CommandError(
                 f"the options of the last time cannot be read: {e}", "ask for s3 rights on it"
             ) from e
-        return found
+        return options
 
     def keep_options(self, cluster_id: str, options: Mapping[str, Any]) -> None:
         self._buckets.write(f"{cluster_id}/options.json", json.dumps(options).encode())

@@ -1,4 +1,4 @@
-"""Buckets that `det deploy aws` reads and writes itself. Each call names their owner: anybody may take a name."""
+"""Buckets that `det deploy aws` reads and writes. Each call states the expected owner: any account can take a name."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -6,15 +6,15 @@ from typing import Any
 
 from det_cli.errors import CommandError
 
-# Names that end so belong to the account and region within them: no other account can take them.
+# Names with this suffix belong to the account and the region in the name: other accounts cannot take them.
 _OWN_NAMESPACE = "-an"
-# Regions in which S3 has no such names.
+# S3 does not have this namespace in these regions.
 _WITHOUT_NAMESPACE = ("me-south-1", "me-central-1")
 _ABSENT = ("NoSuchKey", "NoSuchBucket", "404")
 
 
 class Buckets:
-    """The account's bucket of states in a region, and what is known of other buckets."""
+    """The account's bucket for Terraform states in a region, and checks of other buckets."""
 
     def __init__(self, client: Callable[[], Any], account: Callable[[], str], region: str) -> None:
         self._client = client
@@ -23,7 +23,7 @@ class Buckets:
 
     @cached_property
     def states(self) -> str:
-        """Return the name of the bucket of states: the one that is there, else the one to create."""
+        """Return the name of the existing bucket for states, or the name for a new one."""
         common = f"determined-state-{self._account()}-{self._region}"
         if self.has(f"{common}{_OWN_NAMESPACE}"):
             return f"{common}{_OWN_NAMESPACE}"
@@ -64,14 +64,14 @@ class Buckets:
         return True
 
     def names(self) -> list[str]:
-        """Return the names of what lies in the bucket of states."""
+        """Return the names of all objects in the bucket for states."""
         if not self.has(self.states):
             return []
         pages = self._client().get_paginator("list_objects_v2").paginate(**self._of_states())
         return [str(item["Key"]) for page in pages for item in page.get("Contents", ())]
 
     def read(self, name: str) -> bytes | None:
-        """Return what lies in the bucket of states under a name; None where nothing does."""
+        """Return the content of an object in the bucket for states, or None if it does not exist."""
         from botocore.exceptions import ClientError
 
         if not self.has(self.states):
@@ -90,9 +90,9 @@ class Buckets:
         self._call("delete_object", Key=name)
 
     def _is_ours(self, name: str) -> bool:
-        """Return whether a bucket is the account's. One of another account only keeps the name from use.
+        """Return whether the bucket belongs to the account. A bucket of another account only blocks the name.
 
-        Raises CommandError where that is not known, as the bucket could hold the states of clusters."""
+        Raises CommandError if the owner is unknown, because the bucket could contain states of clusters."""
         from botocore.exceptions import ClientError
 
         status = self._status(name)

@@ -1,18 +1,19 @@
-"""Rights to invoke the API's function: everybody may by its URL, and nobody directly.
+"""The right to invoke the API's function: all callers can use its URL, but they cannot invoke it directly.
 
-AWS asks for `lambda:InvokeFunction` beside `lambda:InvokeFunctionUrl`. Terraform's provider can narrow the first to
-calls by the URL since version 6.29. The stack uses version 5, so this command gives the right."""
+AWS requires `lambda:InvokeFunction` in addition to `lambda:InvokeFunctionUrl`. Terraform's provider can restrict
+`lambda:InvokeFunction` to calls by the URL since version 6.29. The stack uses version 5, so this command adds the
+right."""
 
 from typing import Any, Protocol
 
 from det_cli.errors import CommandError
 
-_STATEMENT = "url-only"  # Terraform gave the right without a condition as "url-invoke"
+_STATEMENT = "url-only"  # earlier stacks have a statement "url-invoke" without the condition
 _CONDITION = "InvokedViaFunctionUrl"
 
 
 class Functions(Protocol):
-    """List what is asked of the operator's account."""
+    """The account calls that this module needs."""
 
     def client(self, service: str) -> Any: ...
 
@@ -33,7 +34,7 @@ def check_sdk(aws: Functions) -> None:
 
 
 def allow(aws: Functions, function: str, alias: str) -> bool:
-    """Let everybody invoke a function by its URL. Returns False if there is no such function yet."""
+    """Allow all callers to invoke a function by its URL. Returns False if the function does not exist yet."""
     functions = aws.client("lambda")
     try:
         functions.add_permission(
@@ -48,7 +49,7 @@ def allow(aws: Functions, function: str, alias: str) -> bool:
 
 
 def forbid(aws: Functions, function: str, alias: str) -> None:
-    """Take the right back, where it was given."""
+    """Remove the right if it exists."""
     functions = aws.client("lambda")
     try:
         functions.remove_permission(FunctionName=function, Qualifier=alias, StatementId=_STATEMENT)

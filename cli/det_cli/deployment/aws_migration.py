@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from det_cli.errors import CommandError
 
-# As long as the function may take, and a little more. A repeated call would run beside the first one.
+# The time limit of the function, and some seconds. A second call would run in parallel to the first one.
 _ANSWER_S = 900 + 10
-# Errors of a function that Lambda takes a minute or two to put into its network, after weeks without a call, and of one
-# that is at work already: it runs once at a time.
+# Lambda takes a minute or two to attach a function to the network after weeks without a call. The function also refuses
+# calls while a migration runs.
 _NOT_READY = (
     "TooManyRequestsException",
     "CodeArtifactUserPendingException",
@@ -20,7 +20,7 @@ _READY_S = 180.0
 
 
 class Functions(Protocol):
-    """List what is asked of the operator's account."""
+    """The account calls that this module needs."""
 
     def client_for_one_try(self, service: str, read_timeout_s: int) -> Any: ...
 
@@ -31,15 +31,15 @@ def migrate(aws: Functions, function: str) -> None:
         aws.client_for_one_try("lambda", _ANSWER_S), FunctionName=function, Payload=b"{}"
     )
     if "FunctionError" in answer:
-        told = json.loads(answer["Payload"].read() or b"{}")
+        error = json.loads(answer["Payload"].read() or b"{}")
         raise CommandError(
-            f"the migration of the database failed: {told.get('errorMessage', 'no reason given')}",
-            "the previous functions go on; mend the cause and run the same command again",
+            f"the migration of the database failed: {error.get('errorMessage', 'no reason given')}",
+            "the previous functions still serve; fix the cause and run the same command again",
         )
 
 
 def _once_ready(functions: Any, **call: Any) -> Any:
-    """Invoke a function, and again while Lambda still makes it ready. Raises CommandError if the answer is lost."""
+    """Invoke a function; retry while Lambda prepares it. Raises CommandError if the answer is lost."""
     from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
     limit = time.monotonic() + _READY_S

@@ -184,14 +184,14 @@ def actions_of(variables: Mapping[str, Any]) -> list[str]:
 def roles_of(
     rentals: Sequence[Rental], variables: Mapping[str, Any]
 ) -> list[aws_service_roles.ServiceRole]:
-    """Return AWS's own roles that a cluster needs in the account."""
+    """Return the service-linked roles that a cluster needs in the account."""
     return aws_service_roles.needed(
         rents_spot=any(rental.is_spot for rental in rentals), has_relay=bool(variables.get("relay"))
     )
 
 
 def check_service_role(aws: AccountQueries, role: aws_service_roles.ServiceRole) -> None:
-    """Check that the account has a service's role, or that the caller may create it. Raises CommandError."""
+    """Check that the account has a service-linked role, or that the caller may create it. Raises CommandError."""
     from botocore.exceptions import ClientError
 
     with _unless_denied():
@@ -200,13 +200,13 @@ def check_service_role(aws: AccountQueries, role: aws_service_roles.ServiceRole)
         except ClientError as e:
             if e.response["Error"]["Code"] != "NoSuchEntity":
                 return
-            asked = {"ContextKeyName": "iam:AWSServiceName", "ContextKeyType": "string"}
+            service = {"ContextKeyName": "iam:AWSServiceName", "ContextKeyType": "string"}
             check_rights(
                 aws,
                 Needed(
                     ["iam:CreateServiceLinkedRole"],
                     f"arn:aws:iam::{aws.account}:role/aws-service-role/{role.service}/{role.name}",
-                    [{**asked, "ContextKeyValues": [role.service]}],
+                    [{**service, "ContextKeyValues": [role.service]}],
                 ),
             )
 

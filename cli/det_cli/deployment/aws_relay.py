@@ -1,8 +1,8 @@
-"""Regions in which a relay can be had: CloudFront reaches its machine by a VPC origin."""
+"""Regions that support a relay: CloudFront reaches the relay's machine by a VPC origin."""
 
 from det_cli.errors import CommandError
 
-# As the developer guide of CloudFront lists them ("Supported AWS Regions for VPC origins").
+# Source: CloudFront developer guide, "Supported AWS Regions for VPC origins".
 _REGIONS = frozenset(
     (
         "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1",
@@ -15,7 +15,7 @@ _REGIONS = frozenset(
 
 
 def check_region(region: str) -> None:
-    """Refuse a relay where CloudFront has no VPC origins. Raises CommandError."""
+    """Raise CommandError for a relay in a region without VPC origins."""
     if region not in _REGIONS:
         raise CommandError(
             f"CloudFront has no VPC origins in {region}, by which it would reach the relay",

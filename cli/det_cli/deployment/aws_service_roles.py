@@ -1,4 +1,4 @@
-"""AWS's own roles in the account. Services refuse the first resource of their kind until their role works."""
+"""Service-linked roles in the account. A service refuses to create its first resource until its role works."""
 
 import re
 import time
@@ -9,27 +9,27 @@ from typing import Any, Protocol
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
-# Changes in IAM reach the other services some seconds later, at times a minute.
+# Other services see changes in IAM some seconds later, sometimes after a minute.
 SETTLE_S = 15.0
 _PATIENCE_S = 180.0
-# RDS says the first two, of a database and of its subnet group; CloudFront and EC2 the third.
+# RDS answers the first two for a database and for its subnet group. CloudFront and EC2 answer the third.
 _NOT_READY = re.compile(
     r"create service[- ]linked role|UsingWithRDS\.IAM\.ServiceLinkedRoles|assume (?:a|the) service[- ]linked role",
     re.IGNORECASE,
 )
-_TAKEN = "InvalidInput"  # IAM's answer for a role that is there
+_TAKEN = "InvalidInput"  # IAM's answer if the role exists
 _DENIED = ("AccessDenied", "AccessDeniedException")
 
 
 class Roles(Protocol):
-    """List what is asked of the operator's account."""
+    """The account calls that this module needs."""
 
     def client(self, service: str) -> Any: ...
 
 
 @dataclass(frozen=True)
 class ServiceRole:
-    """A role that AWS makes on request, and that the service alone uses."""
+    """A role that AWS creates on request, and that only the service can use."""
 
     service: str
     name: str
@@ -48,7 +48,7 @@ def needed(*, rents_spot: bool, has_relay: bool) -> list[ServiceRole]:
 
 
 def create(aws: Roles, roles: Sequence[ServiceRole], say: Say) -> None:
-    """Create the missing roles, and wait until IAM shows them. Raises CommandError without the right to."""
+    """Create the missing roles, and wait until IAM returns them. Raises CommandError if the caller lacks the right."""
     unseen = [role for role in roles if _is_there(aws, role) is not True]
     created = [role for role in unseen if _create(aws, role, say)]
     if not created:
@@ -60,7 +60,7 @@ def create(aws: Roles, roles: Sequence[ServiceRole], say: Say) -> None:
 
 
 def _is_there(aws: Roles, role: ServiceRole) -> bool | None:
-    """Return whether the account has a role; None if the caller may not look at it."""
+    """Return whether the account has a role, or None if the caller may not read it."""
     from botocore.exceptions import ClientError
 
     try:
@@ -71,7 +71,7 @@ def _is_there(aws: Roles, role: ServiceRole) -> bool | None:
 
 
 def _create(aws: Roles, role: ServiceRole, say: Say) -> bool:
-    """Create a role; return False if it is there."""
+    """Create a role; return False if it exists."""
     from botocore.exceptions import ClientError
 
     try:
@@ -93,13 +93,13 @@ def _create(aws: Roles, role: ServiceRole, say: Say) -> bool:
 
 
 class Patience:
-    """The time for which failures are excused by a role that does not work everywhere yet."""
+    """The time limit for retries while a new role does not work in all services yet."""
 
     def __init__(self) -> None:
         self._limit = time.monotonic() + _PATIENCE_S
 
     def excuses(self, failure: CommandError) -> bool:
-        """Wait and return True if the same call may succeed now."""
+        """Return False for other failures and after the time limit; otherwise wait and return True."""
         if not _NOT_READY.search(failure.cause) or time.monotonic() > self._limit:
             return False
         time.sleep(SETTLE_S)

@@ -132,7 +132,6 @@ class Deployment(ABC):
         return outputs
 
     def _apply(self, stack: Stack, variables: dict[str, Any]) -> None:
-        """Make the stack what its configuration says."""
         stack.terraform.apply(variables, self._say)
 
     def password_told(self) -> None:

@@ -163,7 +163,7 @@ def account_at(location: Location) -> MachineAccount:
 
 
 def question(location: Location, cluster_id: str) -> str:
-    """Return the page or the command by which an operator looks for machines at a location."""
+    """Return the page or the command that lists the machines at a location."""
     if location.provider == "gcp":
         page = f"https://console.cloud.google.com/compute/instances?project={location.name}"
         return f"{page} (label det-cluster: {cluster_id})"

@@ -262,7 +262,7 @@ class GcpDeployment(Deployment):
         return bool(newer)
 
     def _drop_old_versions(self, outputs: dict[str, Any]) -> None:
-        """Destroy old versions of secrets. The registry bounds its images, and Cloud Run its revisions."""
+        """Destroy old versions of secrets. The registry deletes old images, and Cloud Run deletes old revisions."""
         try:
             google_secrets.prune(self.account, self._spec.cluster_id)
         except CommandError as e:

@@ -124,7 +124,7 @@ def check_budget(google: Google, variables: Mapping[str, Any]) -> None:
 
 
 def check_machines(google: Google, wanted: Sequence[Machines], say: Say) -> None:
-    """Raise CommandError where a region lacks what pools rent, or the project may not rent it."""
+    """Raise CommandError if a region lacks a machine type or GPU of a pool, or the project lacks its quota."""
     quotas = google_quotas.read(google, {google.region, *(machines.region for machines in wanted)})
     for machines in wanted:
         own = _check_offers(google, machines)

@@ -1,10 +1,10 @@
-"""The machines that pools of a configuration rent from Google Cloud, as far as an account is asked about them."""
+"""The machines that the pools of a configuration rent from Google Cloud, for checks before a deployment."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-DISK_GB, DISK_TYPE = 200, "pd-balanced"  # of a section that names none
+DISK_GB, DISK_TYPE = 200, "pd-balanced"  # defaults of a section
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Machines:
     pool: str
     machine_type: str
     region: str
-    zones: tuple[str, ...]  # empty: any of the region
-    gpu_type: str  # attached to the machine; empty for the machine's own
+    zones: tuple[str, ...]  # empty: any zone of the region
+    gpu_type: str  # of attached GPUs; empty if the machine type includes its GPUs
     gpu_num: int
     is_spot: bool
     vcpus: int = 0
@@ -26,7 +26,7 @@ class Machines:
 
     @property
     def image_project(self) -> str:
-        """Return the project of the boot image; empty where its path names none."""
+        """Return the project of the boot image, or '' if the path does not contain one."""
         _, _, rest = self.image.partition("projects/")
         return rest.partition("/")[0]
 
@@ -38,16 +38,16 @@ class Machines:
 def machines_of(config: Mapping[str, Any], *, external_ip: bool = True) -> list[Machines]:
     """Return the machines that the pools of a configuration rent from Google Cloud, type by type.
 
-    `external_ip`: whether machines have addresses where a section does not say.
+    `external_ip` is the default for sections without this setting.
     """
     from det_controlplane.core.config.cluster import load_cluster
 
-    found = []
+    machines = []
     for pool in load_cluster(config).resource_pools:
         for section in pool.sections:
             if section.provider == "gcp":
-                found += list(_of_section(pool.pool_name, section, external_ip))
-    return found
+                machines += list(_of_section(pool.pool_name, section, external_ip))
+    return machines
 
 
 def _of_section(pool: str, section: Any, external_ip: bool) -> Iterator[Machines]:

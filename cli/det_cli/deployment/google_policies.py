@@ -1,4 +1,4 @@
-"""Policies of an organisation that would stop a cluster on Google Cloud, read before anything is made."""
+"""Check for policies of an organisation that would stop a cluster on Google Cloud, before a deployment."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ INVOKER = "run.managed.requireInvokerIam"
 EXTERNAL_IP = "compute.vmExternalIpAccess"
 IMAGES = "compute.trustedImageProjects"
 LOCATIONS = "gcp.resourceLocations"
-# Groups of locations by the beginnings of their regions. Others are not judged.
+# The prefixes of the regions in each group of locations. Other groups are not checked.
 _GROUPS = {
     "us": ("us-",), "northamerica": ("us-", "northamerica-"), "southamerica": ("southamerica-",),
     "europe": ("europe-",), "asia": ("asia-",), "australia": ("australia-",), "africa": ("africa-",),
@@ -21,14 +21,14 @@ _GROUPS = {
 
 Json = Mapping[str, Any]
 Rules = Sequence[Json]
-# Whether a value of a rule means what is asked about; None where that is not known here.
+# Return whether a value of a rule covers the wanted location, image or address; None if that is unknown.
 Means = Callable[[str], bool | None]
 
 
 def check(
     google: Google, machines: Sequence[Machines], variables: Mapping[str, Any], say: Say
 ) -> None:
-    """Raise CommandError for a policy that stops the cluster; warn of one that cannot be read or judged."""
+    """Raise CommandError for a policy that stops the cluster; warn about policies that cannot be checked."""
     checks: Mapping[str, Callable[[Rules], Iterator[str]]] = {
         INVOKER: lambda rules: _invoker(rules),
         EXTERNAL_IP: lambda rules: _external_ip(rules, machines),
@@ -52,10 +52,10 @@ def check(
 
 
 def _rules(google: Google, constraint: str) -> Rules:
-    """Return the rules that hold in the project, also those of the organisation and its folders."""
+    """Return the rules in force in the project, including inherited rules of the organisation and its folders."""
     path = f"/v2/projects/{google.project}/policies/{constraint}:getEffectivePolicy"
-    found = google.call("GET", "orgpolicy", path) or {}
-    rules: Rules = found.get("spec", {}).get("rules", ())
+    policy = google.call("GET", "orgpolicy", path) or {}
+    rules: Rules = policy.get("spec", {}).get("rules", ())
     return rules
 
 
@@ -68,7 +68,7 @@ def _invoker(rules: Rules) -> Iterator[str]:
 
 def _external_ip(rules: Rules, machines: Sequence[Machines]) -> Iterator[str]:
     pools = sorted({one.pool for one in machines if one.has_external_ip})
-    # Allowed values are names of single machines, and names of rented machines are not known before.
+    # Allowed values are names of single machines. The names of rented machines are unknown before they start.
     if pools and _allows(rules, lambda value: False) is False:
         yield (
             f"machines of {', '.join(pools)} would have addresses of their own: give --var machine_external_ip=false,"
@@ -91,7 +91,7 @@ def _locations(
 ) -> Iterator[str]:
     for region in sorted({home, *(one.region for one in machines)}):
         if _allows(rules, lambda value, r=region: _is_in(value, r)) is False:  # type: ignore[misc]
-            yield f"nothing may be made in {region}: name an allowed region by --region"
+            yield f"it allows no resources in {region}: name an allowed region by --region"
     anywhere = _allows(rules, lambda value: _plain(value) == "global")
     if anywhere is False and not variables.get("secret_location"):
         yield (
@@ -101,7 +101,7 @@ def _locations(
 
 
 def _allows(rules: Rules, means: Means) -> bool | None:
-    """Return whether rules allow what their values may mean; None where that is not known."""
+    """Return whether the rules allow the values that `means` covers, or None if that is unknown."""
     verdict: bool | None = True
     for rule in rules:
         values = rule.get("values", {})
@@ -135,5 +135,5 @@ def _is_in(value: str, region: str) -> bool | None:
     beginnings = _GROUPS.get(group)
     if beginnings is not None:
         return region.startswith(beginnings)
-    # Groups of single regions are named like them; of others it is not known which regions they hold.
+    # A group of a single region has the name of the region, with a digit at its end. Other groups are unknown.
     return False if group[-1:].isdigit() else None

@@ -11,7 +11,7 @@ from det_cli.deployment.google_machines import Machines
 from det_cli.errors import CommandError
 from det_cli.render import Say
 
-SKIP = "--no-preflight-checks goes on all the same"
+SKIP = "--no-preflight-checks skips this check"
 # Quotas of a region by GPU.
 GPU_QUOTAS = {
     "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
@@ -22,7 +22,7 @@ GPU_QUOTAS = {
     "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
     "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
 }
-# Newer GPUs share one quota, which counts each family by region; their spot machines may have quotas like those above.
+# Newer GPUs share one quota that counts each family by region. Their spot machines may have quotas as above.
 GPU_FAMILIES = {
     "nvidia-h100-80gb": "NVIDIA_H100",
     "nvidia-h100-mega-80gb": "NVIDIA_H100_MEGA",
@@ -39,7 +39,7 @@ _DISK_QUOTAS = {
     "pd-ssd": "SSD_TOTAL_GB",
     "pd-standard": "DISKS_TOTAL_GB",
 }
-# What helps besides a larger quota.
+# Alternatives to a larger quota, by quota.
 _REMEDIES = {
     "SSD_TOTAL_GB": "give smaller disks by --disk-size",
     "IN_USE_ADDRESSES": "let machines reach out by Cloud NAT (--var machine_external_ip=false)",
@@ -52,7 +52,7 @@ Limits = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Quotas:
-    """The limits of a project: in each region by its name, and over all regions."""
+    """The limits of a project, by region and over all regions."""
 
     regions: Mapping[str, Limits]
     everywhere: Limits
@@ -61,28 +61,30 @@ class Quotas:
 def read(google: Google, regions: Iterable[str]) -> Quotas:
     """Return the quotas of some regions. Raises CommandError for a region that does not exist."""
     project = google.call("GET", "compute", f"/compute/v1/projects/{google.project}") or {}
-    found = {region: _of_region(google, region) for region in sorted(set(regions))}
-    return Quotas(found, _limits(project))
+    by_region = {region: _of_region(google, region) for region in sorted(set(regions))}
+    return Quotas(by_region, _limits(project))
 
 
 def _of_region(google: Google, region: str) -> Limits:
-    found = google.call("GET", "compute", f"/compute/v1/projects/{google.project}/regions/{region}")
-    if found is None:
+    answer = google.call(
+        "GET", "compute", f"/compute/v1/projects/{google.project}/regions/{region}"
+    )
+    if answer is None:
         page = f"https://console.cloud.google.com/compute/zones?project={google.project}"
         raise CommandError(f"there is no region {region}", f"{page} shows all: --region NAME")
-    return _limits(found)
+    return _limits(answer)
 
 
-def _limits(found: Json) -> Limits:
-    return {str(q["metric"]): float(q["limit"]) for q in found.get("quotas", ())}
+def _limits(answer: Json) -> Limits:
+    return {str(q["metric"]): float(q["limit"]) for q in answer.get("quotas", ())}
 
 
 def check_gpus(
     google: Google, quotas: Quotas, machines: Machines, gpus: Mapping[str, int], say: Say
 ) -> None:
-    """Raise CommandError where the project may not rent one machine with these GPUs.
+    """Raise CommandError if the project's quota is too small for one machine with these GPUs.
 
-    Spot machines count against a preemptible quota once the project has one, and against the usual quota until then.
+    Spot machines count against the preemptible quota if the project has one, otherwise against the standard quota.
     """
     limits = quotas.regions[machines.region]
     for gpu, needed in gpus.items():
@@ -123,12 +125,12 @@ def _check_family(google: Google, machines: Machines, family: str, needed: int, 
 
 
 def _limit_of_family(google: Google, region: str, family: str) -> float:
-    """Return how many GPUs of a family the project may rent in a region: none where Google gives no limit."""
+    """Return the number of GPUs of a family that the project may rent in a region; 0 if Google returns no limit."""
     path = f"/v1/projects/{google.project}/locations/global/services/compute.googleapis.com/quotaInfos/{_FAMILY_QUOTA}"
-    found = google.call("GET", "cloudquotas", path) or {}
+    answer = google.call("GET", "cloudquotas", path) or {}
     limits = {
         info.get("dimensions", {}).get("region", ""): float(info["details"].get("value", 0))
-        for info in found.get("dimensionsInfos", ())
+        for info in answer.get("dimensionsInfos", ())
         if info.get("dimensions", {}).get("gpu_family") == family
         and region in info.get("applicableLocations", ())
     }
@@ -137,9 +139,9 @@ def _limit_of_family(google: Google, region: str, family: str) -> float:
 
 
 def check_together(google: Google, quotas: Quotas, machines: Sequence[Machines]) -> None:
-    """Raise CommandError where the project may not have one machine of each pool at once.
+    """Raise CommandError if the quotas are too small for one machine of each pool at the same time.
 
-    A pool with several types or regions counts with the least that any of them needs.
+    A pool with several types or regions counts with the smallest requirement.
     """
     pools: defaultdict[str, list[Machines]] = defaultdict(list)
     for one in machines:
@@ -155,14 +157,14 @@ def check_together(google: Google, quotas: Quotas, machines: Sequence[Machines])
 
 
 def _least(choices: Sequence[Machines], region: str, limits: Limits) -> dict[str, int]:
-    """Return what a pool needs of each quota of a region, whichever of its machines it rents."""
+    """Return the smallest amount of each quota that any machine type of the pool needs in a region."""
     needs = [_needs(one, limits) if one.region == region else {} for one in choices]
     names = {name for need in needs for name in need}
     return {name: min(need.get(name, 0) for need in needs) for name in names}
 
 
 def _needs(machines: Machines, limits: Limits) -> dict[str, int]:
-    """Return what one machine counts for, by the quotas that its region has."""
+    """Return the amounts that one machine uses of its region's quotas."""
     by_family = _CPU_QUOTAS.get(machines.machine_type.partition("-")[0], ())
     cpus = next((name for name in by_family if name in limits), "")
     if machines.is_spot and limits.get("PREEMPTIBLE_CPUS"):

@@ -1,4 +1,4 @@
-"""Versions of a cluster's secrets: each changed value adds one, and the old ones are destroyed after an upgrade."""
+"""Versions of a cluster's secrets: each changed value adds a version, and an upgrade destroys old versions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,9 +8,9 @@ from det_cli.deployment.google import LABEL, Google
 
 
 def prune(google: Google, cluster_id: str) -> None:
-    """Destroy the versions that the cluster's services do not read, apart from the one before those.
+    """Destroy versions that the cluster's services do not read, except the newest of them. Raises CommandError.
 
-    That one stays for the previous revision, to which an operator may go back. Raises CommandError.
+    The previous revision reads that version if an operator rolls back.
     """
     used = _versions_read_by(google.services(cluster_id).values())
     path = f"/v1/projects/{google.project}/secrets"
@@ -30,13 +30,13 @@ def _destroy_older(google: Google, path: str, oldest_used: int) -> None:
 
 
 def _versions_read_by(services: Iterable[Mapping[str, Any]]) -> dict[str, set[int]]:
-    """Return the numbers of the versions that the newest revisions of services name, by secret."""
-    found: defaultdict[str, set[int]] = defaultdict(set)
+    """Return the versions that the newest revisions of the services read, by secret."""
+    versions: defaultdict[str, set[int]] = defaultdict(set)
     for service in services:
         for secret, version in _references(service.get("template", {})):
             if version.isdigit():
-                found[_last(secret)].add(int(version))
-    return found
+                versions[_last(secret)].add(int(version))
+    return versions
 
 
 def _references(template: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

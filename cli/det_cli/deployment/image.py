@@ -27,9 +27,9 @@ _DOCKERFILES = (
 _LOCKS = (_HERE.parent / "cloudrun/requirements.lock", _HERE.parents[3] / "requirements.lock")
 _BASE = re.compile(r"^ARG BASE=(\S+)", re.M)
 _BUILD_S = 1200
-# A grant to a new account takes effect within minutes, and until then any call may be denied.
+# A grant to a new account takes effect within minutes. Until then Google may deny any call.
 _RIGHTS_S, _RETRY_S = 300.0, 10.0
-# Failures of a build whose account lacks a right.
+# A build fails with these types if its account lacks a right.
 _WITHOUT_RIGHTS = frozenset({"FETCH_SOURCE_FAILED", "PUSH_NOT_AUTHORIZED", "LOGGING_FAILURE"})
 # `builds.create` reads the source as the build's account. It answers 400 with the cause in these words.
 _UNREADABLE = "could not resolve source"
@@ -81,7 +81,7 @@ def built(google: Google, cluster_id: str, bucket: str, say: Say) -> str:
     if not digest:
         say("Building the image of the control plane (some minutes)")
         source = f"builds/{sources}.tar.gz"
-        # Cloud Build takes this generation of the object, and none that is written later under its name.
+        # Cloud Build uses this generation of the object, so a task cannot replace it by a later write.
         generation = google.upload(bucket, source, packed)
         place = {"bucket": bucket, "object": source, "generation": generation}
         options = ["--build-arg", f"BASE={base}"] if base else []
@@ -116,7 +116,7 @@ def _digest(google: Google, repository: str, tag: str) -> str:
 
 
 class _NoRights(Exception):
-    """The build's account lacks a right, which it may have been given moments ago."""
+    """The build's account lacks a right. The grant may not have taken effect yet."""
 
 
 def _build(
@@ -179,7 +179,7 @@ def _digest_of_build(google: Google, request: Mapping[str, Any]) -> str:
 
 
 def _started(google: Google, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Start a build. Raises _NoRights where its account is unknown or may not read the source yet."""
+    """Start a build. Raises _NoRights if its account is unknown or cannot read the source yet."""
     try:
         answer = google.call("POST", "cloudbuild", f"/v1/projects/{google.project}/builds", request)
     except Refused as e:

@@ -9,12 +9,12 @@ from det_cli.errors import UsageError
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
 CPU_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 
-# GPUs before NVIDIA's Turing. The default image has NVIDIA's open kernel modules, which do not drive them.
+# GPUs older than NVIDIA's Turing. NVIDIA's open kernel modules in the default image do not support them.
 _PROPRIETARY_DRIVER = frozenset({"nvidia-tesla-p4", "nvidia-tesla-p100", "nvidia-tesla-v100"})
 
 
 def check_gpus(config: Mapping[str, Any]) -> None:
-    """Raise UsageError for a pool whose machines would boot the default image with GPUs that it does not drive."""
+    """Raise UsageError for a pool that uses the default image with GPUs that the image does not support."""
     from det_controlplane.core.config.cluster import load_cluster
 
     for pool in load_cluster(config).resource_pools:

@@ -200,12 +200,12 @@ def gcp_idle(stack: GcpStack, machines: Mapping[str, float] = NO_MACHINES) -> Id
 
 
 def run_instance_usd_hour() -> float:
-    """Return what an instance of a service costs on Cloud Run while it has requests: one processor and 1 GiB."""
+    """Return the hourly price of a Cloud Run instance that serves requests: one processor and 1 GiB."""
     return 3600 * (price("run_vcpu_s") + price("run_gib_s"))
 
 
 def gcp_busy() -> Iterator[str]:
-    """Tell what the control plane costs while agents hold their polls."""
+    """Yield the price of the control plane while agents hold their polls."""
     yield (
         f"While machines run, their polls keep an instance of the API: ${run_instance_usd_hour():.2f} an hour,"
         " however many machines there are, up to about 200"

@@ -1,7 +1,6 @@
-"""The lock file of Terraform's providers, kept beside a cluster's state: each deployment runs the same programs.
+"""Store the lock file of Terraform's providers beside a cluster's state, so that all commands run the same provider.
 
-A provider of a stack that ships no lock file is locked by the first `terraform init`, which records the checksums that
-its publisher signed.
+Some stacks ship no lock file. Their first `terraform init` records the checksums that the provider's publisher signed.
 """
 
 import re
@@ -16,7 +15,7 @@ class LockStore(Protocol):
     """Store lock files in the operator's account."""
 
     def provider_lock(self, cluster_id: str) -> str:
-        """Return the lock file of a cluster; empty for none."""
+        """Return the lock file of a cluster, or '' if there is none."""
 
     def keep_provider_lock(self, cluster_id: str, content: str) -> None: ...
 
@@ -29,14 +28,14 @@ class ProviderLock:
         self._kept = ""
 
     def restore(self, stack: Path) -> None:
-        """Write the kept file into a stack's folder, unless the stack asks for other versions by now."""
+        """Write the stored file into a stack's folder, unless the stack now pins other versions."""
         self._kept = self._store.provider_lock(self._cluster_id)
         locked, pinned = _versions(self._kept), _versions((stack / "versions.tf").read_text())
         if self._kept and locked == pinned:
             (stack / FILE).write_text(self._kept)
 
     def keep(self, stack: Path) -> None:
-        """Store the file that `terraform init` left, if it is another one."""
+        """Store the lock file of `terraform init` if it differs from the stored file."""
         path = stack / FILE
         content = path.read_text() if path.is_file() else ""
         if content and content != self._kept:

@@ -47,7 +47,7 @@ class Existence(Enum):
 
 @dataclass(frozen=True)
 class Lookup:
-    """Hold what a registry answered about an image. `reason` explains every result but FOUND."""
+    """The answer of a registry about an image. `reason` explains every result except FOUND."""
 
     existence: Existence
     digest: str = ""

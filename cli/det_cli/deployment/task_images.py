@@ -1,4 +1,4 @@
-"""Check before a deployment that the images which tasks run in by default are in their registries."""
+"""Check before a deployment that the default images of tasks exist in their registries."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,9 @@ _FIX = (
 
 
 def check(config: Mapping[str, Any], say: Say) -> None:
-    """Check the default images of all pools; warn of those that cannot be checked from here.
+    """Check the default images of all pools; warn about images that cannot be checked.
 
-    Raises CommandError for an image that its registry does not have.
+    Raises CommandError if a registry does not have an image.
     """
     for image, (pools, auth) in _default_images(config).items():
         try:

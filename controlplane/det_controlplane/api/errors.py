@@ -43,7 +43,7 @@ class NotFound(ApiError):
 
 
 class MethodNotAllowed(ApiError):
-    """Refuse a method that nothing at the path takes. HTTP demands the list of methods that it does take."""
+    """Refuse a method that the path does not support. HTTP requires the list of supported methods in the answer."""
 
     status, code, reason = 405, 12, "Unimplemented"
 

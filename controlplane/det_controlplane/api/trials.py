@@ -87,7 +87,7 @@ def report_metrics(ctx: Context, request: Request) -> Answer:
 
 
 def _taken(ctx: Context, report: MetricsReport) -> Answer:
-    """Store a report. Refused metrics are no error: a program that trains for days should not end because of a name."""
+    """Store a report. Refused metrics give a warning, because an error would end the training."""
     refusal = metric_reports.take(ctx, report)
     return EMPTY if refusal is None else json_response({"warning": refusal})
 

@@ -165,7 +165,7 @@ class JoinRequest(Message):
     runtime: Literal["docker", "process"] = "process"
     slots: tuple[Slot, ...] = _list_of(Slot)
     out_of_service: str = ""
-    # What it has, so that runs go on that were declared lost while the agent was silent.
+    # All containers of the agent, so that runs continue that were declared lost while it was silent.
     containers: tuple[ContainerReport, ...] = _list_of(ContainerReport)
     proof: Mapping[str, str] = field(default_factory=dict, repr=False)
 

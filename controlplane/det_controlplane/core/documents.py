@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 MOST_VALUES, LONGEST_NAME = 10_000, 1000
-MOST_BYTES = 256 * 1024  # of JSON: listings show the document with each trial
+MOST_BYTES = 256 * 1024  # of JSON: listings return the document with each trial
 MOST_LABELS, LONGEST_LABEL = 100, 200
-MOST_LISTED_LABELS = 1_000  # those that most things have
+MOST_LISTED_LABELS = 1_000  # the most used labels
 _LARGEST = int(sys.float_info.max)
 
 
@@ -30,7 +30,7 @@ def fault_of(document: Mapping[str, Any]) -> str | None:
 
 
 def fault_of_labels(labels: Collection[str]) -> str | None:
-    """Say why there may not be these labels; None if there may."""
+    """Return the reason why the labels are not allowed, or None if they are."""
     if len(labels) > MOST_LABELS:
         return f"there are {len(labels)} labels, {MOST_LABELS} are the most"
     longest = max(labels, key=len, default="")

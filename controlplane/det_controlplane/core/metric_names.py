@@ -1,7 +1,7 @@
 """The metric names that one experiment may have, over all its trials and groups.
 
-Tables, charts and filters offer every name of every experiment that a user sees, so one task must not be able to add
-names without end. The names of a trial are a part of those of its experiment: one bound holds for both.
+Tables, charts and filters offer the names of all experiments that a user can see, so the number of names that a task
+adds must be limited. The names of a trial are a subset of its experiment's names, so one limit is enough.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The names of an experiment after a report, and the names of the report that found no room."""
+    """The names of an experiment after a report, and the refused names of the report."""
 
     names: MetricNames
     refused: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def are_known(names: MetricNames, group: str, metrics: Mapping[str, Any]) -> boo
         return False
     for name, value in metrics.items():
         kind = known.get(name)
-        is_number = kind == "number" and type(value) is float  # most are
+        is_number = kind == "number" and type(value) is float  # the common case, without a call
         if not is_number and kind != kind_of(value):
             return False
     return True
@@ -47,7 +47,7 @@ def are_known(names: MetricNames, group: str, metrics: Mapping[str, Any]) -> boo
 def admit(
     names: MetricNames, group: str, metrics: Mapping[str, Any], searched: Collection[str] = ()
 ) -> Admission:
-    """Add the names of a report while there is room. The searcher reads `searched`: these metrics always fit."""
+    """Add the names of a report up to the limits. The searcher's metrics in `searched` are always admitted."""
     known = dict(names.get(group, {}))
     is_standard = group in _STANDARD_GROUPS
     count, size = measure(names)
@@ -72,7 +72,7 @@ def admit(
 
 
 def measure(names: MetricNames) -> tuple[int, int]:
-    """Return how many names there are, and their bytes. The group counts with each name, as a column shows both."""
+    """Return the number of names and their bytes. The group counts with each name, because a column contains both."""
     count = sum(map(len, names.values()))
     size = sum(
         _bytes(group) * (len(known) + 1) + sum(map(_bytes, known)) for group, known in names.items()
@@ -85,7 +85,7 @@ def _bytes(name: str) -> int:
 
 
 def refusal(experiment_id: int, trial_id: int, group: str, admission: Admission) -> str:
-    """Say which metrics of a report were not stored, why, and what to do."""
+    """Return a message with the refused metrics of a report, the reason and the fix."""
     count, size = measure(admission.names)
     return (
         f"experiment {experiment_id} has {count:,} metric names of {size:,} bytes in {len(admission.names)} groups, and"
@@ -101,5 +101,5 @@ def _shortened(name: str) -> str:
 
 
 def is_logged(refusals: int) -> bool:
-    """Return True for the refusals that the log of a trial shows: the first, the tenth, the hundredth and so on."""
+    """Return True if the trial's log reports this refusal: the first, the tenth, the hundredth and so on."""
     return str(refusals).rstrip("0") == "1"

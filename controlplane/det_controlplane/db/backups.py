@@ -1,4 +1,4 @@
-"""A database as backups read it: one snapshot of it, and a lock under which no stored file is deleted."""
+"""Read a database for a backup: one snapshot, and a lock that blocks deletions of stored files."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,9 @@ from det_controlplane.db.migrate import revision_of
 from det_controlplane.db.schema import checkpoints, cluster, contexts, experiments, storages
 
 SCHEMA = "public"
-DELETIONS_LOCK = 0x64656C74  # any constant of our own: a backup holds it alone, deletions share it
+DELETIONS_LOCK = (
+    0x64656C74  # an arbitrary constant: a backup holds it exclusively, deletions share it
+)
 _WAIT_MS = 30_000
 _HELD = text("SELECT NOT pg_try_advisory_xact_lock_shared(:lock)")
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = :schema ORDER BY tablename")
@@ -32,7 +34,7 @@ _BYTES = text(
     "SELECT coalesce(sum(pg_table_size(format('%I.%I', schemaname, tablename)::regclass)), 0)"
     " FROM pg_tables WHERE schemaname = :schema"
 )
-# What users write may hold escapes that jsonb refuses: such a text is compared as it was written.
+# Compare as text instead of jsonb: a user's configuration may contain escapes such as \u0000, which jsonb refuses.
 _CONFIGURED = text("SELECT DISTINCT cast(config->'checkpoint_storage' AS text) FROM experiments")
 # Checkpoints that tasks are deleting: their rows change only after their files are gone.
 _DOOMED = text("""
@@ -74,27 +76,27 @@ class Contents:
 
 
 def deletions_are_held(tx: Tx) -> bool:
-    """Return True while a backup copies files. Otherwise no backup begins before this transaction has ended."""
+    """Return True while a backup copies files. If it returns False, backups wait until this transaction has ended."""
     return bool(tx.execute(_HELD, {"lock": DELETIONS_LOCK}).scalar_one())
 
 
 @dataclass(frozen=True, slots=True)
 class HeldDeletions:
-    """The session that holds deletions back, and an engine for other connections."""
+    """The session that blocks deletions, and an engine for other connections."""
 
     engine: Engine
     _session: Connection
 
     def check(self) -> None:
-        """Raise DatabaseDown if the session broke, as files may have been deleted since."""
+        """Raise DatabaseDown if the session broke, because files may have been deleted since then."""
         self._session.execute(select(1))
 
 
 @contextmanager
 def holding_deletions(url: str) -> Iterator[HeldDeletions]:
-    """Hold back deletions of stored files until the block ends, or this process or the server does.
+    """Block deletions of stored files until the `with` block, this process or the server ends.
 
-    Raises BackupRunning if another backup holds them."""
+    Raises BackupRunning if another backup holds the lock."""
     engine = plain_engine(url)
     try:
         with connected(engine) as session:
@@ -106,7 +108,7 @@ def holding_deletions(url: str) -> Iterator[HeldDeletions]:
 
 
 def _lock(connection: Connection) -> None:
-    """Wait for transactions that are queueing deletions; they take a moment."""
+    """Take the lock; wait for transactions that are queueing deletions, which end within a moment."""
     connection.execute(text(f"SET lock_timeout = {_WAIT_MS}"))
     try:
         connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": DELETIONS_LOCK})
@@ -118,7 +120,7 @@ def _lock(connection: Connection) -> None:
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[tuple[str, Contents]]:
-    """Open a snapshot; yield its id, which `pg_dump --snapshot` takes while the block lasts, and its contents."""
+    """Open a snapshot; yield its id for `pg_dump --snapshot`, which is valid inside the block, and its contents."""
     with connected(engine) as connection, connection.begin():
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
         snapshot_id = str(connection.execute(text("SELECT pg_export_snapshot()")).scalar_one())

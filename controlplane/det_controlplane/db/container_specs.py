@@ -20,7 +20,7 @@ _CONTAINER = text("""
     JOIN jobs j ON j.id = a.job_id JOIN users u ON u.id = j.user_id JOIN workspaces w ON w.id = j.workspace_id
     WHERE c.id = :id FOR NO KEY UPDATE OF a
 """)
-# All ranks start from the same checkpoint, also if an earlier run's late report brings a newer one meanwhile.
+# All ranks start from the same checkpoint, even if a late report of an earlier run adds a newer one in between.
 _FIX_START = text(f"""
     UPDATE allocations a SET start_checkpoint = coalesce(n.uuid, t.warm_start_uuid), start_steps = coalesce(n.steps_completed, 0)
     FROM trials t LEFT JOIN LATERAL (
@@ -77,6 +77,6 @@ def container(tx: Tx, container_id: UUID) -> StartedContainer | None:
 
 
 def trial(tx: Tx, allocation_id: str) -> StartedTrial:
-    """Return what a run of a trial starts with; its checkpoint is chosen at the first call, under the allocation's lock."""
+    """Return the values for the start of a trial's run. The first call chooses the checkpoint, under the allocation's lock."""
     tx.execute(_FIX_START, {"id": allocation_id})
     return StartedTrial(*tx.execute(_TRIAL, {"id": allocation_id}).one())

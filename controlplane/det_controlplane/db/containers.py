@@ -151,7 +151,7 @@ class LostContainer:
 
 
 def lost(tx: Tx, container_id: UUID) -> LostContainer | None:
-    """Return what has to be known of a container that went with its agent."""
+    """Return a container of a lost agent, or None if its row was deleted."""
     row = tx.execute(_LOST, {"id": container_id}).first()
     return None if row is None else LostContainer(*row)
 

@@ -15,7 +15,8 @@ from det_controlplane.db.schema import (
     workspaces,
 )
 
-_CONFIGS: tuple[tuple[Table, Column[Any]], ...] = (
+# Every column with a configuration: it may contain secrets and the paths of a storage.
+CONFIGS: tuple[tuple[Table, Column[Any]], ...] = (
     (experiments, experiments.c.config),
     (tasks, tasks.c.config),
     (storages, storages.c.config),
@@ -23,7 +24,7 @@ _CONFIGS: tuple[tuple[Table, Column[Any]], ...] = (
     (templates, templates.c.config),
     (config_policies, config_policies.c.policy),
 )
-TABLES = tuple(table.name for table, _ in _CONFIGS)
+TABLES = tuple(table.name for table, _ in CONFIGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +61,4 @@ def store(tx: Tx, row: Unsealed, config: dict[str, Any], sealed: str, **more: st
 
 
 def _named(table: str) -> tuple[Table, Column[Any]]:
-    return next((of, config) for of, config in _CONFIGS if of.name == table)
+    return next((of, config) for of, config in CONFIGS if of.name == table)

@@ -42,7 +42,7 @@ def migrate(database_url: str, wake_s: float = 0.0) -> tuple[str, ...]:
 
 
 def require_known(database_url: str) -> None:
-    """Raise MigrationError if this program cannot bring the database to its schema. Changes nothing."""
+    """Raise MigrationError if this program does not know the database's revision. The check only reads."""
     engine = plain_engine(database_url)
     try:
         with connected(engine) as connection:

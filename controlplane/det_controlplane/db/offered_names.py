@@ -1,7 +1,7 @@
 """Names that tables, charts and filters offer: hyperparameters, metadata and metrics of a project or of experiments.
 
-The answers are bounded, whatever tasks report. Names come from the smallest documents first: a task that reports
-thousands of names hides no name of another task. No more than MOST_READ bytes of documents are read.
+The answers are bounded. Names come from the smallest documents first, so a task that reports thousands of names cannot
+hide the names of other tasks. The statements read at most MOST_READ bytes of documents.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def _bounded(shown: str, names: str) -> str:
 
 def _leaves(document: str) -> Any:
     """Return the statement for the names in documents of trials. An object stands for its members."""
-    found = _documents(
+    documents = _documents(
         document, "t.id", f"{_OF_TRIALS} WHERE {_IN_PROJECT} AND {document} IS NOT NULL"
     )
     of_object = "CASE WHEN jsonb_typeof(leaf.value) = 'object' THEN leaf.value ELSE '{}'::jsonb END"
@@ -49,7 +49,7 @@ def _leaves(document: str) -> Any:
         FROM leaf WHERE jsonb_typeof(value) NOT IN ('object', 'null') GROUP BY path"""
     return text(f"""
         WITH RECURSIVE leaf (path, value, place) AS (
-            SELECT h.key, h.value, min(d.place) FROM {found} d, jsonb_each(nullif(d.document::jsonb, 'null'::jsonb)) h(key, value)
+            SELECT h.key, h.value, min(d.place) FROM {documents} d, jsonb_each(nullif(d.document::jsonb, 'null'::jsonb)) h(key, value)
             GROUP BY 1, 2
             UNION SELECT leaf.path || '.' || h.key, h.value, leaf.place FROM leaf, jsonb_each({of_object}) h(key, value))
         {_bounded("path, type", names)}
@@ -114,7 +114,7 @@ class MetricName:
 
 
 def metrics(tx: Tx, project_id: int) -> list[MetricName]:
-    """Return metrics of the experiments of a project, also those that all trials have rolled back."""
+    """Return the metrics of a project's experiments, including metrics that all trials have rolled back."""
     return _metric_names(tx, _METRICS, {"project_id": project_id})
 
 
@@ -125,11 +125,11 @@ def metrics_of(tx: Tx, experiment_ids: Sequence[int]) -> list[MetricName]:
 
 def _metric_names(tx: Tx, statement: Any, params: dict[str, Any]) -> list[MetricName]:
     rows = tx.execute(statement, {**params, **_BOUNDS})
-    found = []
+    names = []
     for row in rows:
         group, _, name = row.path.partition(".")
-        found.append(MetricName(group, name, row.type))
-    return sorted(found, key=lambda metric: (metric.group, metric.name))
+        names.append(MetricName(group, name, row.type))
+    return sorted(names, key=lambda metric: (metric.group, metric.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ class Asleep(Exception):
 
 
 def connect_patiently(connect: Connect, arguments: Mapping[str, Any], wake_s: float) -> Any:
-    """Connect, and try again until `wake_s` are over; what is no matter of waking is raised at once.
+    """Connect; retry for `wake_s` while the database wakes. Other errors are raised at once.
 
-    Raises Asleep if the last answer was silence or one of `_PASSING`."""
+    Raises Asleep if the last attempt timed out or got one of the `_PASSING` states."""
     limit = time.monotonic() + wake_s
     while True:
         left_s = max(limit - time.monotonic(), _LEAST_S)

@@ -1,4 +1,4 @@
-"""A restored database: checked against its backup, and adapted to the place where its cluster runs now."""
+"""Check a restored database against its backup, and adapt it to its new data directory."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,26 +8,9 @@ from sqlalchemy import Column, Connection, Table, func, select, text, update
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db.backups import count_rows
 from det_controlplane.db.connections import connected, plain_engine
+from det_controlplane.db.earlier_secrets import CONFIGS
 from det_controlplane.db.migrate import migrate
-from det_controlplane.db.schema import (
-    agents,
-    config_policies,
-    experiments,
-    storages,
-    tasks,
-    templates,
-    workspaces,
-)
-
-# Every column that may have the configuration of a storage.
-_CONFIGURATIONS: tuple[tuple[Table, Column[Any]], ...] = (
-    (storages, storages.c.config),
-    (experiments, experiments.c.config),
-    (tasks, tasks.c.config),
-    (workspaces, workspaces.c.checkpoint_storage),
-    (templates, templates.c.config),
-    (config_policies, config_policies.c.policy),
-)
+from det_controlplane.db.schema import agents
 
 Change = Callable[[Any], Any]
 
@@ -43,14 +26,14 @@ def rows_of(url: str) -> dict[str, int]:
 
 
 def adapt(url: str, relocated: Change, lost: Sequence[str]) -> None:
-    """Bring a restored database to this program's schema, change its storages' paths, and give up agents.
+    """Migrate a restored database, change the paths of its storages, and mark the `lost` agents as lost.
 
-    The agents of the original cluster do not run here: their work goes on as after the loss of a machine."""
+    The agents of the original cluster do not exist here. The scheduler restarts their work as after a lost machine."""
     migrate(url)
     engine = plain_engine(url)
     try:
         with connected(engine) as connection, connection.begin():
-            for table, column in _CONFIGURATIONS:
+            for table, column in CONFIGS:
                 _change(connection, table, column, relocated)
             gone = update(agents).where(agents.c.id.in_(lost), agents.c.state != AgentState.LOST)
             now = func.now()

@@ -250,20 +250,20 @@ def create_for_task(
 def keep_for_late_reports(
     tx: Tx, token_hash: bytes, until: datetime, waits_for_agent: str | None
 ) -> None:
-    """Let the token of a lost container live until then; while it waits for an agent, it is good for nothing."""
+    """Keep the token of a lost container valid until then. The API refuses it while `waits_for_agent` is set."""
     values = {"expires_at": until, "waits_for_agent": waits_for_agent}
     own = (_s.token_hash == token_hash) & _s.revoked_at.is_(None)
     tx.execute(update(sessions).where(own).values(values))
 
 
 def release_waiting(tx: Tx, agent_id: str, until: datetime) -> None:
-    """Let tokens that wait for an agent be used again, until then."""
+    """Accept tokens again that waited for an agent, until then."""
     waiting = _s.waits_for_agent == agent_id
     tx.execute(update(sessions).where(waiting).values(waits_for_agent=None, expires_at=until))
 
 
 def renew_for_task(tx: Tx, allocation_id: str) -> None:
-    """Let the tokens of an allocation live as long as it does: it goes on."""
+    """Remove the expiry from the tokens of an allocation that continues."""
     own = (_s.allocation_id == allocation_id) & _s.revoked_at.is_(None)
     tx.execute(update(sessions).where(own).values(waits_for_agent=None, expires_at=None))
 

@@ -172,8 +172,8 @@ _AT_STEP = """(SELECT {metrics} FROM metrics m WHERE m.trial_id = c.trial_id AND
 def checkpoint_metric(name: str) -> str:
     """Return a validation metric of checkpoint `c`, where it is a number; `name` is SQL."""
     at_step = _AT_STEP.format(group="validation", metrics="m.metrics")
-    found = f"({at_step}->{name})"
-    return f"CASE WHEN jsonb_typeof({found}) = 'number' THEN {found}::double precision END"
+    metric = f"({at_step}->{name})"
+    return f"CASE WHEN jsonb_typeof({metric}) = 'number' THEN {metric}::double precision END"
 
 
 # One look can be wrong, as one at a deletion that is under way.

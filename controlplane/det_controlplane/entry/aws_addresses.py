@@ -1,19 +1,19 @@
-"""Resolve AWS's names in a network that only IPv6 leaves. The database has IPv4 addresses within the network."""
+"""Resolve AWS's names in a network with IPv6 access to the internet. The database has IPv4 addresses in the network."""
 
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Domains of AWS's services; the names of databases have an address for IPv4 alone.
+# Domains of AWS's services. Names of databases resolve to IPv4 only.
 _SERVICES = (".api.aws", ".amazonaws.com", ".amazonaws.com.cn")
 _DATABASES = ".rds."
 _Resolve = Callable[..., list[Any]]
 
 
 def resolve_by_ipv6(environment: Mapping[str, str]) -> None:
-    """Let this process find AWS's services at IPv6 addresses only, where the deployment asks for it.
+    """Make this process resolve AWS's services to IPv6 addresses only, if the deployment sets it.
 
-    A client that also had IPv4 addresses would wait on each of them until its limit, as no packet comes back."""
+    A connection to an IPv4 address would time out, because the network has no route back."""
     if environment.get("DET_AWS_IPV6_ONLY") == "true":
         socket.getaddrinfo = _by_ipv6(socket.getaddrinfo)
 
@@ -31,7 +31,7 @@ def _by_ipv6(resolve: _Resolve) -> _Resolve:
     return resolved
 
 
-# Without such an address the service is asked at the one that it has: an endpoint of the network may answer there.
+# A service without an IPv6 address may have an interface endpoint in the network, so use its IPv4 address.
 _NO_ADDRESS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 

@@ -7,7 +7,7 @@ _OLDEST_PYTHON = (3, 9)
 
 
 def _refuse_old_python() -> None:
-    """End a task whose Python cannot run the harness. This file itself must run in Python 3.6."""
+    """End the task if its Python cannot run the harness. This file itself must run in Python 3.6."""
     if sys.version_info[:2] >= _OLDEST_PYTHON:
         return
     image = os.environ.get("DET_IMAGE")

@@ -55,7 +55,7 @@ class EventWriter(MetricWriter):
         self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
 
 
-# Protocol Buffers: a field is its number and wire type, then its value. The numbers are those of TensorFlow's
+# In Protocol Buffers a field is its number and wire type, then its value. The field numbers come from TensorFlow's
 # event.proto and summary.proto.
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 

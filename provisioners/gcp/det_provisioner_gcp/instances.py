@@ -116,7 +116,7 @@ def _boot_disk(request: LaunchRequest, offer: Offer, settings: GcpSettings) -> J
             "sourceImage": settings.image,
             "diskSizeGb": settings.disk_gb,
             "diskType": _disk_type(offer, settings),
-            # A disk does not get the labels of its machine: the bill would show it as nobody's.
+            # A disk does not inherit the labels of its machine, so the bill could not assign it to a cluster.
             "labels": _labels(request, settings),
         },
     }

@@ -1,13 +1,13 @@
-"""Limits of EC2 on what a pool's section asks of a machine, checked with the configuration."""
+"""Check the settings of a pool's machines against limits of EC2."""
 
 from collections.abc import Mapping
 
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.provision import boot
 
-# EC2 takes so many bytes of user data, before they are encoded for the call.
+# EC2's limit for user data in bytes, before base64.
 MOST_USER_DATA = 16_384
-# The cluster's name and address, and the pool's name, which a section does not know.
+# Space for the cluster's name and address and the pool's name, which are unknown here.
 _RESERVED = 1_024
 _IN_USER_DATA = (
     "startup_script", "container_startup_script", "agent_config_file_contents", "pull_images", "google_credentials",
@@ -24,8 +24,8 @@ def check(reader: Reader) -> None:
             )
     size = len(_user_data(reader).encode()) + _RESERVED
     if size > MOST_USER_DATA:
-        given = [key for key in _IN_USER_DATA if reader.gives(key)]
-        largest = max(given, key=lambda key: len(str(reader.raw(key))), default=_IN_USER_DATA[0])
+        keys = [key for key in _IN_USER_DATA if reader.gives(key)]
+        largest = max(keys, key=lambda key: len(str(reader.raw(key))), default=_IN_USER_DATA[0])
         reader.refuse(
             largest,
             f"makes the boot script of a machine {size} bytes long with the others of {', '.join(_IN_USER_DATA)};"

@@ -33,7 +33,7 @@ def default_environments(config: ClusterConfig) -> Iterator[tuple[Pool, Environm
 
 
 def _probed(config: ClusterConfig, pool: Pool) -> Resolved:
-    """Return what an experiment that sets nothing gets in a pool. Raises InvalidConfig."""
+    """Return the configuration of an experiment that only uses defaults of the pool. Raises InvalidConfig."""
     has_storage = config.checkpoint_storage is not None
     probe = _PROBE if has_storage else _PROBE | {"checkpoint_storage": _ANY_STORAGE}
     return resolve(probe, sources_of(config, pool), name="probe", seed=0)

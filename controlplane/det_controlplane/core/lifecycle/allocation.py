@@ -131,7 +131,7 @@ def _sentence(e: ContainerExit) -> str:
 
 
 def _failure_words(exit: Exit) -> str:
-    """Return what follows "exit code:": a task's own sentence does not contain the code."""
+    """Return the text after "exit code:", with the code if the task's own sentence does not contain it."""
     if exit.exit_code is None or str(exit.exit_code) in exit.message:
         return exit.message
     return f"{exit.exit_code} ({exit.message})"

@@ -96,5 +96,5 @@ def after_exit(
 
 
 def after_return(state: S) -> S:
-    """Return the state of a task whose lost run goes on: its loss had made the task fail, or ended a pause early."""
+    """Return the state of a task when its lost run continues. The loss made the task fail, or ended a pause early."""
     return {S.ERROR: S.ACTIVE, S.PAUSED: S.STOPPING_PAUSED}.get(state, state)

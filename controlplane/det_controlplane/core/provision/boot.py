@@ -8,8 +8,8 @@ from typing import Any
 
 # What the agent is installed from where the cluster has no wheel of its own.
 DEFAULT_PACKAGE = "determined-serverless"
-# Libraries that the agent imports, and that it lends to tasks. A machine that takes the cluster's own wheel installs no
-# others: the package also asks for a database, a server and cryptography, which only the control plane uses.
+# Libraries that the agent imports or mounts into tasks. With the cluster's own wheel, a machine installs only these.
+# The package also requires a database, a server and cryptography for the control plane.
 AGENT_LIBRARIES = (
     "pyyaml", "pathspec", "docker", "websockets", "google-re2", "boto3", "appdirs", "argcomplete", "filelock",
     "gitpython", "lomond", "packaging", "python-dateutil", "pytz", "requests", "ruamel.yaml", "tabulate", "termcolor",
@@ -20,8 +20,8 @@ _SAYS = "determined-boot: "
 # The words before the reason, in the log of an agent whose join was refused or not answered.
 _AGENT_WAITS = "trying again: "
 _MOST_WORDS = 300
-# Google Cloud switches a spot machine off 30 seconds after its notice, which begins the shutdown at once. The work
-# gets most of it, the agent the rest for its last reports.
+# Google Cloud switches a spot machine off 30 seconds after its notice, and the shutdown begins at once. Containers get
+# most of this time; the agent uses the rest for its last reports.
 _STOP_GRACE: Mapping[str, Mapping[str, float]] = {"gcp": {"stop_grace": 20}}
 # By these an operator chooses the slots of machines, or how many of them there are.
 _SLOT_OPTIONS = frozenset(("slots", "slot_type", "artificial_slots"))
@@ -40,7 +40,7 @@ class Boot:
     constraints: str = ""  # address of the versions of its libraries; empty for the newest
     libraries: tuple[
         str, ...
-    ] = ()  # what the agent needs of them; none: all that the package asks for
+    ] = ()  # libraries that the agent needs; empty: all requirements of the package
     silence_limit_s: float = (
         1800.0  # without the cluster and without work, the machine switches itself off
     )

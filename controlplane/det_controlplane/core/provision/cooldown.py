@@ -21,7 +21,7 @@ _BACKOFFS = {
     RefusalKind.INVALID: _Backoff(math.inf, math.inf),  # until an operator resumes the pool
     RefusalKind.RETRYABLE: _Backoff(2.0, 30.0),
 }
-# An error that nobody knows: it may pass, and an account is throttled for asking too often.
+# For unknown errors: they may pass, and frequent retries would throttle the account.
 _PASSING = _Backoff(300.0, 14_400.0)
 # A cooldown that is longer than any backoff ends when an operator resumes the pool.
 ENDLESS_S = 86_400.0

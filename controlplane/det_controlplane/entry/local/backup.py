@@ -1,7 +1,7 @@
-"""`det deploy local backup`: a cluster's database, secrets and files in one file, while the cluster runs.
+"""`det deploy local backup`: write a cluster's database, secrets and files to one file while the cluster runs.
 
-Deletions of stored files are held back first, then one snapshot of the database is taken, then files are copied. Stored
-files never change, so every file that the snapshot names is still there (docs/adr/0040-backups-in-one-file.md)."""
+The command blocks deletions of stored files, takes a snapshot of the database, and then copies the files. Stored files
+never change, so every file in the snapshot still exists (docs/adr/0040-backups-in-one-file.md)."""
 
 import errno
 import shutil
@@ -182,21 +182,21 @@ def _storages(files: LocalFiles, contents: Contents) -> Storages:
 
 
 def _sources(files: LocalFiles, contents: Contents, storages: Storages | None) -> list[Source]:
-    """Return every file for the archive. They are listed after the snapshot, so all that it names are among them."""
-    found = [
+    """Return all files for the archive. The list is made after the snapshot, so it has all files of the snapshot."""
+    sources = [
         Source(f"{SETTINGS}/{path.relative_to(files.folder)}", path, path.stat().st_size)
         for path in files.settings()
         if path.exists()
     ]
-    found += backup_storages.walk(files.objects, OBJECTS)
+    sources += backup_storages.walk(files.objects, OBJECTS)
     if storages is not None:
         active = (c.uuid for c in contents.checkpoints if c.state is CheckpointState.ACTIVE)
-        found += storages.sources(frozenset(active))
-    return found
+        sources += storages.sources(frozenset(active))
+    return sources
 
 
 def _add(archive: ArchiveWriter, source: Source) -> None:
-    """Add a file; one that is gone is found missing later if the database names it."""
+    """Add a file. Skip a deleted file: the check for missing files reports it if the database refers to it."""
     if source.is_folder:
         archive.add_folder(source.name)
         return
@@ -219,7 +219,7 @@ def _missing_checkpoints(
 ) -> Iterator[str]:
     """Yield files of complete checkpoints that are not in the archive.
 
-    Those that a task was deleting at the snapshot may be gone. The task runs again in a restored cluster."""
+    Files that a task was deleting at the snapshot are not expected: the task runs again in a restored cluster."""
     for checkpoint in contents.checkpoints:
         member = storages.member_of(checkpoint.storage)
         is_expected = checkpoint.state is not CheckpointState.ACTIVE
@@ -253,7 +253,7 @@ def _say_contents(target: Path, manifest: Manifest, say: Say) -> None:
 
 
 def say_omissions(manifest: Manifest, say: Say) -> None:
-    """Say which files that the database names are not in a backup."""
+    """Print the files that the database refers to and the backup does not contain."""
     if not manifest.with_checkpoints:
         say("note: checkpoints and TensorBoard files were left out (--without-checkpoints)")
     for place, count in manifest.elsewhere.items():
@@ -271,7 +271,7 @@ def say_omissions(manifest: Manifest, say: Say) -> None:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes with its unit."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     value, unit = float(count), 0
     while value >= 1024 and unit < len(units) - 1:

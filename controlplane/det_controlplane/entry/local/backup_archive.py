@@ -1,6 +1,6 @@
-"""The file of a backup: an uncompressed tar with a manifest of every member, written and verified here.
+"""Write and verify the file of a backup: an uncompressed tar with a manifest of all members.
 
-The manifest and its own checksum are the last members, so a file that was cut off has none."""
+The manifest and its checksum are the last members, so an incomplete file does not have them."""
 
 import hashlib
 import json
@@ -22,12 +22,12 @@ _PIECE = 1 << 20
 
 
 class BadArchive(Exception):
-    """The file is no backup, is damaged, or was made by a newer version."""
+    """The file is not a backup, is damaged, or was made by a newer version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file with its checksum, a symbolic link with its target, or a folder, whose name ends with a slash."""
+    """A file with its checksum, a symbolic link with its target, or a folder (its name ends with a slash)."""
 
     name: str
     size: int = 0
@@ -48,7 +48,7 @@ class Manifest:
     format: int
     product_version: str
     schema_revision: str
-    postgres_version: int  # the newer one of the server and the program that made the dump
+    postgres_version: int  # of the server or of pg_dump, whichever is newer
     cluster_id: str
     cluster_name: str
     folder: str  # the data directory of the cluster
@@ -57,8 +57,10 @@ class Manifest:
     rows: Mapping[str, int]  # by table
     with_checkpoints: bool
     directories: tuple[Directory, ...]
-    elsewhere: Mapping[str, int]  # checkpoints in storages that a backup does not copy, by place
-    missing: tuple[str, ...]  # files that the database names and that were not there
+    elsewhere: Mapping[
+        str, int
+    ]  # number of checkpoints in storages that a backup does not copy, by location
+    missing: tuple[str, ...]  # files in the database that did not exist
     members: tuple[Member, ...] = ()
 
     @property
@@ -67,13 +69,13 @@ class Manifest:
 
 
 class ArchiveWriter:
-    """Writes members one after another to a partial file; `complete` adds the manifest and gives it its name."""
+    """Writes members one after another to a partial file; `complete` adds the manifest and renames the file."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
         self.folder = target.parent
         self._partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-        # Secrets are inside: nobody else may read it at any moment.
+        # The file contains secrets, so it must be private from its creation.
         handle = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         self._file = os.fdopen(handle, "wb")
         self._members: dict[str, Member] = {}
@@ -135,14 +137,14 @@ class ArchiveWriter:
         return manifest
 
     def discard(self) -> None:
-        """Remove what was written, unless it was completed."""
+        """Remove the partial file unless `complete` has renamed it."""
         self._file.close()
         self._partial.unlink(missing_ok=True)
 
 
 @contextmanager
 def writing(target: Path) -> Iterator[ArchiveWriter]:
-    """Open a writer; the partial file goes if the block does not complete it."""
+    """Open a writer; remove the partial file if the block does not complete it."""
     writer = ArchiveWriter(target)
     try:
         yield writer

@@ -1,4 +1,4 @@
-"""The directories of this machine that have a cluster's checkpoints, and their places in a backup and after it."""
+"""The directories with a cluster's checkpoints on this machine, and their paths in a backup and after a restore."""
 
 import os
 from collections import Counter
@@ -14,12 +14,12 @@ from det_controlplane.entry.local.backup_archive import CHECKPOINTS, Directory
 
 _SHARED_FS = "shared_fs"
 _STORAGES = "storages"
-_PARTIAL = ".partial-"  # what the harness calls a file that it is copying
+_PARTIAL = ".partial-"  # prefix of files that the harness is still copying
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file, symbolic link or empty folder that belongs into the archive."""
+    """A file, symbolic link or empty folder for the archive."""
 
     name: str
     path: Path
@@ -29,13 +29,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Storages:
-    """The checkpoint directories of a cluster that are on this machine."""
+    """The checkpoint directories of a cluster on this machine."""
 
     directories: tuple[Directory, ...]
     bases: tuple[tuple[Directory, Path], ...]  # folders within them that have checkpoints
 
     def member_of(self, storage: Mapping[str, Any]) -> str | None:
-        """Return the folder of the archive for checkpoints of a storage; None for one that is not on this machine."""
+        """Return the archive's folder for checkpoints of a storage, or None if the storage is not on this machine."""
         base = _base(storage)
         for directory, known in self.bases:
             if base == known and storage["host_path"] == directory.path:
@@ -50,9 +50,9 @@ class Storages:
         raise ValueError(name)
 
     def sources(self, uploading: frozenset[str]) -> Iterator[Source]:
-        """Return what lies in the storages, except checkpoints that are being uploaded.
+        """Return all files of the storages, except checkpoints that are being uploaded.
 
-        Checkpoints, results of batch inference and a cluster's TensorBoard files lie in folders that UUIDs name."""
+        Checkpoints, results of batch inference and TensorBoard files are in folders with UUIDs as names."""
         for directory, base in self.bases:
             for entry in sorted(os.scandir(base), key=lambda e: e.name):
                 if (
@@ -64,7 +64,7 @@ class Storages:
 
 
 def storages_of(named: Iterable[Mapping[str, Any]], folder: Path) -> Storages:
-    """Return the storages on this machine among those that a cluster names; `folder` is its data directory."""
+    """Select a cluster's storages that are on this machine; `folder` is its data directory."""
     directories: dict[str, Directory] = {}
     bases: dict[tuple[str, Path], None] = {}
     for storage in named:
@@ -80,7 +80,7 @@ def storages_of(named: Iterable[Mapping[str, Any]], folder: Path) -> Storages:
 
 
 def elsewhere(files: Iterable[CheckpointFiles], storages: Storages) -> dict[str, int]:
-    """Count the checkpoints that a backup does not copy, by the place that has them."""
+    """Count the checkpoints that a backup does not copy, by location."""
     return dict(
         Counter(
             _place(c.storage)
@@ -93,10 +93,10 @@ def elsewhere(files: Iterable[CheckpointFiles], storages: Storages) -> dict[str,
 def new_paths(
     directories: Iterable[Directory], folder: Path, target: Path, *, with_files: bool
 ) -> dict[Directory, Path]:
-    """Return where directories of checkpoints lie in a restored cluster.
+    """Return the new paths of checkpoint directories in a restored cluster.
 
-    A directory within the data directory keeps its place there. One outside of it, which the original may go on using,
-    comes into the new data directory, unless the backup has no files of it: then its path stays."""
+    A directory inside the data directory keeps its relative path. A directory outside of it moves into the new data
+    directory, because the original may still use it. Without its files in the backup, it keeps its path."""
     paths: dict[Directory, Path] = {}
     for directory in directories:
         path = Path(directory.path)
@@ -108,7 +108,7 @@ def new_paths(
 
 
 def relocated(value: Any, paths: Mapping[str, str]) -> Any:
-    """Return a configuration in which every storage in a moved directory has its new path."""
+    """Return a configuration with the new paths of all moved storages."""
     if isinstance(value, list):
         return [relocated(item, paths) for item in value]
     if not isinstance(value, dict):
@@ -124,7 +124,7 @@ def relocated(value: Any, paths: Mapping[str, str]) -> Any:
 
 
 def walk(folder: Path, name: str) -> Iterator[Source]:
-    """Return the files and symbolic links below a folder, and empty folders. Files that go meanwhile are left out."""
+    """Yield the files, symbolic links and empty folders below a folder. Skip files that are deleted during the walk."""
     try:
         entries = sorted(os.scandir(folder), key=lambda e: e.name)
     except FileNotFoundError:
@@ -145,7 +145,7 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
 
 
 def _base(storage: Mapping[str, Any]) -> Path | None:
-    """Return the directory that has the checkpoints of a storage; None unless it is one of a machine."""
+    """Return the directory with the checkpoints of a storage, or None if it is another type of storage."""
     host_path, inner = storage.get("host_path"), storage.get("storage_path")
     if storage.get("type") != _SHARED_FS or not isinstance(host_path, str):
         return None

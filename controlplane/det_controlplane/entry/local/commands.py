@@ -333,8 +333,8 @@ def backup(args: Any) -> int:
 def restore(args: Any) -> int:
     from det_controlplane.entry.local import restore as restores
 
-    given = getattr(args, "data_dir", None)
-    folder = Path(given) if given else None
+    data_dir = getattr(args, "data_dir", None)
+    folder = Path(data_dir) if data_dir else None
     restores.restore(Path(args.file), folder, getattr(args, "cluster_name", None), _say)
     return OK
 

@@ -1,6 +1,6 @@
-"""Check that this version can use the data of a local cluster, before anything in its directory changes.
+"""Check that this version can use the data of a local cluster, before it changes a file.
 
-A version that rewrites the files first and refuses the database afterwards leaves a directory that no version starts.
+If a version rewrote the files and then refused the database, no version could start the cluster.
 """
 
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
@@ -11,7 +11,7 @@ from det_controlplane.entry.local.files import LocalFiles, NewerFiles
 
 
 class UnusableData(Exception):
-    """This version cannot use the data; the message names the cause and the way out."""
+    """This version cannot use the data; the message names the cause and the fix."""
 
 
 def require_known_files(files: LocalFiles) -> None:
@@ -42,7 +42,7 @@ def require_known_schema(files: LocalFiles) -> None:
 def _look_into(files: LocalFiles, server: EmbeddedPostgres) -> None:
     holder = files.hold()
     if holder is None:
-        return  # Another command starts this cluster; the lock tells the daemon of this one.
+        return  # Another command is starting this cluster. The daemon of this command will fail on the same lock.
     from det_controlplane.db.errors import DatabaseDown
     from det_controlplane.db.migrate import MigrationError, require_known
 

@@ -137,14 +137,14 @@ class LocalFiles:
     def secrets(self, bootstrap_token: str = "") -> Secrets:
         """Return the secrets, made once. A given token, of a cluster elsewhere, replaces the old one."""
         if self.has_secrets():
-            kept = self.read_secrets()
+            values = self.read_secrets()
         else:
-            kept = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+            values = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         if bootstrap_token:
-            kept = replace(kept, bootstrap_token=bootstrap_token)
-        _write(self._secrets, asdict(kept))
-        _write_text(self.token, kept.bootstrap_token + "\n")
-        return kept
+            values = replace(values, bootstrap_token=bootstrap_token)
+        _write(self._secrets, asdict(values))
+        _write_text(self.token, values.bootstrap_token + "\n")
+        return values
 
     def untold_password(self) -> str | None:
         """Return the first password of the built-in accounts as long as nobody has read it."""

@@ -1,4 +1,4 @@
-"""`det deploy local restore`: a cluster from a backup, in a new data directory. Nothing is there until all of it is."""
+"""`det deploy local restore`: create a cluster from a backup. The data directory appears only when it is complete."""
 
 import json
 import os
@@ -32,7 +32,7 @@ from det_controlplane.entry.local.files import Desired, LocalFiles, default_fold
 
 
 def restore(source: Path, folder: Path | None, cluster_name: str | None, say: Say) -> None:
-    """Make a cluster from a backup, in a folder or in that of a cluster of this name; `cluster-up` starts it."""
+    """Create a cluster from a backup; `cluster-up` starts it. Without `folder`, use the default folder of its name."""
     source = source.expanduser().absolute()
     try:
         manifest = backup_archive.read_manifest(source)
@@ -60,12 +60,12 @@ def restore(source: Path, folder: Path | None, cluster_name: str | None, say: Sa
 
 
 def _make(source: Path, manifest: Manifest, target: LocalFiles, name: str) -> None:
-    """Make everything in a folder beside the target, which gets its name at the end."""
+    """Create the cluster in a folder beside the target, and rename the folder at the end."""
     target.folder.parent.mkdir(parents=True, exist_ok=True)
     beside = target.folder.with_name(f".{target.folder.name}.{secrets.token_hex(4)}.restoring")
     making = LocalFiles(beside)
     making.make()
-    # Root without user namespaces keeps the database in a place of its own, which is called after the folder.
+    # For root without user namespaces, the database has a directory elsewhere, named after the folder.
     database = postgres_binaries.home_for(making.database)
     try:
         paths = backup_storages.new_paths(
@@ -199,7 +199,7 @@ def _require_room(target: LocalFiles, manifest: Manifest) -> None:
 
 
 def _remarks(manifest: Manifest, target: LocalFiles) -> Iterator[str]:
-    """Say what an administrator has to look after before the cluster starts."""
+    """Yield the warnings and steps for an administrator before the cluster starts."""
     original = LocalFiles(Path(manifest.folder))
     if original.has_cluster() and original.supervisor_pid() is not None:
         yield (

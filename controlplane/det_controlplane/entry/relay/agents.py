@@ -11,8 +11,8 @@ from det_controlplane.adapters.relay_streams import Link, StreamReset
 from det_controlplane.core.relay_frames import BEAT_S, SILENCE_S, BadFrame, Cause, Heartbeat
 from det_controlplane.entry.relay.sockets import accept
 
-# How long a request waits for an agent that is about to connect: its poll has just told it to. Then the agent is told
-# once more, as it may be connected to an instance of the relay that is being replaced, and waited for again.
+# A request waits NOTICE_S for an agent to connect after its poll. The agent may be connected to an instance that is
+# being replaced: the relay then asks it to connect again, and the request waits ARRIVAL_S.
 NOTICE_S, ARRIVAL_S = 5.0, 10.0
 _MISSED_EVERY_S = 10.0
 # A server whose reading is paused does not notice that a client went away: a request whose task reads
@@ -26,7 +26,7 @@ class Agents:
     """Finds the link to an agent."""
 
     def __init__(self, missed: Callable[[str], Awaitable[None]]) -> None:
-        """Call `missed` with the id of an agent that a request waits for in vain, now and then."""
+        """Call `missed` with the id of an agent that is not connected, at most once in _MISSED_EVERY_S."""
         self._links: dict[str, Link] = {}
         self._arrived = asyncio.Condition()
         self._missed = missed
@@ -35,7 +35,7 @@ class Agents:
     async def link(self, agent_id: str) -> Link:
         """Return the link to an agent, waiting a little for one that is about to connect. Raises StreamReset."""
         if not await self._arrives(agent_id, NOTICE_S):
-            await self._tell(agent_id)
+            await self._report_missed(agent_id)
             await self._arrives(agent_id, ARRIVAL_S)
         found = self._links.get(agent_id)
         if found is None:
@@ -52,8 +52,8 @@ class Agents:
         async with self._arrived:
             await self._arrived.wait_for(lambda: agent_id in self._links)
 
-    async def _tell(self, agent_id: str) -> None:
-        """Have the agent dial again. More requests that miss it meanwhile change nothing."""
+    async def _report_missed(self, agent_id: str) -> None:
+        """Ask the agent to connect again, unless it was asked within the last _MISSED_EVERY_S."""
         now = time.monotonic()
         last = self._missed_at.get(agent_id)
         if last is not None and now - last < _MISSED_EVERY_S:

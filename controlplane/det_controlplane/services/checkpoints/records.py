@@ -54,7 +54,7 @@ def report(ctx: Context, user: User, report: CheckpointReport) -> None:
             own = of_experiment(ctx, task.storage, task.sealed)
             storage_id = _remember(ctx, tx, own, task.user_id or user.id)
         if _is_superseded(tx, user, report, steps):
-            # The files are deleted later, as those of an upload that was never completed.
+            # Housekeeping deletes the files later, like files of an incomplete upload.
             state = CheckpointState.ACTIVE
         new = NewCheckpoint(
             checkpoint_id, report.task_id, report.allocation_id, task.trial_id, task.experiment_id,

@@ -102,8 +102,8 @@ def ranges(ctx: Context, project_id: int) -> list[dict[str, Any]]:
     """Return between which numbers the columns of metrics lie."""
     _check(ctx, project_id)
     with ctx.db.autocommit() as tx:
-        found = offered_names.ranges(tx, project_id)
-    return [{"metricsName": r.column, "min": r.low, "max": r.high} for r in found]
+        metric_ranges = offered_names.ranges(tx, project_id)
+    return [{"metricsName": r.column, "min": r.low, "max": r.high} for r in metric_ranges]
 
 
 def metadata_values(ctx: Context, project_id: int, key: str) -> list[str]:

@@ -22,7 +22,7 @@ BATCH_MEMORY = timedelta(hours=6)
 
 def run(ctx: Context) -> float | None:
     """Do one tick; return the seconds until the next due time, None when nothing waits for time to pass."""
-    silence.watch(ctx)  # first: after an interruption it puts off what would be due
+    silence.watch(ctx)  # first, because it extends deadlines after an interruption
     _kill_what_is_due(ctx)
     unmanaged.end_silent_trials(ctx)
     idling.end_idle(ctx)

@@ -111,7 +111,7 @@ def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
 def _level(exit: Exit) -> str:
     if exit.kind is ExitKind.FAILED or exit.pull_failed:
         return "LOG_LEVEL_ERROR"
-    # What a machine or an agent did to the run is repaired by the next run.
+    # The next run repeats the work after a failure of a machine or an agent, so it is a warning only.
     return "LOG_LEVEL_WARNING" if exit.kind is ExitKind.INFRASTRUCTURE else "LOG_LEVEL_INFO"
 
 

@@ -19,12 +19,12 @@ def names(ctx: Context, experiment_ids: Sequence[int]) -> dict[str, Any]:
     for experiment_id in experiment_ids:
         _check(ctx, experiment_id)
     with ctx.db.autocommit() as tx:
-        found = offered_names.metrics_of(tx, experiment_ids)
+        metrics = offered_names.metrics_of(tx, experiment_ids)
     return {
         "searcherMetrics": metric_curves.searched(ctx.db, experiment_ids),
-        "trainingMetrics": [metric.name for metric in found if metric.group == "training"],
-        "validationMetrics": [metric.name for metric in found if metric.group == "validation"],
-        "metricNames": [{"group": metric.group, "name": metric.name} for metric in found],
+        "trainingMetrics": [metric.name for metric in metrics if metric.group == "training"],
+        "validationMetrics": [metric.name for metric in metrics if metric.group == "validation"],
+        "metricNames": [{"group": metric.group, "name": metric.name} for metric in metrics],
     }
 
 
@@ -45,13 +45,13 @@ def compared(
 ) -> list[dict[str, Any]]:
     """Return each trial with the curves of all windows."""
     bounded = [_bounded(ctx, trial_ids, window) for window in windows]
-    found = [c for window in bounded for c in metric_curves.curves(ctx.db, trial_ids, window)]
+    curves = [c for window in bounded for c in metric_curves.curves(ctx.db, trial_ids, window)]
     return [
         {
             "trial": json.loads(listing.trial(ctx, trial_id)),
             "metrics": [
                 {"group": c.group, "type": type_of(c.group), "data": c.points}
-                for c in found
+                for c in curves
                 if c.trial_id == trial_id
             ],
         }
@@ -64,8 +64,8 @@ def sample(ctx: Context, experiment_id: int, trials: int, window: Window) -> lis
     _check(ctx, experiment_id)
     best = metric_curves.best_trials(ctx.db, experiment_id, trials)
     ids = [trial_id for trial_id, _ in best]
-    found = metric_curves.curves(ctx.db, ids, _bounded(ctx, ids, window))
-    points = {curve.trial_id: curve.points for curve in found}
+    curves = metric_curves.curves(ctx.db, ids, _bounded(ctx, ids, window))
+    points = {curve.trial_id: curve.points for curve in curves}
     return [
         {"trialId": trial_id, "hparams": hparams, "data": points.get(trial_id, [])}
         for trial_id, hparams in best

@@ -1,4 +1,4 @@
-"""Bound the metric names of experiments before any report is stored, however it is stored."""
+"""Enforce the limit of metric names before a report is stored. All ways to store reports use this module."""
 
 from dataclasses import dataclass, replace
 
@@ -12,16 +12,16 @@ from det_controlplane.services.errors import found
 
 @dataclass(frozen=True, slots=True)
 class AdmittedReport:
-    """The report with the metrics that may be stored, and the refusal of the others; None: nothing may be stored."""
+    """The report without its refused metrics, and the refusal. `report` is None if all metrics were refused."""
 
     report: MetricsReport | None
     refusal: str = ""
 
 
 def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedReport:
-    """Add the names of a report to those of its experiment, as far as there is room.
+    """Add the names of a report to its experiment, up to the limits.
 
-    This is committed before the report: names never go, so that a process may trust those that it remembers."""
+    This is committed before the report. Names are never removed, so each process can cache them."""
     known = ctx.memory.metric_names.of(experiment_id)
     if metric_names.are_known(known, report.group, report.metrics):
         return AdmittedReport(report)
@@ -29,16 +29,16 @@ def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedRe
     ctx.memory.metric_names.keep(experiment_id, admission.names)
     if not admission.refused and admission.has_group(report.group):
         return AdmittedReport(report)
-    told = metric_names.refusal(experiment_id, report.trial_id, report.group, admission)
+    refusal = metric_names.refusal(experiment_id, report.trial_id, report.group, admission)
     if not admission.has_group(report.group):
-        return AdmittedReport(None, told)
+        return AdmittedReport(None, refusal)
     refused = set(admission.refused)
-    kept = {name: value for name, value in report.metrics.items() if name not in refused}
-    return AdmittedReport(replace(report, metrics=kept), told)
+    metrics = {name: value for name, value in report.metrics.items() if name not in refused}
+    return AdmittedReport(replace(report, metrics=metrics), refusal)
 
 
 def _stored(ctx: Context, experiment_id: int, report: MetricsReport) -> metric_names.Admission:
-    while True:  # each time that this does not store the names, another process has stored some
+    while True:  # retry if another process changed the names between the read and the write
         with ctx.db.autocommit() as tx:
             stored = found(rows.read(tx, experiment_id), f"experiment {experiment_id}")
             admission = metric_names.admit(
@@ -51,7 +51,7 @@ def _stored(ctx: Context, experiment_id: int, report: MetricsReport) -> metric_n
 
 
 def note_refusal(ctx: Context, trial_id: int, refusal: str) -> None:
-    """Count a report with refused metrics. The log of the trial shows the first, the tenth, the hundredth and so on."""
+    """Count a report with refused metrics. The trial's log reports the first, the tenth, the hundredth and so on."""
     with ctx.db.begin() as tx:
         refusals = rows.count_refusal(tx, trial_id)
         if not metric_names.is_logged(refusals.reports):

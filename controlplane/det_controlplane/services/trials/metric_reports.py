@@ -25,7 +25,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def take(ctx: Context, report: MetricsReport) -> str | None:
-    """Store a report. Repeating it changes nothing. Return which of its metrics were refused and why, or None."""
+    """Store a report and return a message about refused metrics, or None. Repeated reports have no effect."""
     _refuse_unfit(report)
     experiment_id = _experiment_of(ctx, report.trial_id)
     admitted = metric_names.admit(ctx, experiment_id, report)
@@ -198,10 +198,10 @@ def _parsed(raw: str | None) -> float | None:
 
 
 def _locked(tx: Tx, report: MetricsReport) -> TrialMetrics | None:
-    """Lock the trial; None for a report of an earlier run that does not count, as the next run trains that step itself.
+    """Lock and return the trial, or return None if the report is from an earlier run and the next run repeats its step.
 
-    Reports may wait on an agent's disk while another run begins. Up to the checkpoint that this one started from they
-    are the trial's: its metrics are complete up to every checkpoint that a run goes on from."""
+    Reports may stay on an agent's disk until another run has begun. They count up to the checkpoint that this run
+    started from, so that metrics are complete up to every checkpoint from which a run starts."""
     trial = metrics.lock_trial(tx, report.trial_id)
     if trial is None:
         raise Missing(f"trial {report.trial_id} not found")

@@ -42,7 +42,7 @@ def is_of_replaced_run(tx: Tx, user: User) -> bool:
 
 
 def report_early_exit(ctx: Context, user: User, trial_id: int, reason: ExitReason) -> None:
-    """Take that user code gives up, unless it is an earlier run that says so."""
+    """End the trial early for the reason that its code reports; ignore reports of earlier runs."""
     with ctx.db.autocommit() as tx:
         if is_of_replaced_run(tx, user):
             return
@@ -56,7 +56,7 @@ def _tell_progress(ctx: Context, trial_id: int, progress: float) -> None:
 
 
 def set_runner_state(ctx: Context, trial_id: int, state: str) -> None:
-    """Store what a trial says it does, shortened if it is long: no training should end because of that."""
+    """Store the state text of a trial; shorten a long text, because an error would end the training."""
     if len(state) > _LONGEST_STATE:
         state = f"{state[:_LONGEST_STATE]}…"
     with ctx.db.begin() as tx:

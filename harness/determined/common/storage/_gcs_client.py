@@ -181,7 +181,7 @@ def _part(boundary: str, content_type: str) -> bytes:
 
 
 class Listing:
-    """The objects of a bucket whose names begin with a prefix, in pages."""
+    """The objects of a bucket with a prefix, in pages."""
 
     def __init__(self, client: Client, bucket: str, prefix: str) -> None:
         self._bucket = Bucket(client, bucket)
