@@ -1,4 +1,4 @@
-"""A machine installs the libraries that its agent imports and lends, and none of the control plane's."""
+"""A machine installs the libraries of its agent and of tasks, but not the libraries of the control plane."""
 
 import importlib.metadata
 import json
@@ -35,22 +35,22 @@ def normal(name: str) -> str:
 
 
 def installed() -> set[str]:
-    """Return the distributions that pip brings with the libraries."""
-    found: set[str] = set()
+    """Return the distributions that pip installs with the libraries."""
+    distributions: set[str] = set()
     left = list(AGENT_LIBRARIES)
     while left:
         name = normal(left.pop())
-        if name in found:
+        if name in distributions:
             continue
-        found.add(name)
+        distributions.add(name)
         for required in map(Requirement, importlib.metadata.requires(name) or ()):
             if required.marker is None or required.marker.evaluate({"extra": ""}):
                 left.append(required.name)
-    return found
+    return distributions
 
 
 def modules_of_others() -> list[str]:
-    """Return the top-level modules that only other distributions bring."""
+    """Return the top-level modules that only other distributions contain."""
     there = installed()
     owners = importlib.metadata.packages_distributions()
     return [
@@ -69,7 +69,7 @@ def test_the_agent_starts_with_its_libraries_alone() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_tasks_are_lent_is_installed() -> None:
+def test_libraries_for_tasks_are_installed() -> None:
     there = installed()
     owners = importlib.metadata.packages_distributions()
     lent = {name.partition(".")[0] for name in harness_mount._DEPENDENCIES}
@@ -78,7 +78,7 @@ def test_what_tasks_are_lent_is_installed() -> None:
 
 
 def test_the_libraries_are_among_those_of_the_package() -> None:
-    """The constraints of the cluster have versions of these only."""
+    """The constraints of the cluster pin only these libraries."""
     own = {
         normal(Requirement(line).name)
         for line in importlib.metadata.requires("determined-serverless") or ()

@@ -157,10 +157,10 @@ def test_a_killed_agent_readopts_its_containers(
     assert plane.joins[0]["incarnation"] != plane.joins[1]["incarnation"]
 
 
-def test_folders_of_containers_that_were_never_finished_are_removed_at_the_next_start(
+def test_incomplete_folders_of_containers_are_removed_at_the_next_start(
     plane: FakeControlPlane, start_agent: StartAgent
 ) -> None:
-    """An agent that is killed while it makes a container leaves a folder without a record."""
+    """An agent that is killed while it creates a container leaves a folder without a record."""
     agent = start_agent()
     spec = make_spec("sleep 600")
     plane.run(spec)
@@ -358,9 +358,7 @@ def test_an_agent_with_work_outlasts_the_silence() -> None:
 
 
 @pytest.mark.parametrize(("silent_s", "ends"), [(3_600.0, False), (90_000.0, True)])
-def test_an_agent_waits_a_day_to_tell_an_end_that_the_cluster_does_not_know(
-    silent_s: float, ends: bool
-) -> None:
+def test_an_agent_waits_a_day_to_report_an_exit(silent_s: float, ends: bool) -> None:
     containers = SimpleNamespace(live=lambda: False, has_untold_ends=lambda: True)
     parts: Any = SimpleNamespace(containers=containers, silence_limit_s=60.0)
     assert Loop(parts, threading.Event())._silence_is_over(silent_s) is ends

@@ -141,7 +141,7 @@ def bench(tmp_path: Path, spool: Spool) -> Bench:
     return Bench(tmp_path, spool)
 
 
-def test_a_container_that_found_no_agent_failed_by_infrastructure(bench: Bench) -> None:
+def test_a_container_without_an_agent_is_an_infrastructure_failure(bench: Bench) -> None:
     bench.runtime.exit_code = AGENT_AWAY
     bench.runtime.over.set()
     ended = bench.run()

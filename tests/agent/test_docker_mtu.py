@@ -1,4 +1,4 @@
-"""The script that fits Docker's networks to the machine's: packets of Compute Engine have 1460 bytes."""
+"""The script that sets the MTU of Docker's networks: packets on Compute Engine have at most 1460 bytes."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROUTE = "default via 10.128.0.1 dev ens4 proto dhcp src 10.128.0.9 metric 100"
 
 
 def ran(folder: Path, mtu: int, options: str = "") -> tuple[str, str]:
-    """Run the script on a machine whose interface has an MTU; return what it says, and Docker's options then."""
+    """Run the script on a machine with this MTU; return its output and Docker's options afterwards."""
     (folder / "net/ens4").mkdir(parents=True)
     (folder / "net/ens4/mtu").write_text(f"{mtu}\n")
     (folder / "ip").write_text(f"#!/bin/sh\necho '{ROUTE}'\n")
@@ -44,7 +44,7 @@ def test_a_machine_whose_docker_has_no_options_gets_them(tmp_path: Path) -> None
     assert (said, json.loads(options)) == ("changed", {"mtu": 1460})
 
 
-def test_docker_is_not_restarted_where_nothing_changes(tmp_path: Path) -> None:
+def test_docker_is_not_restarted_without_a_change(tmp_path: Path) -> None:
     assert ran(tmp_path, 1460, '{"mtu": 1460}') == ("", '{"mtu": 1460}')
 
 

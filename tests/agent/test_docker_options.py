@@ -56,7 +56,7 @@ def test_a_part_of_a_gang_gets_the_fast_network_of_its_machine(
         assert "ulimits" not in alone
 
 
-def test_pip_may_install_into_an_image_whose_system_manages_its_python() -> None:
+def test_pip_installs_into_an_externally_managed_python() -> None:
     assert options(())["environment"]["PIP_BREAK_SYSTEM_PACKAGES"] == "1"
     spec = ContainerSpec.from_json(make_spec("true"))
     made = create_options(spec, {"PIP_BREAK_SYSTEM_PACKAGES": "0"}, (), PAYLOAD)

@@ -1,4 +1,4 @@
-"""Agents of a cluster and of its restored copy have the same id, and take no container from each other."""
+"""Agents of a cluster and of its restored copy have the same id, but do not adopt each other's containers."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,12 +24,12 @@ class Engine:
         wanted = [text.partition("=")[::2] for text in filters["label"]]
         return [
             SimpleNamespace(
-                id=found[f"{LABEL}id"],
-                labels=found,
+                id=container[f"{LABEL}id"],
+                labels=container,
                 attrs={"Config": {"Env": []}, "HostConfig": {"NetworkMode": "host"}},
             )
-            for found in self.made
-            if all(found.get(name) == value for name, value in wanted)
+            for container in self.made
+            if all(container.get(name) == value for name, value in wanted)
         ]
 
 

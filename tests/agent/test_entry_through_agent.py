@@ -60,11 +60,11 @@ def test_a_container_that_prepares_waits_for_the_next_process_of_its_agent(
 ) -> None:
     if runtime == "docker":
         request.getfixturevalue("docker_client")
-    asked, killed = threading.Event(), threading.Event()
+    requested, killed = threading.Event(), threading.Event()
 
     def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
         if "/context_directory" in path and not killed.is_set():
-            asked.set()
+            requested.set()
             return 503, {}  # the gateway holds the request of the container
         return answer_as_a_cluster(method, path, body)
 
@@ -72,7 +72,7 @@ def test_a_container_that_prepares_waits_for_the_next_process_of_its_agent(
     agent = start_agent(runtime=runtime, **{"agent-id": f"entry-{runtime}"})
     spec = entry_spec("exit 42")
     plane.want(spec)
-    assert asked.wait(60)
+    assert requested.wait(60)
     agent.kill()
     killed.set()
     agent.restart()

@@ -1,4 +1,4 @@
-"""A task that lacks something in its image tells the agent so in one sentence, which is the reason of its end."""
+"""If an image lacks a program, the task writes a sentence for the agent, which reports it as the reason."""
 
 import io
 import tarfile
@@ -90,7 +90,7 @@ def test_an_image_without_python_is_named(
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_program_that_is_not_found_within_a_task_is_not_taken_for_a_missing_python(
+def test_a_missing_program_of_a_task_is_not_reported_as_missing_python(
     plane: FakeControlPlane, agent_of: Any, runtime: str
 ) -> None:
     agent_of(runtime)
@@ -99,7 +99,7 @@ def test_a_program_that_is_not_found_within_a_task_is_not_taken_for_a_missing_py
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_failed_task_may_leave_a_sentence_of_its_own(
+def test_a_failed_task_can_write_its_own_reason(
     plane: FakeControlPlane, agent_of: Any, runtime: str
 ) -> None:
     agent_of(runtime)
@@ -109,7 +109,7 @@ def test_a_failed_task_may_leave_a_sentence_of_its_own(
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("trick", ["ln -s /etc/passwd", "mkfifo", "mkdir"])
-def test_only_a_plain_file_is_read(
+def test_only_a_regular_file_is_read(
     plane: FakeControlPlane, agent_of: Any, runtime: str, trick: str
 ) -> None:
     agent_of(runtime)
@@ -117,7 +117,7 @@ def test_only_a_plain_file_is_read(
     assert report["message"] == "container failed with non-zero exit code: 3"
 
 
-def test_long_sentences_are_cut(tmp_path: Path) -> None:
+def test_long_reasons_are_shortened(tmp_path: Path) -> None:
     path = tmp_path / "exit-reason"
     path.write_text("é" * 5000)
     assert exit_reason.of_file(path) == "é" * 1000

@@ -344,8 +344,8 @@ def test_metrics_of_one_step_do_not_contradict_each_other(user: Caller) -> None:
 
 def test_a_name_of_a_metric_has_a_bound(user: Caller) -> None:
     trial_id = trial_of(user, create(user))["id"]
-    told = report_metrics(user, trial_id, "training", 1, {"x" * 1001: 1.0})
-    assert (told.status, "at most" in told.error) == (400, True)
+    answer = report_metrics(user, trial_id, "training", 1, {"x" * 1001: 1.0})
+    assert (answer.status, "at most" in answer.error) == (400, True)
 
 
 def test_creating_again_with_the_same_key_makes_nothing_new(user: Caller) -> None:

@@ -1,4 +1,4 @@
-"""No stored file is deleted while a backup copies files, and what waited for the backup is deleted after it."""
+"""The cluster deletes no stored files during a backup, and deletes the queued files after it."""
 
 import threading
 from datetime import timedelta
@@ -19,7 +19,7 @@ KEY = "contexts/unused"
 
 @pytest.fixture
 def ended(user: Caller) -> int:
-    """An experiment that has ended, with two checkpoints, of which it keeps one."""
+    """An ended experiment with two checkpoints; it keeps one of them."""
     experiment_id = create(user)
     for steps in (2, 4):
         report_checkpoint(user, experiment_id, steps)
@@ -28,13 +28,13 @@ def ended(user: Caller) -> int:
 
 
 def tick_later(api: Api) -> None:
-    """Let the time pass after which an effect is tried again."""
+    """Advance the clock until failed effects are retried."""
     later = api.ctx.now() + timedelta(minutes=5)
     api.ctx.now = lambda: later
     api.tick()
 
 
-def test_checkpoints_that_an_ended_experiment_does_not_keep_wait_for_the_backup(
+def test_discarded_checkpoints_of_an_ended_experiment_are_deleted_after_the_backup(
     api: Api, ended: int, database_url: str
 ) -> None:
     with backups.holding_deletions(database_url):
@@ -58,7 +58,7 @@ def test_an_uploaded_archive_waits_for_the_backup(api: Api, database_url: str) -
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "files", "tensorboards"])
-def test_what_users_delete_is_refused_with_the_reason(
+def test_deletions_by_users_are_refused_with_the_reason(
     api: Api, user: Caller, ended: int, database_url: str, what: str
 ) -> None:
     checkpoint = report_checkpoint(user, ended, 6)
@@ -79,15 +79,15 @@ def test_what_users_delete_is_refused_with_the_reason(
 def test_the_refusal_names_the_backup(user: Caller, ended: int, database_url: str) -> None:
     checkpoint = report_checkpoint(user, ended, 6)
     with backups.holding_deletions(database_url):
-        told = user.ask("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
-    assert "a backup of the cluster is being written" in told.error
+        answer = user.ask("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
+    assert "a backup of the cluster is being written" in answer.error
 
 
-def test_housekeeping_goes_on_and_leaves_cut_off_uploads_for_the_next_time(
+def test_housekeeping_continues_and_leaves_incomplete_uploads_for_the_next_time(
     api: Api, ended: int, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [(ended, [api.ctx.new_uuid()])]
-    monkeypatch.setattr(checkpoints, "cut_off", lambda *_: found)
+    uploads = [(ended, [api.ctx.new_uuid()])]
+    monkeypatch.setattr(checkpoints, "cut_off", lambda *_: uploads)
     with backups.holding_deletions(database_url):
         collection.collect_cut_off(api.ctx)
     assert collections(api) == []

@@ -1,4 +1,4 @@
-"""Long things that one task reports: texts, batches, states, labels, metadata and series fill no answers for others."""
+"""Long texts, batches, states, labels, metadata and series of one task do not make answers to other users large."""
 
 from typing import Any
 
@@ -75,8 +75,8 @@ def test_listings_show_the_batches_of_a_short_report(user: Caller, trial_id: int
         avgMetrics={"loss": 0.5, "none": None},
         batchMetrics=batches,
     )
-    found = user.get(f"/api/v1/trials/{trial_id}")["trial"]["latestValidation"]["metrics"]
-    assert found == {"avgMetrics": {"loss": 0.5, "none": None}, "batchMetrics": batches}
+    metrics = user.get(f"/api/v1/trials/{trial_id}")["trial"]["latestValidation"]["metrics"]
+    assert metrics == {"avgMetrics": {"loss": 0.5, "none": None}, "batchMetrics": batches}
 
 
 def test_a_stream_of_reports_has_long_ones_in_parts(
@@ -121,8 +121,8 @@ def test_curves_of_many_metrics_have_fewer_points(
     monkeypatch.setattr(metric_curves, "MOST_BYTES", 500)
     assert (steps(everything), steps(loss)) == (5, 11)
     monkeypatch.setattr(metric_curves, "MOST_BYTES", 80)
-    told = user.ask("GET", CURVES, query={"trialIds": [str(trial_id)]})
-    assert (told.status, "ask for fewer trials" in told.error) == (400, True)
+    answer = user.ask("GET", CURVES, query={"trialIds": [str(trial_id)]})
+    assert (answer.status, "ask for fewer trials" in answer.error) == (400, True)
 
 
 def test_a_long_state_of_a_trial_is_shortened(user: Caller, trial_id: int) -> None:
@@ -134,9 +134,9 @@ def test_a_long_state_of_a_trial_is_shortened(user: Caller, trial_id: int) -> No
 
 def test_metadata_and_hyperparameters_have_a_bound(user: Caller, trial_id: int) -> None:
     path = f"/api/v1/runs/{trial_id}/metadata"
-    told = user.ask("POST", path, {"metadata": {"text": "x" * MOST_BYTES}})
-    assert told.status == 400
-    assert "262,144 are the most" in told.error
+    answer = user.ask("POST", path, {"metadata": {"text": "x" * MOST_BYTES}})
+    assert answer.status == 400
+    assert "262,144 are the most" in answer.error
     assert user.ask("POST", path, {"metadata": {"text": "x" * (MOST_BYTES - 20)}}).status == 200
     unmanaged = unmanaged_experiment(user)
     body = {"experimentId": unmanaged, "hparams": {"x" * 999: "y" * MOST_BYTES}}
@@ -144,7 +144,7 @@ def test_metadata_and_hyperparameters_have_a_bound(user: Caller, trial_id: int) 
 
 
 def test_columns_of_hyperparameters_and_metadata_have_a_bound(user: Caller) -> None:
-    """Twelve unmanaged trials have as long names as they may; a small one keeps its columns."""
+    """Twelve unmanaged trials have names of the maximum length; a small trial keeps its columns."""
     experiment_id = unmanaged_experiment(user)
     names = [{f"{n}-{m}-".ljust(900, "x"): 1 for m in range(280)} for n in range(12)]
     small: dict[str, Any] = {"lr": 0.1}
@@ -176,8 +176,8 @@ def test_labels_have_a_bound(api: Api, user: Caller, experiment_id: int) -> None
         assert user.ask("PATCH", path, {"labels": labels}).status == 400
         assert user.ask("POST", "/api/v1/models", {"name": "m", "labels": labels}).status == 400
     user.done("PATCH", path, {"labels": many[1:]})
-    told = user.ask("PUT", f"{path}/labels/one-more")
-    assert (told.status, "100 are the most" in told.error) == (400, True)
+    answer = user.ask("PUT", f"{path}/labels/one-more")
+    assert (answer.status, "100 are the most" in answer.error) == (400, True)
     assert len(user.done("DELETE", f"{path}/labels/l-7")["labels"]) == MOST_LABELS - 1
 
 
@@ -194,10 +194,10 @@ def test_series_of_profilers_have_a_bound(user: Caller, trial_id: int) -> None:
     for group in ("cpu", "memory", "disk"):
         report(user, trial_id, group, 1, avgMetrics={**many, "b": {group: 1.0}})
     report(user, trial_id, "network", 1, avgMetrics=long)
-    told = user.ask("GET", f"/api/v1/trials/{trial_id}/profiler/available_series")
-    assert told.body.count(b'"agentId"') <= profiles.MOST_SERIES
-    assert b"xxxxxx" not in told.body
-    assert len(told.body) < MIB
+    answer = user.ask("GET", f"/api/v1/trials/{trial_id}/profiler/available_series")
+    assert answer.body.count(b'"agentId"') <= profiles.MOST_SERIES
+    assert b"xxxxxx" not in answer.body
+    assert len(answer.body) < MIB
     labels = {"trialId": trial_id, "name": "x" * 201, "agentId": "a"}
     series = {"values": [1.0], "batches": [1], "timestamps": ["2026-11-20T10:00:00Z"]}
     body = {"batches": [{**series, "labels": labels}]}
@@ -208,5 +208,5 @@ def test_series_of_profilers_have_a_bound(user: Caller, trial_id: int) -> None:
 def test_the_names_of_series_count_as_metric_names(user: Caller, trial_id: int) -> None:
     for n in range(3):
         names = {f"agent-{n}-{m}": {"cpu": 1.0} for m in range(900)}
-        told = report_metrics(user, trial_id, "cpu", n, names)
-    assert "may have 2,000 names" in told.json()["warning"]
+        answer = report_metrics(user, trial_id, "cpu", n, names)
+    assert "may have 2,000 names" in answer.json()["warning"]

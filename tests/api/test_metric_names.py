@@ -1,4 +1,4 @@
-"""Reports with very many metric names: what they may add to what all users read, and what still arrives."""
+"""Reports with very many metric names: the API limits the names and stores the other metrics."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.played_agent import task_of
 MIB = 1 << 20
 NAMES_STREAM = "/api/v1/experiments/metrics-stream/metric-names"
 RANGES = "/api/v1/projects/1/experiments/metric-ranges"
-# What the names of one experiment take in an answer: each four times as a column, with its location and type.
+# The size of one experiment's names in an answer: each name is in four columns, with its location and type.
 COLUMNS_BYTES = 4 * (MOST_BYTES + 150 * MOST_NAMES)
 
 
@@ -24,14 +24,14 @@ def long_names(count: int, group: int) -> dict[str, float]:
 
 
 def size_of(caller: Caller, path: str, **query: object) -> int:
-    told = caller.ask("GET", path, query={name: [str(value)] for name, value in query.items()})
-    assert told.status == 200
-    return len(told.body)
+    answer = caller.ask("GET", path, query={name: [str(value)] for name, value in query.items()})
+    assert answer.status == 200
+    return len(answer.body)
 
 
 def summary(caller: Caller, trial_id: int) -> dict[str, Any]:
-    found: dict[str, Any] = caller.get(f"/api/v1/trials/{trial_id}")["trial"]["summaryMetrics"]
-    return found
+    metrics: dict[str, Any] = caller.get(f"/api/v1/trials/{trial_id}")["trial"]["summaryMetrics"]
+    return metrics
 
 
 def log_of(caller: Caller, trial_id: int) -> list[str]:
@@ -40,7 +40,7 @@ def log_of(caller: Caller, trial_id: int) -> list[str]:
 
 
 def attack(task: Caller, trial_id: int, path: str) -> None:
-    """Report names of 910 characters on one of the three paths on which reports are stored."""
+    """Report names of 910 characters by one of the three ways to store reports."""
     for n in range(12):
         if path == "alone":
             report_metrics(task, trial_id, f"group-{n}", 2, long_names(2_000, n), run=1)
@@ -51,7 +51,9 @@ def attack(task: Caller, trial_id: int, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["alone", "shared", "validations"])
-def test_names_of_one_task_fill_no_answers_for_others(api: Api, user: Caller, path: str) -> None:
+def test_names_of_one_task_do_not_fill_the_answers_of_other_users(
+    api: Api, user: Caller, path: str
+) -> None:
     task, experiment = task_of(api, user)
     trial_id = trial_of(user, experiment)["id"]
     group = "validation" if path == "validations" else "training"
@@ -66,18 +68,18 @@ def test_names_of_one_task_fill_no_answers_for_others(api: Api, user: Caller, pa
     assert size_of(other, f"/api/v1/trials/{trial_id}") < 5 * MOST_BYTES
 
     mixed = {"loss": 0.25, "new": 1.0, **long_names(3, 999)}
-    told = report_metrics(task, trial_id, group, 100, mixed, run=1)
-    assert told.status == 200
-    assert "may have 2,000 names of 262,144 bytes" in told.json()["warning"]
+    answer = report_metrics(task, trial_id, group, 100, mixed, run=1)
+    assert answer.status == 200
+    assert "may have 2,000 names of 262,144 bytes" in answer.json()["warning"]
     key = {"training": "avg_metrics", "validation": "validation_metrics"}[group]
-    found = summary(other, trial_id)[key]
-    assert (found["loss"]["last"], found["loss"]["count"]) == (0.25, 2)
-    assert not found.keys() & long_names(3, 999).keys()
+    metrics = summary(other, trial_id)[key]
+    assert (metrics["loss"]["last"], metrics["loss"]["count"]) == (0.25, 2)
+    assert not metrics.keys() & long_names(3, 999).keys()
     steps = other.get(f"/api/v1/trials/{trial_id}")["trial"]["totalBatchesProcessed"]
     assert steps == 100
 
 
-def test_the_values_of_refused_names_are_not_stored_either(user: Caller) -> None:
+def test_values_of_refused_names_are_not_stored(user: Caller) -> None:
     experiment = create(user)
     trial_id = trial_of(user, experiment)["id"]
     report_metrics(user, trial_id, "one", 1, {f"m{n}": n for n in range(MOST_NAMES)})
@@ -130,9 +132,9 @@ def test_columns_know_the_types_of_metrics(user: Caller) -> None:
     report_metrics(user, one, "g", 1, {"a": 1.0, "b": 1.0, "day": "2026-11-20"})
     report_metrics(user, other, "g", 1, {"a": 2.0, "b": "text"})
     columns = user.get("/api/v1/projects/1/columns")["columns"]
-    found = {c["column"]: c["type"] for c in columns if c["column"].startswith("g.")}
+    types = {c["column"]: c["type"] for c in columns if c["column"].startswith("g.")}
     number = dict.fromkeys(("g.a.last", "g.a.max", "g.a.mean", "g.a.min"), "COLUMN_TYPE_NUMBER")
-    assert found == {**number, "g.b.last": "COLUMN_TYPE_TEXT", "g.day.last": "COLUMN_TYPE_DATE"}
+    assert types == {**number, "g.b.last": "COLUMN_TYPE_TEXT", "g.day.last": "COLUMN_TYPE_DATE"}
 
 
 def test_many_experiments_with_many_names_leave_others_their_columns(

@@ -64,7 +64,9 @@ def test_what_is_wrong_in_the_section_of_one_pool_keeps_no_other_from_renting(
     assert (len(shown["default"]), len(shown["other"])) == (1, 0)
 
 
-def test_an_error_that_nobody_knows_ends_without_an_operator(cluster: Rented, user: Caller) -> None:
+def test_a_cooldown_for_an_unknown_error_ends_without_an_operator(
+    cluster: Rented, user: Caller
+) -> None:
     unknown = Refusal(RefusalKind.INVALID, Scope("aws"), "said (SomethingNew)", passing=True)
     cluster.cloud.refuse_with(unknown)
     create(user, activate=True)

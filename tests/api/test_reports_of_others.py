@@ -1,4 +1,4 @@
-"""Only the tasks of a trial, its owner and administrators report for a trial that the cluster runs."""
+"""Only a managed trial's tasks, its owner and administrators can report for it."""
 
 from typing import Any
 
@@ -39,9 +39,9 @@ def test_a_report_comes_from_the_owner_or_an_administrator(
     admin: Caller, user: Caller, method: str, route: str, body: dict[str, Any]
 ) -> None:
     theirs, own = (int(trial_of(caller, create(caller))["id"]) for caller in (admin, user))
-    told = user.ask(method, f"/api/v1/trials/{theirs}/{route}", body or None)
-    assert told.status == 403
-    assert told.error == (
+    answer = user.ask(method, f"/api/v1/trials/{theirs}/{route}", body or None)
+    assert answer.status == 403
+    assert answer.error == (
         f"trial {theirs} of another user takes reports from its own tasks, its owner and administrators only;"
         " you are signed in as determined"
     )
@@ -49,7 +49,9 @@ def test_a_report_comes_from_the_owner_or_an_administrator(
         assert caller.ask(method, f"/api/v1/trials/{trial}/{route}", body or None).status == 200
 
 
-def test_a_forged_run_changes_nothing_of_somebody_else_s_trial(admin: Caller, user: Caller) -> None:
+def test_a_forged_run_does_not_change_the_trial_of_another_user(
+    admin: Caller, user: Caller
+) -> None:
     trial = int(trial_of(admin, create(admin))["id"])
     for steps, loss in ((10, 0.5), (20, 0.4)):
         assert report_metrics(admin, trial, "validation", steps, {"loss": loss}).status == 200
@@ -78,8 +80,8 @@ def test_the_source_of_a_trial_is_reported_by_its_owner(admin: Caller, user: Cal
 
 def test_log_lines_come_from_the_owner(admin: Caller, user: Caller) -> None:
     theirs, own = (str(trial_of(caller, create(caller))["taskId"]) for caller in (admin, user))
-    told = user.ask("POST", "/api/v1/task/logs", {"logs": [line_of(own), line_of(theirs)]})
-    assert (told.status, f"task {theirs}" in told.error) == (403, True)
+    answer = user.ask("POST", "/api/v1/task/logs", {"logs": [line_of(own), line_of(theirs)]})
+    assert (answer.status, f"task {theirs}" in answer.error) == (403, True)
     assert user.ask("POST", "/task-logs", [line_of(theirs)]).status == 403
     assert b"a line" not in admin.ask("GET", f"/api/v1/tasks/{own}/logs").body
     for caller, task in ((user, own), (admin, own), (admin, theirs)):
@@ -99,28 +101,28 @@ def test_with_roles_an_editor_does_not_report_for_others(house: House) -> None:
 
 def test_users_share_unmanaged_trials(admin: Caller, user: Caller) -> None:
     """Several users may report for an experiment that they find by its external id."""
-    asked = {"config": config_of(), "unmanaged": True}
-    experiment = admin.post("/api/v1/experiments", asked)["experiment"]["id"]
+    request = {"config": config_of(), "unmanaged": True}
+    experiment = admin.post("/api/v1/experiments", request)["experiment"]["id"]
     new = {"experimentId": experiment, "hparams": {}, "unmanaged": True}
     trial = user.post("/api/v1/trials", new)["trial"]
     assert report_metrics(user, trial["id"], "training", 1, {"loss": 1}).status == 200
     user.post("/api/v1/task/logs", {"logs": [line_of(trial["taskId"])]})
 
 
-def test_a_run_that_is_still_to_come_reports_nothing(api: Api, user: Caller) -> None:
+def test_a_report_for_a_future_run_is_refused(api: Api, user: Caller) -> None:
     task, experiment = task_of(api, user)
     trial = int(trial_of(user, experiment)["id"])
     for caller in (task, user):
         for group in ("training", "validation"):
-            told = report_metrics(caller, trial, group, 1, {"loss": 1}, run=2)
-            assert told.status == 400
-            assert f"trial {trial} has no run 2: its current run is 1" in told.error
+            answer = report_metrics(caller, trial, group, 1, {"loss": 1}, run=2)
+            assert answer.status == 400
+            assert f"trial {trial} has no run 2: its current run is 1" in answer.error
     for group in ("training", "validation"):
         assert report_metrics(task, trial, group, 1, {"loss": 1}, run=1).status == 200
 
 
 @pytest.mark.parametrize("run", [-1, 2**31, 2**63 - 1])
-def test_a_number_that_no_run_has_is_refused(user: Caller, run: int) -> None:
+def test_an_unknown_run_number_is_refused(user: Caller, run: int) -> None:
     trial = int(trial_of(user, create(user))["id"])
     for group in ("training", "validation"):
         assert report_metrics(user, trial, group, 1, {"loss": 1}, run=run).status == 400
@@ -131,21 +133,21 @@ def test_steps_outside_of_the_range_are_refused(user: Caller, steps: int) -> Non
     trial = trial_of(user, create(user))
     sentence = f"steps are a number from 0 to {2**31 - 1}, not {steps}"
     for group in ("training", "validation", "mine"):
-        told = report_metrics(user, trial["id"], group, steps, {"loss": 1})
-        assert (told.status, sentence in told.error) == (400, True)
+        answer = report_metrics(user, trial["id"], group, steps, {"loss": 1})
+        assert (answer.status, sentence in answer.error) == (400, True)
     checkpoint = {
         "uuid": "00000000-0000-4000-8000-000000000000", "taskId": trial["taskId"],
         "metadata": {"steps_completed": steps}, "state": "STATE_COMPLETED",
     }  # fmt: skip
-    told = user.ask("POST", "/api/v1/checkpoints", checkpoint)
-    assert (told.status, sentence in told.error) == (400, True)
+    answer = user.ask("POST", "/api/v1/checkpoints", checkpoint)
+    assert (answer.status, sentence in answer.error) == (400, True)
     path = f"/api/v1/trials/{trial['id']}/workload"
-    told = user.ask("GET", path, query={"stepsCompleted": [str(steps)]})
-    assert (told.status, sentence in told.error) == (400, True)
+    answer = user.ask("GET", path, query={"stepsCompleted": [str(steps)]})
+    assert (answer.status, sentence in answer.error) == (400, True)
 
 
 @pytest.mark.parametrize(("steps", "run"), [(-1, 1), (2**31, 1), (2**63 - 1, 1), (3, 2), (3, -1)])
-def test_an_agent_sends_such_a_report_alone_and_hears_the_refusal(
+def test_an_agent_gets_the_refusal_of_a_report(
     api: Api, user: Caller, steps: int, run: int
 ) -> None:
     agent = Delivering(api, user)
@@ -153,6 +155,6 @@ def test_an_agent_sends_such_a_report_alone_and_hears_the_refusal(
     body = body_of(steps, run=run)
     delivered = agent.outcomes(report((trial, token), body), report(other, body_of(3)))
     assert delivered == ["alone", "stored"]
-    told = Caller(user.app, token).ask("POST", f"/api/v1/trials/{trial}/metrics", body.encode())
-    assert told.status == 400
+    answer = Caller(user.app, token).ask("POST", f"/api/v1/trials/{trial}/metrics", body.encode())
+    assert answer.status == 400
     assert steps_of(user, trial) == 0

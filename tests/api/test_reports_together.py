@@ -85,7 +85,7 @@ def test_reports_that_wait_share_the_statements_of_a_round(api: Api, user: Calle
     reports = [(user.token, trial, body_of(2)) for trial in several]
     with statements(api.ctx.db) as asked:
         assert {got.status for got in at_once(api, *reports)} == {200}
-    # A round for the first that comes, one for the second, one for the others. Each reads the owners of new trials.
+    # The first request takes a round, the second another, all others a third. Each round reads owners of new trials.
     assert len(asked) <= 12
 
 

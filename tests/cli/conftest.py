@@ -83,7 +83,7 @@ def api(served_api: "Api", monkeypatch: pytest.MonkeyPatch) -> "Api":
 
 @pytest.fixture(scope="session")
 def _docker_hub_url() -> Iterator[str]:
-    """A registry in place of Docker Hub, which has the default images of tasks and the control plane's base."""
+    """A registry with the default images and the control plane's base, used in place of Docker Hub."""
     from det_cli.deployment.registry import ImageName
     from det_controlplane.core.config.environment import CPU_IMAGE, CUDA_IMAGE, ROCM_IMAGE
 
@@ -98,7 +98,7 @@ def _docker_hub_url() -> Iterator[str]:
 
 @pytest.fixture
 def docker_hub(_docker_hub_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `det deploy` ask no registry of the internet."""
+    """Prevent `det deploy` from sending requests to registries on the internet."""
     monkeypatch.setenv("DET_DOCKER_HUB", _docker_hub_url)
 
 
@@ -130,7 +130,7 @@ def aws_url() -> Iterator[str]:
 
 @pytest.fixture
 def buckets(monkeypatch: pytest.MonkeyPatch) -> "Ownership":
-    """What S3 minds about the owners of buckets."""
+    """S3's checks of the owners of buckets."""
     from tests.support.moto_buckets import owners_of_buckets
 
     return owners_of_buckets(monkeypatch)

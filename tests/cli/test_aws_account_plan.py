@@ -1,4 +1,4 @@
-"""AWS's free plan allows no cluster: `up` says so before it makes anything."""
+"""AWS's free plan does not allow a cluster: `up` refuses before it creates resources."""
 
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from tests.support.preflight_account import Account, failure
 
 
 def account_with(answer: Any) -> Account:
-    """Return an account whose plan only us-east-1 knows."""
+    """Return an account with a plan. As at AWS, only us-east-1 answers requests about it."""
     account = Account()
     account.answers["get_account_plan_state"] = failure("UnknownOperationException")
     account.at("us-east-1").answers["get_account_plan_state"] = answer
@@ -68,7 +68,7 @@ def test_a_boto3_without_the_call_is_a_warning(monkeypatch: pytest.MonkeyPatch) 
     assert "boto3 before July 2025" in warning
 
 
-def test_partitions_without_plans_are_not_asked() -> None:
+def test_the_plan_is_not_checked_in_partitions_without_plans() -> None:
     account = Account("cn-north-1")
     aws_account_plan.check(account, lambda _: None)
     assert account.elsewhere == {}

@@ -1,4 +1,4 @@
-"""Names of buckets are known beforehand, and anybody may have taken them: each call says whose bucket it means."""
+"""Bucket names are predictable, so another account may own a bucket: each call states the expected owner."""
 
 import pytest
 from det_cli.deployment import aws_buckets
@@ -33,7 +33,7 @@ def test_a_new_bucket_of_states_has_a_name_that_no_other_account_can_take(
     assert f"-backend-config=bucket={OWN_STATE_BUCKET}" in terraform.calls("init")[0]["words"]
 
 
-def test_every_call_says_whose_bucket_it_means(
+def test_every_call_states_the_owner_of_the_bucket(
     det: Det, account: Account, terraform: FakeTerraform, buckets: Ownership
 ) -> None:
     account.has_cluster()
@@ -53,7 +53,7 @@ def test_a_cluster_of_an_earlier_version_keeps_its_bucket_of_states(
     assert det("deploy", "aws", "list", *account.where[2:]).out.split() == ["box"]
 
 
-def test_a_bucket_of_states_that_a_stranger_made_is_not_used(
+def test_a_state_bucket_of_another_account_is_not_used(
     det: Det, account: Account, terraform: FakeTerraform, buckets: Ownership
 ) -> None:
     buckets.taken_by_a_stranger(STATE_BUCKET)
@@ -62,10 +62,10 @@ def test_a_bucket_of_states_that_a_stranger_made_is_not_used(
     assert names(account) == {OWN_STATE_BUCKET}
 
 
-def test_without_names_of_ones_own_such_a_bucket_is_refused(
+def test_a_bucket_of_another_account_is_refused_without_the_namespace(
     account: Account, aws: Aws, buckets: Ownership, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older boto3, and two regions, have no such names."""
+    """An older boto3 and two regions do not support names in the account's namespace."""
     monkeypatch.setattr(aws_buckets.Buckets, "_has_namespace", lambda _: False)
     buckets.taken_by_a_stranger(STATE_BUCKET)
     with pytest.raises(CommandError, match="belongs to another account"):

@@ -1,4 +1,4 @@
-"""Everybody may call the API by its URL; nobody invokes its function directly with an event of their own."""
+"""All callers can use the API's URL, but they cannot invoke its function directly with a forged event."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def backend() -> Any:
 
 
 def grant_as_terraform(account: Account, **more: Any) -> None:
-    """Give the right that the stack gives, and with `more` another one."""
+    """Add the stack's statement to the function's policy; `more` changes its arguments."""
     functions = account.client("lambda")
     at = {"FunctionName": API, "Qualifier": LIVE, "Principal": "*"}
     if not more:
@@ -37,7 +37,7 @@ def grant_as_terraform(account: Account, **more: Any) -> None:
     functions.add_permission(**at, **more)
 
 
-def test_up_opens_the_url_and_nothing_else(
+def test_up_allows_calls_by_the_url_only(
     det: Det, account: Account, terraform: FakeTerraform, cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -52,7 +52,7 @@ def test_up_opens_the_url_and_nothing_else(
     assert not may_be_invoked_by_strangers(backend(), API, LIVE)
 
 
-def test_the_url_answers_while_terraform_takes_the_wide_right_of_earlier_versions_away(
+def test_the_url_answers_while_terraform_removes_the_right_of_earlier_versions(
     account: Account, aws: Aws
 ) -> None:
     account.make_functions()
@@ -67,7 +67,7 @@ def test_the_url_answers_while_terraform_takes_the_wide_right_of_earlier_version
     assert not may_be_invoked_by_strangers(backend(), API, LIVE)
 
 
-def test_a_cluster_behind_api_gateway_has_no_such_right(account: Account, aws: Aws) -> None:
+def test_a_cluster_behind_api_gateway_has_no_right_for_the_url(account: Account, aws: Aws) -> None:
     account.make_functions()
     aws_function_url.allow(aws, API, LIVE)
     aws_function_url.forbid(aws, API, LIVE)
@@ -76,13 +76,11 @@ def test_a_cluster_behind_api_gateway_has_no_such_right(account: Account, aws: A
     aws_function_url.forbid(aws, API, LIVE)  # it is gone already
 
 
-def test_a_function_that_is_not_there_yet_is_no_error(aws: Aws) -> None:
+def test_a_missing_function_is_not_an_error(aws: Aws) -> None:
     assert not aws_function_url.allow(aws, API, LIVE)
 
 
-def test_a_boto3_that_knows_no_such_right_is_refused_with_the_way_out(
-    aws: Aws, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_boto3_is_refused_with_the_fix(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     operation = aws.client("lambda").meta.service_model.operation_model("AddPermission")
     monkeypatch.delitem(operation.input_shape.members, "InvokedViaFunctionUrl")
     with pytest.raises(CommandError, match="boto3 is too old") as refused:

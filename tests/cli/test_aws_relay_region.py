@@ -1,4 +1,4 @@
-"""A relay is refused where CloudFront cannot reach it, before anything is made."""
+"""`up` refuses a relay in a region without VPC origins before it creates resources."""
 
 from typing import cast
 

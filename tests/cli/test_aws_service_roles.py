@@ -1,4 +1,4 @@
-"""`up` creates AWS's own roles before services need them, and waits until they work."""
+"""`up` creates service-linked roles before services need them, and waits until they work."""
 
 from typing import Any
 
@@ -35,8 +35,8 @@ def aws(account: Account) -> Aws:
 
 
 def roles(account: Account) -> set[str]:
-    found = account.client("iam").list_roles(PathPrefix="/aws-service-role/")["Roles"]
-    return {role["RoleName"] for role in found}
+    listed = account.client("iam").list_roles(PathPrefix="/aws-service-role/")["Roles"]
+    return {role["RoleName"] for role in listed}
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,7 @@ def test_up_creates_the_roles_that_the_cluster_needs_before_terraform_runs(
     assert 15.0 in pauses, "changes of IAM reach the other services later"
 
 
-def test_a_role_that_is_there_costs_no_wait(
-    account: Account, pauses: list[float], aws: Aws
-) -> None:
+def test_an_existing_role_needs_no_wait(account: Account, pauses: list[float], aws: Aws) -> None:
     aws_service_roles.create(aws, [RDS], lambda _: None)
     pauses.clear()
     said: list[str] = []
@@ -77,7 +75,7 @@ def test_a_dry_run_creates_no_role(det: Det, account: Account, terraform: FakeTe
 
 
 @pytest.mark.parametrize("refusal", RDS_REFUSALS)
-def test_up_goes_on_when_the_new_role_works(
+def test_up_continues_when_the_new_role_works(
     det: Det, account: Account, terraform: FakeTerraform, pauses: list[float], refusal: str
 ) -> None:
     early = {"out": error_event("creating RDS Cluster", f"api error {refusal}"), "code": 1}
@@ -88,7 +86,7 @@ def test_up_goes_on_when_the_new_role_works(
     assert len(terraform.calls("apply")) == 3
 
 
-def test_a_role_that_never_works_is_an_error_in_the_end(
+def test_a_role_that_never_works_is_an_error(
     det: Det, account: Account, terraform: FakeTerraform, pauses: list[float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -101,7 +99,7 @@ def test_a_role_that_never_works_is_an_error_in_the_end(
 
 
 class Denying:
-    """An operator who may neither look at roles nor create them."""
+    """An operator without the rights to read and create roles."""
 
     def client(self, service: str) -> Any:
         return self
@@ -113,7 +111,7 @@ class Denying:
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "CreateServiceLinkedRole")
 
 
-def test_without_the_right_the_command_for_an_administrator_is_named() -> None:
+def test_without_the_right_the_error_has_the_command_for_an_administrator() -> None:
     with pytest.raises(Exception, match="no role AWSServiceRoleForEC2Spot") as refused:
         aws_service_roles.create(Denying(), [SPOT], lambda _: None)
     hint = str(getattr(refused.value, "hint", ""))

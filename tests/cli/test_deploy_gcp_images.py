@@ -45,14 +45,14 @@ def test_a_pool_of_a_configuration_that_names_no_image_has_one_that_exists(
 
 @pytest.mark.parametrize("gpu", ["nvidia-tesla-v100", "nvidia-tesla-p100", "nvidia-tesla-p4"])
 def test_a_gpu_that_the_default_image_does_not_drive_is_refused(project: Project, gpu: str) -> None:
-    """The image has NVIDIA's open kernel modules, which need Turing or newer: the machine would never join."""
+    """NVIDIA's open kernel modules in the image need Turing or newer: the machine would never join."""
     ran = project.up("--gpu-type", gpu)
     assert (ran.code, f"the default image does not drive {gpu}" in cause(ran)) == (2, True)
     assert "--environment-image" in ran.err
     assert project.google.buckets == {}
 
 
-def test_such_a_gpu_may_be_rented_with_an_image_of_one_s_own(
+def test_an_older_gpu_is_accepted_with_another_image(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -66,7 +66,7 @@ def test_such_a_gpu_may_be_rented_with_an_image_of_one_s_own(
 def test_a_build_waits_until_its_new_account_can_read_the_source(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Cloud Build reads the source inside `builds.create`, and answers 400 while the grant is not known everywhere."""
+    """Cloud Build reads the source inside `builds.create`, and answers 400 until the grant takes effect."""
     project.google.buckets[DATA] = {}
     denied = Refusal(403, "The caller does not have permission")
     project.google.build_refusals = [*(source_unreadable() for _ in range(20)), denied]
@@ -173,10 +173,10 @@ def images_of_applies(terraform: FakeTerraform) -> list[str]:
     return [call["variables"]["image"].rpartition("@")[2] for call in applies]
 
 
-def test_what_is_built_is_what_up_sent_whatever_is_written_in_its_place(
+def test_a_build_uses_the_uploaded_generation_despite_later_writes(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
-    """Cloud Build takes one generation of an object, and refuses a request whose generation is gone."""
+    """Cloud Build uses one generation of an object, and refuses the request if this generation was deleted."""
     google = project.google
     google.buckets[DATA] = {}
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))

@@ -1,4 +1,4 @@
-"""Policies of an organisation are read before anything is made; Google is a stand-in."""
+"""`up` checks the policies of an organisation before it creates resources; Google is a fake."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def denied(*values: str) -> Rules:
         ("gcp.resourceLocations", allowed("in:us-locations"), "--var secret_location=us-west1"),
     ],
 )  # fmt: skip
-def test_a_policy_that_stops_the_cluster_is_named_before_anything_is_made(
+def test_a_policy_that_stops_the_cluster_is_reported_before_the_deployment(
     project: Project, terraform: FakeTerraform, constraint: str, rules: Rules, problem: str
 ) -> None:
     project.google.policies[constraint] = rules
@@ -60,7 +60,7 @@ def test_a_policy_that_stops_the_cluster_is_named_before_anything_is_made(
         ("gcp.resourceLocations", allowed("in:low-carbon-locations"), PLACED),
     ],
 )  # fmt: skip
-def test_a_policy_that_leaves_room_for_the_cluster_stops_nothing(
+def test_a_policy_that_allows_the_cluster_is_accepted(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster,
     constraint: str, rules: Rules, given: tuple[str, ...],
 ) -> None:  # fmt: skip
@@ -70,7 +70,7 @@ def test_a_policy_that_leaves_room_for_the_cluster_stops_nothing(
     assert ran.code == 0, ran.err
 
 
-def test_policies_that_cannot_be_read_or_judged_are_told(
+def test_policies_that_cannot_be_checked_give_a_warning(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))

@@ -1,4 +1,4 @@
-"""The provider of Terraform for Google Cloud is the same program at each deployment; Terraform is a stand-in."""
+"""Each deployment uses the same Terraform provider for Google Cloud; Terraform is a fake."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def lock(version: str, checksum: str = "zh:1") -> str:
     return f'provider "registry.terraform.io/hashicorp/google" {{\n{provider}\n}}\n'
 
 
-def test_the_provider_of_the_first_deployment_is_that_of_the_next(
+def test_the_next_deployment_uses_the_provider_of_the_first_one(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster
 ) -> None:
     terraform.answers(
@@ -68,12 +68,12 @@ def test_a_lock_of_an_older_pinned_version_does_not_stop_an_upgrade(
 def test_a_provider_of_another_checksum_is_refused_by_name(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    told = (
+    error = (
         "Error: Required plugins are not installed. registry.terraform.io/hashicorp/google: the cached package"
         " for registry.terraform.io/hashicorp/google does not match any of the checksums recorded in the"
         " dependency lock file"
     )
-    terraform.answers(init={"err": told, "code": 1})
+    terraform.answers(init={"err": error, "code": 1})
     ran = project.up("--image", "img")
     assert "the provider here is not the one that this cluster was deployed with" in cause(ran)
     assert "provider-lock.json" in ran.err

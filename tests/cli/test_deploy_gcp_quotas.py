@@ -31,7 +31,7 @@ def test_a_quota_of_zero_stops_before_anything_is_made(
         (4.0, 1.0, "the quota PREEMPTIBLE_NVIDIA_T4_GPUS of us-west1 is 1"),
     ],
 )
-def test_spot_machines_use_the_usual_quota_until_they_have_one_of_their_own(
+def test_spot_machines_use_the_standard_quota_without_a_preemptible_quota(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster,
     standard: float, preemptible: float, told: str,
 ) -> None:  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_hint_on_a_quota_helps(
 
 
 @pytest.mark.parametrize(("preemptible", "fits"), [(0, True), (12, True), (4, False)])
-def test_processors_of_spot_machines_have_a_quota_of_their_own_once_it_is_granted(
+def test_processors_of_spot_machines_use_their_own_quota_once_it_is_granted(
     project: Project, terraform: FakeTerraform, cluster: FakeCluster, preemptible: int, fits: bool
 ) -> None:
     terraform.answers(output=outputs(cluster), state_pull=state(MADE[0]))
@@ -150,7 +150,7 @@ def test_newer_gpus_may_be_rented_within_their_quota(
     assert ran.code == 0, ran.err
 
 
-def test_spot_machines_of_newer_gpus_may_have_a_quota_of_their_own_too(
+def test_spot_machines_of_newer_gpus_can_have_their_own_quota(
     project: Project, h100: tuple[str, ...]
 ) -> None:
     project.google.quotas["PREEMPTIBLE_NVIDIA_H100_GPUS"] = 4.0

@@ -52,10 +52,10 @@ def test_by_force_services_go_first_then_machines_then_the_rest(
     assert project.run("list").out == ""
 
 
-def test_a_removal_tells_terraform_first_that_the_database_goes_with_its_instance(
+def test_a_removal_first_stores_that_the_database_is_deleted_with_its_instance(
     project: Project, terraform: FakeTerraform
 ) -> None:
-    """Terraform deletes by what the last apply stored. PostgreSQL drops no database that somebody is connected to."""
+    """Terraform deletes by the state of the last apply. PostgreSQL does not drop a database with connections."""
     project.google.has_cluster()
     database = ("module.database", "google_sql_database")
     terraform.answers(output={"out": "{}"}, state_pull=state(*MADE, database))

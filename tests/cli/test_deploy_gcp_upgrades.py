@@ -21,7 +21,7 @@ URL_SECRET = "det-lab-database-url"
 
 
 def declared_traffic() -> list[str]:
-    """Return what the stack says of traffic, for each resource of Cloud Run. Terraform sends that at each apply."""
+    """Return the traffic setting of each Cloud Run resource in the stack. Terraform sends it at each apply."""
     text = "".join(path.read_text() for path in sorted(INFRA.glob("modules/gcp/controlplane/*.tf")))
     blocks = re.findall(r'^resource "google_cloud_run_v2_service" .*?^\}', text, re.M | re.S)
     return [" ".join(re.findall(r"^  traffic \{(.*?)\}", block, re.M | re.S)) for block in blocks]
@@ -29,7 +29,7 @@ def declared_traffic() -> list[str]:
 
 @dataclass
 class Upgrades:
-    """A cluster each of whose applies makes new revisions, and new versions of its secret."""
+    """A cluster in which each apply creates new revisions and new versions of its secret."""
 
     project: Project
     google: FakeGoogle
@@ -40,7 +40,7 @@ class Upgrades:
     def deploy(self) -> None:
         """Make the next revision of each service, as Cloud Run does at an apply.
 
-        Traffic goes where it went before, unless the stack says otherwise: that is the newest for a new service.
+        Traffic keeps its target unless the stack sets one. The target of a new service is the newest revision.
         """
         self.revision += 1
         self.google.versions[SECRET][self.revision] = "ENABLED"
@@ -52,12 +52,12 @@ class Upgrades:
                 service["trafficStatuses"] = [{"type": LATEST, "percent": 100}]
 
     def serving(self) -> dict[str, str]:
-        found = {}
+        revisions = {}
         for service in self.google.leftovers["services"]:
             (target,) = service["trafficStatuses"]
             newest = service["latestReadyRevision"].rpartition("/")[2]
-            found[service["name"].rpartition("/")[2]] = target.get("revision") or newest
-        return found
+            revisions[service["name"].rpartition("/")[2]] = target.get("revision") or newest
+        return revisions
 
     def up(self, *, answers: bool) -> Any:
         self.cluster.on("GET", "/health", Raw(b"{}", status=200 if answers else 500))
@@ -114,7 +114,7 @@ def upgrades(
     return made
 
 
-def test_revisions_that_do_not_answer_make_room_for_those_before(upgrades: Upgrades) -> None:
+def test_an_upgrade_that_does_not_answer_is_rolled_back(upgrades: Upgrades) -> None:
     ran = upgrades.up(answers=False)
     assert cause(ran) == (
         f"the new version does not answer at {upgrades.cluster.url}: the previous one is back"
@@ -124,20 +124,20 @@ def test_revisions_that_do_not_answer_make_room_for_those_before(upgrades: Upgra
 
 
 def test_an_upgrade_after_a_rollback_serves_the_new_version(upgrades: Upgrades) -> None:
-    """The rollback pinned traffic to a revision: Cloud Run keeps that until it is told otherwise."""
+    """The rollback pinned traffic to a revision. Cloud Run keeps the pin until a request changes it."""
     assert upgrades.up(answers=False).code == 1
     ran = upgrades.up(answers=True)
     assert ran.code == 0, ran.err
     assert upgrades.serving() == {name: f"{name}-3" for name in NAMES}
 
 
-def test_a_rollback_keeps_the_secrets_that_the_version_before_reads(upgrades: Upgrades) -> None:
+def test_a_rollback_keeps_the_secrets_of_the_previous_version(upgrades: Upgrades) -> None:
     assert upgrades.up(answers=False).code == 1
     assert upgrades.google.versions[SECRET] == {1: "ENABLED", 2: "ENABLED"}
 
 
 def test_an_upgrade_that_answers_destroys_older_versions_of_secrets(upgrades: Upgrades) -> None:
-    """The version before the current one stays for its revision, to which an operator may go back."""
+    """The previous version stays, because an operator may roll back to its revision."""
     for _ in range(3):
         ran = upgrades.up(answers=True)
         assert ran.code == 0, ran.err
@@ -145,7 +145,7 @@ def test_an_upgrade_that_answers_destroys_older_versions_of_secrets(upgrades: Up
     assert upgrades.google.versions == {SECRET: states, URL_SECRET: {1: "ENABLED"}}
 
 
-def test_versions_that_may_not_be_destroyed_stop_no_upgrade(
+def test_an_upgrade_continues_if_old_versions_cannot_be_destroyed(
     upgrades: Upgrades, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgrades.google.permissions_missing = {"secretmanager.versions.list"}

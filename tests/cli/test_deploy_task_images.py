@@ -1,4 +1,4 @@
-"""`det deploy aws|gcp up` asks registries for the default images of tasks before it makes anything."""
+"""`det deploy aws|gcp up` checks the default images of tasks in their registries before it creates resources."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,11 +31,11 @@ def ask(images: FakeRegistry, name: str, login: Login | None = None) -> registry
 
 
 @pytest.mark.parametrize("style", ["hub", "ghcr", "acr", "open"])
-def test_registries_tell_an_anonymous_caller_the_digest_of_a_public_image(style: Style) -> None:
+def test_registries_return_the_digest_of_a_public_image_to_anonymous_callers(style: Style) -> None:
     with fake_registry(style) as images:
         images.add("team/train:1")
-        found = ask(images, "team/train:1")
-        assert (found.existence, found.digest) == (Existence.FOUND, DIGEST)
+        lookup = ask(images, "team/train:1")
+        assert (lookup.existence, lookup.digest) == (Existence.FOUND, DIGEST)
         assert ask(images, f"team/train@{DIGEST}").existence is Existence.FOUND
         assert ask(images, f"team/train:moved@{DIGEST}").existence is Existence.FOUND
 
@@ -144,7 +144,7 @@ def test_a_dry_run_shows_which_registry_has_the_images(
     assert f"Tasks of compute-pool run in {CUDA_IMAGE}; docker.io has it" in ran.err
 
 
-def test_checks_that_are_switched_off_ask_no_registry(
+def test_disabled_checks_send_no_requests_to_registries(
     det: Det, account: Account, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
     gone = ("--cpu-env-image", f"{images.host}/team/train:gone")
@@ -164,7 +164,7 @@ def test_an_image_that_cannot_be_checked_is_a_warning(
     assert f"warning: it could not be checked that {image} exists" in ran.err
 
 
-def test_on_google_cloud_a_missing_image_stops_before_anything_is_made(
+def test_a_missing_image_stops_a_deployment_on_google_cloud(
     project: Project, terraform: FakeTerraform, images: FakeRegistry
 ) -> None:
     ran = project.up("--image", "img", "--cpu-env-image", f"{images.host}/team/train:2")

@@ -284,7 +284,7 @@ def test_what_ended_before_it_served_says_why(api: Api, det: Det) -> None:
     assert (ran.code, "on request of determined" in ran.err) == (1, True)
 
 
-def test_a_start_fails_with_the_sentence_of_an_image_that_lacks_the_program(
+def test_a_start_fails_with_the_reason_of_an_incomplete_image(
     api: Api, det: Det, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentence = "JupyterLab is not installed in image team/a:1: choose an image that has it"

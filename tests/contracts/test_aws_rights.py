@@ -48,5 +48,5 @@ def test_a_call_in_the_right_circumstances_is_allowed() -> None:
         ),
     ],
 )
-def test_another_action_resource_or_tag_and_what_is_denied_are_refused(call: Call) -> None:
+def test_denied_and_unlisted_actions_resources_and_tags_are_refused(call: Call) -> None:
     assert not POLICY.allows(call)

@@ -78,15 +78,15 @@ def test_codes_have_kinds_and_scopes(
 def test_only_errors_that_settings_cause_stay_until_an_operator_acts(
     code: str, message: str, passing: bool
 ) -> None:
-    found = refusal(AwsError(code, message), OFFER, A)
-    assert (found.kind, found.passing) == (RefusalKind.INVALID, passing)
+    result = refusal(AwsError(code, message), OFFER, A)
+    assert (result.kind, result.passing) == (RefusalKind.INVALID, passing)
 
 
 def test_a_free_plan_is_a_limit_of_the_type_with_its_remedy() -> None:
-    found = refusal(FREE_PLAN, OFFER, A)
-    assert found.kind is RefusalKind.QUOTA
-    assert found.scope == Scope("aws", "us-west-2", "", "g5.xlarge", "spot")
-    assert "aws freetier upgrade-account-plan --account-plan-type PAID" in found.sentence
+    result = refusal(FREE_PLAN, OFFER, A)
+    assert result.kind is RefusalKind.QUOTA
+    assert result.scope == Scope("aws", "us-west-2", "", "g5.xlarge", "spot")
+    assert "aws freetier upgrade-account-plan --account-plan-type PAID" in result.sentence
 
 
 @pytest.mark.parametrize(

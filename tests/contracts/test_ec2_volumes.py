@@ -1,4 +1,4 @@
-"""The root volumes of machines are as fast as images of tasks are large."""
+"""Machines with GPUs have faster root volumes, because their images are large."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ IMAGE = Image("ami-1", "/dev/sda1", 8)
 
 def volume(section: dict[str, Any], *, has_gpus: bool) -> dict[str, Any]:
     common = launch_parameters(read_settings(section), IMAGE, has_gpus=has_gpus)
-    found: dict[str, Any] = common["BlockDeviceMappings"][0]["Ebs"]
-    return found
+    ebs: dict[str, Any] = common["BlockDeviceMappings"][0]["Ebs"]
+    return ebs
 
 
 @pytest.mark.parametrize(
@@ -30,5 +30,5 @@ def volume(section: dict[str, Any], *, has_gpus: bool) -> dict[str, Any]:
 def test_machines_with_gpus_have_faster_volumes(
     section: dict[str, Any], has_gpus: bool, throughput: int | None, iops: int | None
 ) -> None:
-    found = volume(section, has_gpus=has_gpus)
-    assert (found.get("Throughput"), found.get("Iops")) == (throughput, iops)
+    ebs = volume(section, has_gpus=has_gpus)
+    assert (ebs.get("Throughput"), ebs.get("Iops")) == (throughput, iops)

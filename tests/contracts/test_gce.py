@@ -52,7 +52,7 @@ def test_a_machine_is_described_as_the_pool_says(cloud: Gce) -> None:
         "sourceImage": "projects/images/global/images/gpu-7",
         "diskSizeGb": "300",
         "diskType": f"projects/acme/zones/{ZONE}/diskTypes/pd-ssd",
-        "labels": body["labels"],  # by which the bill tells whose disk it is
+        "labels": body["labels"],  # the bill assigns the disk to its cluster by these
     }
     assert disk["autoDelete"] is True
     (interface,) = body["networkInterfaces"]

@@ -1,4 +1,4 @@
-"""An agent that was lost comes back with its containers: its runs go on where nothing has taken their place."""
+"""A lost agent joins again with its containers: its runs continue unless a replacement has begun."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,7 +44,7 @@ def rows(ctx: Context, statement: Any) -> list[Any]:
 
 
 class Played:
-    """An agent with one container, as it comes, is lost, and comes back."""
+    """An agent with one container that joins, is lost, and joins again."""
 
     def __init__(self, ctx: Context, clock: list[datetime], id: str = "agent") -> None:
         self.ctx, self.clock, self.id = ctx, clock, id
@@ -79,11 +79,11 @@ class Played:
 
 @pytest.fixture
 def played(ctx: Context, clock: list[datetime]) -> Played:
-    """A trial that runs."""
-    found = Played(ctx, clock)
+    """A running trial."""
+    agent = Played(ctx, clock)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
-    found.run_what_is_ordered()
-    return found
+    agent.run_what_is_ordered()
+    return agent
 
 
 def report(ctx: Context, steps: int, run: int, group: str = "training") -> None:
@@ -98,7 +98,7 @@ def checkpoint(ctx: Context, steps: int, run: int) -> None:
     records.report(ctx, OWNER, sent)
 
 
-def test_a_run_goes_on_that_still_runs_when_its_agent_is_back(ctx: Context, played: Played) -> None:
+def test_a_running_run_continues_when_its_agent_joins_again(ctx: Context, played: Played) -> None:
     played.be_lost()
     assert rows(ctx, _RUNS) == [(1, "TERMINATED"), (2, "QUEUED")]
     (order,) = played.come_back(played.running)
@@ -115,7 +115,7 @@ def test_a_run_goes_on_that_still_runs_when_its_agent_is_back(ctx: Context, play
     ]
 
 
-def test_a_run_that_ended_well_while_its_agent_was_lost_ended_well(
+def test_a_run_that_succeeded_while_its_agent_was_lost_completes(
     ctx: Context, played: Played
 ) -> None:
     played.be_lost()
@@ -125,7 +125,7 @@ def test_a_run_that_ended_well_while_its_agent_was_lost_ended_well(
     assert (trial.state, trial.restarts) == ("COMPLETED", 0)
 
 
-def test_a_run_that_failed_while_its_agent_was_lost_is_a_restart(
+def test_a_run_that_failed_while_its_agent_was_lost_counts_as_a_restart(
     ctx: Context, played: Played
 ) -> None:
     played.be_lost()
@@ -145,9 +145,7 @@ def test_a_run_that_is_lost_again_after_its_return_is_repeated(
     assert rows(ctx, _RUNS) == [(1, "RUNNING")]
 
 
-def test_joining_again_with_a_run_that_was_given_back_changes_nothing(
-    ctx: Context, played: Played
-) -> None:
+def test_joining_again_with_a_continued_run_has_no_effect(ctx: Context, played: Played) -> None:
     played.be_lost()
     for _ in range(2):
         (order,) = played.come_back(played.running)
@@ -185,7 +183,7 @@ def test_a_run_is_stopped_when_its_replacement_has_begun(
     ]
 
 
-def test_a_run_of_a_paused_trial_saves_a_checkpoint_when_its_agent_is_back(
+def test_a_run_of_a_paused_trial_saves_a_checkpoint_when_its_agent_joins_again(
     ctx: Context, played: Played
 ) -> None:
     played.be_lost()
@@ -194,9 +192,7 @@ def test_a_run_of_a_paused_trial_saves_a_checkpoint_when_its_agent_is_back(
     assert (order["desired"], order["preempt"]) == ("running", True)
 
 
-def test_a_run_of_a_trial_that_was_killed_meanwhile_does_not_go_on(
-    ctx: Context, played: Played
-) -> None:
+def test_a_run_of_a_killed_trial_does_not_continue(ctx: Context, played: Played) -> None:
     played.be_lost()
     actions.command(ctx, 1, Command.KILL)
     assert played.come_back(played.running) == []
@@ -204,9 +200,9 @@ def test_a_run_of_a_trial_that_was_killed_meanwhile_does_not_go_on(
     assert trial.state == "CANCELED"
 
 
-def test_a_run_whose_slots_do_other_work_does_not_go_on(ctx: Context, played: Played) -> None:
+def test_a_run_without_free_slots_does_not_continue(ctx: Context, played: Played) -> None:
     played.be_lost()
-    Agent.joined(ctx)  # the agent of an earlier version does not say what it has
+    Agent.joined(ctx)  # agents of earlier versions do not list their containers
     actions.command(ctx, 1, Command.PAUSE)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
     tick.run(ctx)
@@ -214,9 +210,7 @@ def test_a_run_whose_slots_do_other_work_does_not_go_on(ctx: Context, played: Pl
     assert order["id"] != played.running.id
 
 
-def test_a_container_that_was_killed_is_not_taken_for_the_end_of_a_run(
-    ctx: Context, played: Played
-) -> None:
+def test_a_killed_container_does_not_end_a_run(ctx: Context, played: Played) -> None:
     played.be_lost()
     killed = Report(
         played.running.id, played.running.epoch, ContainerState.TERMINATED, failure="aborted"
@@ -226,10 +220,10 @@ def test_a_container_that_was_killed_is_not_taken_for_the_end_of_a_run(
     assert (trial.state, trial.run_id) == ("ACTIVE", 2)
 
 
-def test_a_tick_ends_nothing_of_an_agent_that_has_joined_again(
+def test_a_tick_does_not_end_containers_of_an_agent_that_has_joined_again(
     ctx: Context, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent joins between the moment at which a tick finds it lost and the one at which it ends its containers."""
+    """The agent joins after a tick has declared it lost and before the tick ends its containers."""
     end = containers.end_with_agent
 
     def joins_first(*args: Any) -> None:
@@ -252,7 +246,7 @@ def test_reports_of_a_lost_run_wait_until_its_agent_has_joined_again(
     assert authentication.user_of(ctx, played.token).allocation_id
 
 
-def test_the_token_of_a_run_that_does_not_go_on_lives_a_day_for_its_reports(
+def test_the_token_of_a_stopped_run_lives_a_day_for_its_reports(
     ctx: Context, clock: list[datetime], played: Played
 ) -> None:
     played.be_lost()
@@ -278,7 +272,7 @@ def test_reports_of_a_lost_run_count_while_its_replacement_has_not_begun(
     assert other.order["spec"]["env"]["DET_STEPS_COMPLETED"] == "20"
 
 
-def test_reports_of_an_earlier_run_count_up_to_the_step_that_its_replacement_started_from(
+def test_reports_of_an_earlier_run_count_up_to_the_start_of_its_replacement(
     ctx: Context, played: Played
 ) -> None:
     report(ctx, 10, run=1)
@@ -290,7 +284,7 @@ def test_reports_of_an_earlier_run_count_up_to_the_step_that_its_replacement_sta
     report(ctx, 20, run=1)
     checkpoint(ctx, 20, run=1)
     assert rows(ctx, _STEPS) == [(10,)]
-    # What was uploaded is deleted later, and nothing starts from it.
+    # Housekeeping deletes the uploaded files later, and no run starts from this checkpoint.
     assert rows(ctx, _CHECKPOINTS) == [(10, "COMPLETED"), (20, "ACTIVE")]
     report(ctx, 20, run=2)
     assert rows(ctx, _STEPS) == [(10,), (20,)]
@@ -312,14 +306,14 @@ def test_all_containers_of_a_run_start_from_the_same_checkpoint(
 
 @pytest.fixture
 def command(ctx: Context, clock: list[datetime]) -> Played:
-    """A command that runs."""
-    found = Played(ctx, clock)
+    """A running command."""
+    agent = Played(ctx, clock)
     interactive.launch(ctx, OWNER, Submission(TaskKind.COMMAND, COMMAND))
-    found.run_what_is_ordered()
-    return found
+    agent.run_what_is_ordered()
+    return agent
 
 
-def test_why_tells_that_a_run_goes_on_if_its_agent_comes_back(
+def test_why_explains_that_a_run_continues_if_its_agent_joins_again(
     ctx: Context, clock: list[datetime], played: Played
 ) -> None:
     pass_time(ctx, clock, 35)
@@ -327,11 +321,13 @@ def test_why_tells_that_a_run_goes_on_if_its_agent_comes_back(
     assert reason["sentence"] == "runs on agent, which is out of contact since 12:00:00 UTC"
     played.be_lost()
     (reason,) = why.of(ctx, "trial", "1")
-    told = "its run on agent agent, which is out of contact, goes on if the agent comes back first"
-    assert reason["sentence"].endswith(told)
+    sentence = (
+        "its run on agent agent, which is out of contact, goes on if the agent comes back first"
+    )
+    assert reason["sentence"].endswith(sentence)
 
 
-def test_a_command_that_ended_well_while_its_agent_was_lost_ended_well(
+def test_a_command_that_succeeded_while_its_agent_was_lost_is_completed(
     ctx: Context, command: Played
 ) -> None:
     command.be_lost()
@@ -343,7 +339,7 @@ def test_a_command_that_ended_well_while_its_agent_was_lost_ended_well(
     assert "exited successfully" in task.exit_status
 
 
-def test_a_command_that_still_runs_when_its_agent_is_back_goes_on(
+def test_a_running_command_continues_when_its_agent_joins_again(
     ctx: Context, command: Played
 ) -> None:
     command.be_lost()
@@ -355,14 +351,16 @@ def test_a_command_that_still_runs_when_its_agent_is_back_goes_on(
 
 @pytest.fixture
 def generic_task(ctx: Context, clock: list[datetime]) -> Played:
-    found = Played(ctx, clock)
+    agent = Played(ctx, clock)
     config = "entrypoint: [ls]\nresources: {slots: 1}\n"
     generic.create(ctx, OWNER, NewGenericTask(config, Submission(TaskKind.GENERIC, {})))
-    found.run_what_is_ordered()
-    return found
+    agent.run_what_is_ordered()
+    return agent
 
 
-def test_a_generic_task_that_failed_by_its_loss_goes_on(ctx: Context, generic_task: Played) -> None:
+def test_a_generic_task_that_failed_because_of_its_lost_agent_continues(
+    ctx: Context, generic_task: Played
+) -> None:
     generic_task.be_lost()
     assert rows(ctx, text("SELECT state::text FROM tasks")) == [("ERROR",)]
     generic_task.come_back(generic_task.running)
@@ -372,7 +370,7 @@ def test_a_generic_task_that_failed_by_its_loss_goes_on(ctx: Context, generic_ta
     assert rows(ctx, text("SELECT state::text FROM tasks")) == [("COMPLETED",)]
 
 
-def test_a_generic_task_that_was_canceled_meanwhile_does_not_go_on(
+def test_a_generic_task_that_was_canceled_does_not_continue(
     ctx: Context, generic_task: Played
 ) -> None:
     (task_id,) = (row.id for row in ctx.db.read(text("SELECT id FROM tasks")))

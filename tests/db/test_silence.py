@@ -1,4 +1,4 @@
-"""An agent's silence counts only while the control plane was able to hear it."""
+"""An agent's silence does not count during outages of the control plane."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,7 +25,7 @@ def one(ctx: Context, statement: Any) -> Any:
 
 
 def working(ctx: Context) -> tuple[Agent, Report]:
-    """Return an agent with a container that runs."""
+    """Return an agent with a running container."""
     agent = Agent.joined(ctx)
     creation.create(ctx, OWNER, creation.Submission(config=SINGLE))
     tick.run(ctx)
@@ -49,7 +49,7 @@ def test_a_silent_agent_is_suspect_after_its_lease_and_lost_after_the_wait(
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
 
 
-def test_an_agent_has_lease_and_wait_from_the_first_tick_after_downtime(
+def test_the_first_tick_after_downtime_restarts_lease_and_wait(
     ctx: Context, clock: list[datetime]
 ) -> None:
     agent, report = working(ctx)
@@ -71,7 +71,7 @@ def test_an_agent_that_stays_silent_after_downtime_is_lost(
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
 
 
-def test_an_outage_of_40_seconds_while_an_agent_is_suspect_starts_its_wait_anew(
+def test_an_outage_of_40_seconds_restarts_the_wait_of_a_suspect_agent(
     ctx: Context, clock: list[datetime]
 ) -> None:
     working(ctx)
@@ -107,9 +107,7 @@ def test_a_stall_of_65_seconds_loses_no_agent(ctx: Context, clock: list[datetime
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
 
 
-def test_a_stall_while_an_agent_is_suspect_gives_it_its_time_again(
-    ctx: Context, clock: list[datetime]
-) -> None:
+def test_a_stall_restarts_the_wait_of_a_suspect_agent(ctx: Context, clock: list[datetime]) -> None:
     working(ctx)
     pass_time(ctx, clock, 40)
     assert one(ctx, _AGENT) == "SUSPECT"
@@ -127,9 +125,7 @@ def test_ticks_follow_each_other_closely_while_an_agent_is_suspect(
     assert 0 < (tick.run(ctx) or 0) <= 5
 
 
-def test_kills_wait_for_agents_that_come_back_after_downtime(
-    ctx: Context, clock: list[datetime]
-) -> None:
+def test_kill_deadlines_are_extended_after_downtime(ctx: Context, clock: list[datetime]) -> None:
     working(ctx)
     with ctx.db.begin() as tx:
         tx.execute(_SET_KILL_AT, {"at": clock[0] + timedelta(seconds=60)})
@@ -138,7 +134,7 @@ def test_kills_wait_for_agents_that_come_back_after_downtime(
     assert one(ctx, _KILL_AT) == clock[0] + timedelta(seconds=30)
 
 
-def test_idle_times_begin_anew_after_downtime(ctx: Context, clock: list[datetime]) -> None:
+def test_idle_times_restart_after_downtime(ctx: Context, clock: list[datetime]) -> None:
     working(ctx)
     with ctx.db.begin() as tx:
         tx.execute(_SET_IDLE, {"now": clock[0]})

@@ -1,4 +1,4 @@
-"""A backup of a cluster that works, restored into a new directory, goes on where the snapshot was taken."""
+"""A restored copy of a running cluster continues from the snapshot."""
 
 import re
 import shutil
@@ -45,7 +45,7 @@ def started(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def another_gate(held: Held, tmp_path: Path) -> Held:
-    """Return the same training behind a gate of its own."""
+    """Return the same training, which waits for its own gate."""
     gate = tmp_path / "second" / "open"
     gate.parent.mkdir()
     config = yaml.safe_load(
@@ -57,7 +57,7 @@ def another_gate(held: Held, tmp_path: Path) -> Held:
 
 
 def results(cluster: Cluster, experiment_id: int, trial_id: int) -> tuple[Any, ...]:
-    """Return what users see of an experiment's results."""
+    """Return the results of an experiment as users see them."""
     return (
         cluster.trials(experiment_id)[0]["summaryMetrics"],
         [(c["uuid"], c["state"], c["resources"]) for c in checkpoints(cluster, experiment_id)],
@@ -67,13 +67,13 @@ def results(cluster: Cluster, experiment_id: int, trial_id: int) -> tuple[Any, .
 
 
 def checkpoints(cluster: Cluster, experiment_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")[
+    listed: list[dict[str, Any]] = cluster.get(f"/api/v1/experiments/{experiment_id}/checkpoints")[
         "checkpoints"
     ]
-    return found
+    return listed
 
 
-def test_a_running_cluster_is_backed_up_and_its_copy_goes_on_from_the_checkpoints(
+def test_a_copy_of_a_running_cluster_resumes_from_the_checkpoints(
     original: Cluster, held: Held, tmp_path: Path
 ) -> None:
     paused, paused_trial = start(original, held)
@@ -91,7 +91,7 @@ def test_a_running_cluster_is_backed_up_and_its_copy_goes_on_from_the_checkpoint
     written = original.det("deploy", "local", "backup", path, "--data-dir", data)
     assert "warning" not in written.err
     assert path.stat().st_mode & 0o777 == 0o600
-    # The original ends the experiment. Then all its files go, also those that the copy needs.
+    # End the original cluster's experiment, and delete all its files. The copy must not need them.
     let_on(original, second, running, running_trial, restarts=0)
     second.gate.unlink()
     original.down()
@@ -113,7 +113,9 @@ def test_a_running_cluster_is_backed_up_and_its_copy_goes_on_from_the_checkpoint
         stopped = re.search(r"preempted at step (\d+)", logs)
         assert stopped is not None
         assert f"resumed at step {stopped.group(1)}" in logs
-        kept = {c["uuid"] for c in checkpoints(copy, paused) if c["state"] == "STATE_COMPLETED"}
-        assert kept
-        assert kept <= {p.name for p in (new_data / "checkpoints").iterdir()}
+        completed = {
+            c["uuid"] for c in checkpoints(copy, paused) if c["state"] == "STATE_COMPLETED"
+        }
+        assert completed
+        assert completed <= {p.name for p in (new_data / "checkpoints").iterdir()}
     assert not data.exists(), "nothing of the copy lies where the original was"

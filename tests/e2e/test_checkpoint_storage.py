@@ -35,7 +35,7 @@ class Storage:
     files: Callable[[], set[str]]
 
     def checkpoints(self) -> set[str]:
-        """Return the names of checkpoints: files of TensorBoard lie beside them."""
+        """Return the names of checkpoints, without the TensorBoard files beside them."""
         return {name.split("/")[0] for name in self.files() if "/tensorboard/" not in name}
 
 

@@ -1,6 +1,6 @@
-"""Work goes on through long outages, and the cluster shows it afterwards as if nothing had happened.
+"""Work continues during long outages, and the cluster has all its results afterwards.
 
-All kinds of outages are played at the same time, once for all tests: tests/support/outages/kinds.py lists them.
+All kinds of outages run at the same time, once for all tests: tests/support/outages/kinds.py lists them.
 """
 
 import pytest
@@ -39,7 +39,7 @@ def outcomes(
 
 
 def _kinds_of_this_run(request: pytest.FixtureRequest) -> list[Kind]:
-    """Return the kinds that selected tests ask for: `-k hole` plays no other."""
+    """Return the kinds of outages that the selected tests need: `-k hole` runs only this kind."""
     items = [i for i in request.session.items if isinstance(i, pytest.Function)]
     here = [item.callspec.params for item in items if item.path == request.path]
     return [kind for kind in KINDS if any(params["kind"] == kind for params in here)]
@@ -91,17 +91,17 @@ def test_the_log_explains_the_outage_in_one_line(outcome: Outcome) -> None:
 
 
 @every_kind
-def test_a_command_and_a_task_that_ended_well_are_shown_so(outcome: Outcome) -> None:
+def test_a_command_and_a_task_that_succeeded_are_completed(outcome: Outcome) -> None:
     assert claims.tasks_that_ended_well_are_shown_so(outcome) == []
 
 
 @every_kind
-def test_a_command_that_runs_on_keeps_its_container(outcome: Outcome) -> None:
+def test_a_command_that_outlives_the_outage_keeps_its_container(outcome: Outcome) -> None:
     assert claims.a_lasting_command_keeps_its_container(outcome) == []
 
 
 @every_kind
-def test_an_api_that_was_away_gives_up_no_agent(outcome: Outcome) -> None:
+def test_downtime_of_the_api_loses_no_agent(outcome: Outcome) -> None:
     assert claims.an_api_that_was_away_gives_up_no_agent(outcome) == []
 
 

@@ -1,4 +1,4 @@
-"""In a network that only IPv6 leaves, clients of AWS wait on no IPv4 address."""
+"""In a network without IPv4 access to the internet, clients of AWS do not try IPv4 addresses."""
 
 import socket
 import subprocess
@@ -14,12 +14,12 @@ DUAL = ("lambda.us-west-2.api.aws", "s3.dualstack.us-west-2.amazonaws.com")
 
 
 def resolve(host: Any, port: Any, family: int = 0, *more: Any, **named: Any) -> list[Any]:
-    """Answer as a resolver does that knows both addresses of some names."""
+    """Answer like a resolver that has IPv4 and IPv6 addresses for some names."""
     known = [V6, V4] if host in DUAL else [V4]
-    found = [one for one in known if family in (socket.AF_UNSPEC, one[0])]
-    if not found:
+    addresses = [one for one in known if family in (socket.AF_UNSPEC, one[0])]
+    if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
-    return found
+    return addresses
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("host", DUAL)
-def test_services_with_both_addresses_are_asked_by_ipv6_alone(resolver: Any, host: str) -> None:
+def test_services_with_both_addresses_resolve_to_ipv6_only(resolver: Any, host: str) -> None:
     assert resolver(DET_AWS_IPV6_ONLY="true")(host, 443) == [V6]
 
 
 @pytest.mark.parametrize(
     "host", ["db.cluster-x.us-west-2.rds.amazonaws.com", "ec2.eu-south-2.amazonaws.com", "example.org"]
 )  # fmt: skip
-def test_names_without_such_an_address_are_found_where_they_are(resolver: Any, host: str) -> None:
+def test_names_without_an_ipv6_address_resolve_as_usual(resolver: Any, host: str) -> None:
     assert resolver(DET_AWS_IPV6_ONLY="true")(host, 443) == [V4]
 
 
@@ -56,7 +56,7 @@ def test_a_network_with_a_gateway_for_ipv4_changes_nothing(
     assert resolver(**environment)(DUAL[0], 443) == [V6, V4]
 
 
-def test_functions_resolve_so_from_their_start() -> None:
+def test_functions_resolve_to_ipv6_from_their_start() -> None:
     program = "import socket, det_controlplane.entry.aws.chalice_app; print(socket.getaddrinfo.__module__)"
     done = subprocess.run(
         [sys.executable, "-c", program], env={"DET_AWS_IPV6_ONLY": "true", "AWS_DEFAULT_REGION": "us-west-2"},
@@ -65,7 +65,7 @@ def test_functions_resolve_so_from_their_start() -> None:
     assert done.stdout.strip() == "det_controlplane.entry.aws_addresses"
 
 
-def test_the_relay_resolves_so_from_its_start() -> None:
+def test_the_relay_resolves_to_ipv6_from_its_start() -> None:
     program = (
         "import os, socket; from det_controlplane.entry.container import main; main.main();"
         " print(socket.getaddrinfo.__module__)"

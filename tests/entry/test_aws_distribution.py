@@ -17,7 +17,8 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from tests.entry.test_aws_relay import PYTHON, kept_by_the_function, script, settings
-from tests.entry.test_relay import PIECE, echo_bytes, received
+from tests.entry.test_relay import PIECE
+from tests.entry.test_relay_websockets import echo_bytes, received
 from tests.support.api import Api, Caller, api_over, create, trial_of
 from tests.support.distribution import VIEWER, distribution
 from tests.support.lambda_events import Http, answered, function_url_event

@@ -1,4 +1,4 @@
-"""The file of a backup: whatever happens to it on its way is noticed before anything is restored."""
+"""The file of a backup: `restore` detects a damaged file before it writes."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def check(path: Path) -> Manifest:
     return manifest
 
 
-def test_a_backup_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_backup_restores_the_same_contents(tmp_path: Path) -> None:
     path = write(tmp_path / "b")
     manifest = check(path)
     assert replace(manifest, members=()) == MANIFEST
@@ -82,7 +82,7 @@ def test_a_backup_comes_back_as_it_was(tmp_path: Path) -> None:
         assert dump.read() == b"one" + b"two" * 500
 
 
-def test_others_cannot_read_it_at_any_moment(tmp_path: Path) -> None:
+def test_other_users_can_never_read_the_archive(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with writing(tmp_path / "b") as archive:
@@ -94,7 +94,7 @@ def test_others_cannot_read_it_at_any_moment(tmp_path: Path) -> None:
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o600
 
 
-def test_ordinary_tar_reads_it(tmp_path: Path) -> None:
+def test_the_archive_is_an_ordinary_tar_file(tmp_path: Path) -> None:
     with tarfile.open(write(tmp_path / "b")) as archive:
         assert archive.getnames()[-2:] == ["manifest.json", "manifest.sha256"]
 
@@ -115,9 +115,7 @@ def offset_of(path: Path, name: str) -> int:
 
 @pytest.mark.parametrize("name", ["database.dump", f"checkpoints/0/{'deep/' * 40}state"])
 @pytest.mark.parametrize("place", [0, 700, 1502])
-def test_an_altered_byte_is_noticed_and_its_file_named(
-    tmp_path: Path, name: str, place: int
-) -> None:
+def test_an_altered_byte_is_reported_with_its_file(tmp_path: Path, name: str, place: int) -> None:
     path = write(tmp_path / "b")
     flip(path, offset_of(path, name) + place)
     with pytest.raises(BadArchive, match=f"altered or damaged: {name} differs"):
@@ -125,7 +123,7 @@ def test_an_altered_byte_is_noticed_and_its_file_named(
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.sha256"])
-def test_an_altered_manifest_is_noticed(tmp_path: Path, name: str) -> None:
+def test_an_altered_manifest_is_reported(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / "b")
     flip(path, offset_of(path, name) + 60)
     with pytest.raises(BadArchive, match=r"altered or damaged: manifest\.json"):
@@ -138,7 +136,7 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(content)
 
 
-def test_a_file_that_was_cut_off_is_noticed_wherever_it_ends(tmp_path: Path) -> None:
+def test_a_truncated_file_is_detected_at_every_length(tmp_path: Path) -> None:
     path = write(tmp_path / "b")
     content = path.read_bytes()
     end = offset_of(path, "manifest.sha256") + 65
@@ -149,7 +147,7 @@ def test_a_file_that_was_cut_off_is_noticed_wherever_it_ends(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("change", ["a member more", "a member less", "a name that leads out"])
-def test_members_are_those_of_the_manifest(tmp_path: Path, change: str) -> None:
+def test_the_archive_has_the_members_of_the_manifest(tmp_path: Path, change: str) -> None:
     def spoiled(members: tuple[Member, ...]) -> Manifest:
         return replace(MANIFEST, members=members[1:] if change == "a member more" else members)
 
@@ -169,7 +167,7 @@ def test_another_format_is_refused_with_the_version_that_reads_it(tmp_path: Path
         read_manifest(path)
 
 
-def test_something_else_is_no_backup(tmp_path: Path) -> None:
+def test_another_file_is_not_a_backup(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("hello" * 1000)
     with pytest.raises(BadArchive, match="is no backup"):
         read_manifest(tmp_path / "b")
@@ -182,7 +180,7 @@ def restored(path: Path, folder: Path) -> int:
     return main("restore", Namespace(file=str(path), data_dir=str(folder)))
 
 
-def test_restore_checks_everything_before_it_makes_anything(
+def test_restore_checks_the_whole_file_before_it_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "b")
@@ -202,7 +200,7 @@ def test_restore_checks_everything_before_it_makes_anything(
     ],
     ids=["newer", "draft", "newer PostgreSQL"],
 )
-def test_restore_refuses_what_this_version_cannot_read(
+def test_restore_refuses_files_of_other_versions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: Manifest, reason: str
 ) -> None:
     assert restored(write(tmp_path / "b", manifest), tmp_path / "new") == 1
@@ -210,7 +208,7 @@ def test_restore_refuses_what_this_version_cannot_read(
     assert not (tmp_path / "new").exists()
 
 
-def test_restore_refuses_a_folder_in_which_something_is(
+def test_restore_refuses_a_folder_that_is_not_empty(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "b")
@@ -221,9 +219,7 @@ def test_restore_refuses_a_folder_in_which_something_is(
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["a file"]
 
 
-def test_restore_of_a_file_that_is_not_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_restore_reports_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert restored(tmp_path / "none", tmp_path / "new") == 3
     assert f"there is no file {tmp_path / 'none'}" in capsys.readouterr().err
 
@@ -237,7 +233,7 @@ def test_restore_says_how_much_room_it_needs(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_restore_that_fails_half_way_leaves_nothing(
+def test_a_restore_that_fails_removes_its_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "b"
@@ -254,7 +250,7 @@ def test_a_restore_that_fails_half_way_leaves_nothing(
 
 @pytest.fixture
 def files(tmp_path: Path) -> LocalFiles:
-    """A cluster that never ran."""
+    """The data directory of a cluster that has never run."""
     files = LocalFiles(tmp_path / "cluster")
     files.make()
     files.write_desired(Desired("ours", "127.0.0.1", 8080))
@@ -298,7 +294,7 @@ def test_only_agents_are_backed_up_where_their_cluster_is(
 
 
 @pytest.mark.parametrize("action", ["cluster-up", "cluster-down"])
-def test_a_cluster_that_is_down_stays_so_while_it_is_backed_up(
+def test_a_cluster_that_is_down_stays_down_during_a_backup(
     files: LocalFiles, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     holder = files.hold("backup")

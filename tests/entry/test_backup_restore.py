@@ -1,4 +1,4 @@
-"""A backup of a cluster that is down, and what its restored copy has; tests/e2e/test_backup.py has one that runs."""
+"""Back up a cluster that is down, and restore it. tests/e2e/test_backup.py backs up a running cluster."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Original:
-    """A cluster that is down, with a checkpoint in its own directory and one outside of it."""
+    """A stopped cluster with one checkpoint in its data directory and one outside of it."""
 
     files: LocalFiles
     outside: Path
@@ -86,7 +86,7 @@ def _checkpoint(url: str, folder: Path, storage: dict[str, str]) -> str:
 
 
 def _delete_one(url: str, folder: Path, storage: dict[str, str]) -> None:
-    """Queue the deletion of a checkpoint, which has removed its files and not said so; let two agents join."""
+    """Queue a deletion that has removed the files of a checkpoint but not reported it; let two agents join."""
     folder.mkdir()
     database = Database(url)
     try:
@@ -134,11 +134,11 @@ def test_a_restored_cluster_has_its_own_files_and_names(
     assert (target.checkpoints / original.inner / "state").read_text() == original.inner
     moved = target.folder / "storages" / "1"
     assert (moved / "team" / original.outer / "state").read_text() == original.outer
-    found = rows(
+    configs = rows(
         target,
         "SELECT config FROM storages UNION ALL SELECT cast(config->'checkpoint_storage' AS jsonb) FROM experiments",
     )
-    places = {(c["type"], c.get("host_path"), c.get("storage_path")) for (c,) in found}
+    places = {(c["type"], c.get("host_path"), c.get("storage_path")) for (c,) in configs}
     assert places == {
         ("s3", None, None),
         ("shared_fs", str(target.checkpoints), None),
@@ -160,36 +160,36 @@ def test_a_restored_cluster_has_its_own_files_and_names(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "restored"]
 
 
-def test_a_backup_without_checkpoints_leaves_what_is_outside_where_it_is(
+def test_a_backup_without_checkpoints_keeps_paths_outside_of_the_data_directory(
     original: Original, target: LocalFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = original.back_up(tmp_path / "b", without_checkpoints=True)
     assert not [m for m in manifest.members if m.name.startswith("checkpoints/")]
     assert restore(tmp_path / "b", target) == 0
-    told = capsys.readouterr().err
-    assert f"copy {original.files.checkpoints} of the original to {target.checkpoints}" in told
-    found = rows(
+    printed = capsys.readouterr().err
+    assert f"copy {original.files.checkpoints} of the original to {target.checkpoints}" in printed
+    paths = rows(
         target, "SELECT config->>'host_path' FROM storages WHERE config->>'type' = 'shared_fs'"
     )
-    assert {path for (path,) in found} == {str(target.checkpoints), str(original.outside)}
+    assert {path for (path,) in paths} == {str(target.checkpoints), str(original.outside)}
 
 
 @pytest.fixture
 def lost_file(original: Original) -> Iterator[Path]:
-    """A file of a checkpoint that is gone although the database names it."""
+    """A missing file of a checkpoint that the database refers to."""
     path = original.path(original.outer)
     path.unlink()
     yield path
     path.write_text(original.outer)
 
 
-def test_files_that_are_gone_are_named_by_the_backup_and_when_it_is_restored(
+def test_backup_and_restore_report_missing_files(
     original: Original, lost_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = original.back_up(tmp_path / "b", force=True)
     assert manifest.missing == (str(lost_file),)
-    told = capsys.readouterr().err
-    assert f"1 files that the database names were not there:\n  {lost_file}" in told
+    printed = capsys.readouterr().err
+    assert f"1 files that the database names were not there:\n  {lost_file}" in printed
 
 
 def test_a_backup_needs_room(

@@ -174,7 +174,7 @@ def test_an_experiment_starts_where_the_first_calls_of_the_tick_are_lost(
 def test_a_service_is_not_ready_before_it_reaches_the_database(
     role: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Cloud Run routes no call to an instance before: its network may take a minute to come up."""
+    """Cloud Run sends no request to an instance before it is ready: its network may take a minute to start."""
     with playing(role, tmp_path, environment) as started:
         assert started.answers(READY_PATH)
     unreachable = f"postgresql://determined@127.0.0.1:{free_port()}/determined"

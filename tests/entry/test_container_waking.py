@@ -1,4 +1,4 @@
-"""Wakes of the services on Cloud Run that are lost: calls that fail, and processes that die before they call."""
+"""Lost wakes of the services on Cloud Run: calls that fail, and processes that die before the call."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def database(fresh_database: Database) -> Database:
 
 @dataclass
 class Cluster:
-    """An idle cluster: its schedule is paused, and nothing but a call of the API starts a tick."""
+    """An idle cluster: its schedule is paused, so only a call of the API starts a tick."""
 
     api: Api
     tick: Front
@@ -82,7 +82,7 @@ def test_an_experiment_starts_although_the_first_three_calls_fail(idle: Cluster)
 
 
 def test_the_schedule_starts_an_experiment_whose_calls_all_failed(idle: Cluster) -> None:
-    """Nobody sends another request, so the process gets no time to repeat anything."""
+    """There are no other requests, so the process gets no processor time for a retry."""
     idle.tick.refusals = [429] * 50
     idle.submit()
     assert idle.scheduler.states[TICK] == "ENABLED"
@@ -92,7 +92,7 @@ def test_the_schedule_starts_an_experiment_whose_calls_all_failed(idle: Cluster)
     assert idle.is_ticking()
 
 
-def test_a_request_wakes_the_tick_for_work_of_a_process_that_died(idle: Cluster) -> None:
+def test_a_request_wakes_the_tick_for_work_of_a_dead_process(idle: Cluster) -> None:
     notifier, idle.api.ctx.waker = idle.api.ctx.waker, NoWaker()
     idle.submit()
     idle.api.ctx.waker = notifier
@@ -101,13 +101,13 @@ def test_a_request_wakes_the_tick_for_work_of_a_process_that_died(idle: Cluster)
     assert eventually(idle.has_started_work)
 
 
-def test_health_checks_that_use_no_database_ask_nothing_of_it(idle: Cluster) -> None:
+def test_health_checks_do_not_query_the_database(idle: Cluster) -> None:
     before = idle.api.ctx.db.uses
     idle.api.anonymous().ask("GET", "/no/such/path")
     assert idle.api.ctx.db.uses == before
 
 
-def test_a_schedule_that_was_resumed_for_nothing_is_paused_by_the_next_tick(
+def test_the_next_tick_pauses_a_schedule_that_was_resumed_without_need(
     idle: Cluster, database: Database
 ) -> None:
     with database.begin() as tx:
@@ -117,7 +117,7 @@ def test_a_schedule_that_was_resumed_for_nothing_is_paused_by_the_next_tick(
     assert idle.scheduler.states[TICK] == "PAUSED"
 
 
-def test_a_scheduler_that_refuses_costs_a_line_of_log_and_the_request_is_answered(
+def test_a_request_is_answered_although_the_scheduler_refuses(
     idle: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any, **more: Any) -> Any:

@@ -57,7 +57,7 @@ def test_a_request_arrives_with_all_its_parts(door: Door) -> None:
 
 
 @pytest.mark.parametrize("door", [rest_event, function_url_event])
-def test_a_slash_of_a_name_stays_one_where_aws_sends_paths_encoded(door: Door) -> None:
+def test_an_encoded_slash_in_a_name_is_kept(door: Door) -> None:
     app = small_app(("/things/{id}", lambda c, r: json_response(r.param("id"))))
     assert answered(respond(app, door(Http("GET", "/things/a%2Fb"))))[2] == b'"a/b"'
 

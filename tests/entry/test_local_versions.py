@@ -1,4 +1,4 @@
-"""`cluster-up` refuses data of another version before it changes anything in the data directory."""
+"""`cluster-up` refuses data of another version before it changes a file in the data directory."""
 
 import json
 from argparse import Namespace
@@ -20,7 +20,7 @@ DRAFT = "CREATE TABLE schema_migrations (version integer)"
 
 @pytest.fixture
 def files(tmp_path: Path) -> LocalFiles:
-    """The directory of a cluster that an older version made."""
+    """The data directory of a cluster from an older version."""
     files = LocalFiles(tmp_path / "data")
     files.make()
     (files.folder / "cluster.json").write_text(json.dumps(OLD_CLUSTER))
@@ -40,7 +40,7 @@ def make_database(files: LocalFiles, *statements: str, upgraded: bool = False) -
 
 
 def written(files: LocalFiles) -> dict[str, bytes]:
-    """Return the files of the cluster, without those of the database's server and the lock."""
+    """Return the files of the cluster, without the files of the PostgreSQL server and the lock."""
     return {
         str(path.relative_to(files.folder)): path.read_bytes()
         for path in files.folder.rglob("*")
@@ -49,7 +49,7 @@ def written(files: LocalFiles) -> dict[str, bytes]:
 
 
 def up(files: LocalFiles, monkeypatch: pytest.MonkeyPatch, **flags: Any) -> int:
-    """Run `cluster-up`, which must not come to its daemon."""
+    """Run `cluster-up`, which must fail before it starts its daemon."""
 
     def start(*_: object, **__: object) -> None:
         raise AssertionError("the daemon was started")
@@ -128,7 +128,7 @@ def test_a_database_that_can_be_upgraded_is_not_refused(files: LocalFiles) -> No
     assert not EmbeddedPostgres(files.database).data.joinpath("postmaster.pid").exists()
 
 
-def test_the_server_is_not_started_where_this_version_ran_last(
+def test_the_server_is_not_started_if_this_version_ran_last(
     files: LocalFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_database(files, upgraded=True)

@@ -28,7 +28,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from tests.entry.test_relay import kernel
+from tests.entry.test_relay_websockets import kernel
 from tests.support.api import Api, Caller, api_over
 from tests.support.apps import small_app
 from tests.support.asgi import Call, in_flight, requested

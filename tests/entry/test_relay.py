@@ -1,31 +1,26 @@
-"""What clients send to /proxy/ reaches the task's container, and what must not get there does not."""
+"""Requests to /proxy/ reach the task's container, without the API's tokens and not from strangers."""
 
 import http.client
 import json
-import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
 from det_controlplane.db.engine import Database
 from sqlalchemy import text
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
-from websockets.sync.server import ServerConnection
-from websockets.sync.server import serve as serve_websockets
-from websockets.typing import Subprotocol
 
 from tests.support.api import Api, Caller, api_over, create
 from tests.support.house import House
 from tests.support.played_agent import PlayedAgent
 from tests.support.ports import free_port
-from tests.support.relayed import Proxied, behind_an_api, proxied, tcp_server
+from tests.support.relayed import Proxied, behind_an_api, proxied
 from tests.support.threaded import serving
 
 PIECE = bytes(range(256)) * 256
@@ -129,14 +124,6 @@ def web() -> Iterator[int]:
         yield server.server_port
 
 
-def echo_bytes(connection: socket.socket) -> None:
-    """Send everything back once the client sends no more, then a farewell."""
-    came = b""
-    while part := connection.recv(1 << 16):
-        came += part
-    connection.sendall(came + b" and out")
-
-
 def echoed(answer: tuple[http.client.HTTPResponse, bytes]) -> dict[str, Any]:
     assert answer[0].status == 202, answer[1]
     told: dict[str, Any] = json.loads(answer[1])
@@ -167,7 +154,7 @@ def test_an_answer_that_breaks_off_is_seen_to_break_off(api: Api, web: int) -> N
 
 
 @pytest.mark.parametrize("serve", [proxied, behind_an_api])
-def test_a_status_that_http_does_not_have_is_told_as_an_error_of_the_task(
+def test_a_status_that_http_does_not_define_is_a_bad_gateway(
     api: Api, web: int, serve: Serve
 ) -> None:
     with serve(api, [{"proxy_port": web}]) as task:
@@ -179,7 +166,7 @@ def test_a_status_that_http_does_not_have_is_told_as_an_error_of_the_task(
 
 
 @pytest.mark.parametrize("serve", [proxied, behind_an_api])
-def test_a_task_is_no_way_to_other_places(api: Api, web: int, serve: Serve) -> None:
+def test_connect_is_refused(api: Api, web: int, serve: Serve) -> None:
     with serve(api, [{"proxy_port": web}]) as task:
         answer, body = task.ask("CONNECT", task.path(web))
         assert (answer.status, answer.getheader("Allow")) == (405, ALLOWED)
@@ -419,95 +406,3 @@ def test_traffic_is_noted_with_the_task(api: Api, web: int) -> None:
     at = api.ctx.db.read(noted, {"id": task.task})[0].proxied_at
     assert at is not None
     assert at >= before
-
-
-@contextmanager
-def websocket_server(answer: Callable[[ServerConnection], None], **more: Any) -> Iterator[int]:
-    """Serve websockets, and yield the port."""
-    with serve_websockets(answer, "127.0.0.1", 0, **more) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.socket.getsockname()[1]
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def kernel() -> AbstractContextManager[int]:
-    """Serve websockets as a kernel does, which sends each message back and closes when it is told."""
-
-    def answer(websocket: ServerConnection) -> None:
-        for message in websocket:
-            websocket.send(message)
-            if message == "bye":
-                websocket.close(4001, "as asked")
-
-    return websocket_server(answer, subprotocols=["v1.kernel"], max_size=None)
-
-
-def talk_to_kernel(url: str, headers: Mapping[str, str]) -> None:
-    """Send messages, and require that they and the end come back as they are."""
-    protocols = [Subprotocol("other"), Subprotocol("v1.kernel")]
-    with connect(url, additional_headers=headers, subprotocols=protocols, max_size=None) as client:
-        assert client.subprotocol == "v1.kernel"
-        for message in ("text", PIECE * 20, "bye"):
-            client.send(message)
-            assert client.recv(60) == message
-        with pytest.raises(ConnectionClosed):
-            client.recv(60)
-        assert (client.close_code, client.close_reason) == (4001, "as asked")
-
-
-def test_websockets_of_a_task_are_carried_message_by_message(api: Api) -> None:
-    with kernel() as port, proxied(api, [{"proxy_port": port}]) as task:
-        talk_to_kernel(f"ws://{task.netloc}{task.path(port, '/ws')}", task.signed())
-
-
-def test_a_larger_message_than_is_carried_ends_the_websocket(api: Api) -> None:
-    with (
-        websocket_server(lambda ws: ws.send(bytes(17 << 20))) as port,
-        proxied(api, [{"proxy_port": port}]) as task,
-    ):
-        url = f"ws://{task.netloc}{task.path(port)}"
-        client = connect(url, additional_headers=task.signed(), max_size=None)
-        with client, pytest.raises(ConnectionClosed):
-            client.recv(60)
-
-
-def test_bytes_of_a_tcp_port_travel_in_binary_messages(api: Api) -> None:
-    with (
-        tcp_server(echo_bytes) as port,
-        proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as t,
-    ):
-        url = f"ws://{t.netloc}{t.path(port)}"
-        halves = [Subprotocol("tcp.determined")]
-        with connect(url, subprotocols=halves, additional_headers=t.signed()) as client:
-            client.send(b"over")
-            client.send(b"")
-            assert received(client) == b"over and out"
-        with pytest.raises(InvalidStatus) as refused, connect(url):
-            pass
-        assert refused.value.response.status_code == 401
-        answer, body = t.ask("GET", t.path(port))
-        assert (answer.status, b"carries raw TCP" in body) == (400, True)
-
-
-def received(client: Any) -> bytes:
-    came = b""
-    while part := client.recv(60):
-        came += part
-    return came
-
-
-def test_without_half_closes_the_end_of_the_task_is_the_end_of_the_websocket(api: Api) -> None:
-    def greet(connection: socket.socket) -> None:
-        connection.sendall(b"hello")
-
-    with tcp_server(greet) as port, proxied(api, [{"proxy_port": port, "proxy_tcp": True}]) as t:
-        url = f"ws://{t.netloc}{t.path(port)}"
-        with connect(url, additional_headers=t.signed()) as client:
-            assert client.recv(60) == b"hello"
-            with pytest.raises(ConnectionClosed):
-                client.recv(60)
-            assert client.close_code == 1000

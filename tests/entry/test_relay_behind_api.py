@@ -19,15 +19,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from tests.entry.test_relay import (
-    PIECE,
-    echo_bytes,
-    echoed,
-    kernel,
-    received,
-    talk_to_kernel,
-    web,
-)
+from tests.entry.test_relay import PIECE, echoed, web
+from tests.entry.test_relay_websockets import echo_bytes, kernel, received, talk_to_kernel
 from tests.support.api import Api, Caller, api_over
 from tests.support.ports import free_port
 from tests.support.relayed import behind_an_api, tcp_server

@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection
 
-from tests.entry.test_relay import websocket_server
 from tests.entry.test_relay_under_strain import echo, url
+from tests.entry.test_relay_websockets import websocket_server
 from tests.support.api import Api, Caller, api_over
 from tests.support.relayed import Proxied, proxied, tcp_server
 

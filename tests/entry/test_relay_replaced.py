@@ -1,4 +1,4 @@
-"""Cloud Run may run a second instance of the relay while it replaces one: agents and clients meet different ones.
+"""Cloud Run may run two instances of the relay during a replacement: agents and clients may reach different ones.
 
 An open websocket stays with its instance, for as long as a request may last. New requests reach the newer instance.
 """
@@ -26,7 +26,7 @@ __all__ = ["web"]  # the fixture
 
 
 class Front:
-    """The one address of a service. New connections reach its newest instance, open ones stay where they are."""
+    """The address of a service. New connections reach its newest instance; open connections keep their instance."""
 
     def __init__(self) -> None:
         self.instance = ""
@@ -62,7 +62,7 @@ def api(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @contextmanager
 def replacing(api: Api, port: int) -> Iterator[tuple[Proxied, Front, str]]:
-    """Run a task that is reached through the front; give the address of a second instance, too."""
+    """Run a task behind the front; yield it with the address of a second instance."""
     front = Front()
     with ExitStack() as stack:
         address = f"http://127.0.0.1:{stack.enter_context(tcp_server(front.carry))}"
@@ -81,7 +81,7 @@ def answers(task: Proxied, port: int) -> bool:
     return task.ask("GET", task.path(port))[0].status == 202
 
 
-def test_an_agent_dials_the_instance_that_clients_reach(api: Api, web: int) -> None:
+def test_an_agent_connects_to_the_instance_that_clients_reach(api: Api, web: int) -> None:
     with replacing(api, web) as (task, front, second):
         before = task.agent.told["relay"]
         front.instance = second
@@ -105,12 +105,12 @@ def test_a_held_poll_is_answered_when_the_relay_misses_the_agent(api: Api, web: 
         assert task.agent.told["version"] != version
 
 
-def test_many_requests_that_miss_an_agent_make_it_dial_once(api: Api, web: int) -> None:
+def test_many_requests_make_a_missing_agent_connect_once(api: Api, web: int) -> None:
     with replacing(api, web) as (task, front, second):
         front.instance = second
-        told = set()
+        addresses = set()
         for _ in range(3):
             assert not answers(task, web)
             task.agent.poll()
-            told.add(task.agent.told["relay"])
-        assert len(told) == 1
+            addresses.add(task.agent.told["relay"])
+        assert len(addresses) == 1

@@ -1,4 +1,4 @@
-"""Bugs put into what happens in outages and after them, which worlds must notice."""
+"""Bugs in the handling of outages, which the simulated worlds must detect."""
 
 from typing import Any
 

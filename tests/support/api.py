@@ -117,7 +117,7 @@ class Api:
         return Caller(self.app, self.anonymous().post("/api/v1/auth/login", login)["token"])
 
     def tick(self) -> None:
-        """Tick as if ticks had run all along: the time that a test lets pass is no interruption."""
+        """Tick as if ticks had run continuously, so that the time that passes in a test is not an interruption."""
         with self.ctx.db.begin() as tx:
             silence.store_tick(tx, self.ctx.now(), after_interruption=False)
         tick.run(self.ctx)

@@ -44,8 +44,8 @@ class Account:
         """Return what is kept of the cluster for the next time."""
         there = [bucket["Name"] for bucket in self.client("s3").list_buckets()["Buckets"]]
         bucket = STATE_BUCKET if STATE_BUCKET in there else OWN_STATE_BUCKET
-        found = self.client("s3").get_object(Bucket=bucket, Key="box/options.json")
-        return json.loads(found["Body"].read())
+        stored = self.client("s3").get_object(Bucket=bucket, Key="box/options.json")
+        return json.loads(stored["Body"].read())
 
     def run_machine(self, region: str = "us-west-2", cluster: str = "box") -> str:
         """Rent as the cluster does: by a launch template of its own."""
@@ -63,7 +63,7 @@ class Account:
         return str(answer["Instances"][0]["InstanceId"])
 
     def make_functions(self, *names: str) -> None:
-        """Make functions as Terraform does, without the aliases of an upgrade where they are not named."""
+        """Create functions as Terraform does. Aliases for an upgrade are created only if they are named."""
         role = self.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")["Role"]
         functions = self.client("lambda")
         for name in names or ("migrate", "api"):

@@ -139,7 +139,7 @@ class Box:
             self._threads.pop().join(60)
 
     def request(self, http: Http) -> tuple[int, dict[str, str], bytes]:
-        """Answer what arrives at the Function URL, as far as the function's policy lets everybody ask it."""
+        """Answer a request to the function URL if the function's policy allows all callers."""
         backend, name = lambda_backends[ACCOUNT][REGION], self._api().function_name
         if not answers_url(backend, name, "live"):
             return 403, {"content-type": "application/json"}, json.dumps(FORBIDDEN).encode()

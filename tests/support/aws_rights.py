@@ -183,7 +183,7 @@ _MATCHES: Mapping[str, Callable[[str, str], bool]] = {
 
 @dataclass(frozen=True)
 class Policy:
-    """A role's policy document. What it denies wins over what it allows."""
+    """A role's policy document. A Deny overrides an Allow."""
 
     document: Mapping[str, Any]
 

@@ -1,7 +1,7 @@
-"""Cloud Run's front end before a service, and Cloud Scheduler, as far as wakes meet them.
+"""Cloud Run's front end before a service, and Cloud Scheduler, as far as wakes use them.
 
-The front end answers for a service whose instance does not start: 429 when no instance is ready in time, 500 when the
-container ends or its startup probe fails, and it may close a connection. It does not repeat a request.
+If an instance does not start, the front end answers for the service: 429 if no instance is ready in time, 500 if the
+container ends or its startup probe fails. It may also close a connection. It does not retry requests.
 """
 
 import urllib.error
@@ -14,12 +14,12 @@ from typing import Any
 
 from tests.support.threaded import serving
 
-CLOSED = 0  # instead of a status: the connection ends without an answer
+CLOSED = 0  # used as a status: the connection ends without an answer
 
 
 @dataclass
 class Front:
-    """The address of a service. It answers calls by `refusals`, one after the other, before the service gets any."""
+    """The address of a service. It answers the first calls by `refusals`, one after the other, without the service."""
 
     url: str
     behind: Callable[[], int]  # takes a call, and returns the status of the service's answer
@@ -69,7 +69,7 @@ def front_end(behind: Callable[[], int]) -> Iterator[Front]:
 class Scheduler:
     """Cloud Scheduler's API for one session, with jobs that call services each minute while they are enabled."""
 
-    jobs: dict[str, Callable[[], int]]  # what each calls, by its full name
+    jobs: dict[str, Callable[[], int]]  # the service that each job calls, by the job's full name
     states: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Scheduler:
         return _Answer({"name": name, "state": self.states[name]})
 
     def pass_a_minute(self) -> list[int]:
-        """Call what enabled jobs are for, and return the statuses of the answers. Nothing is repeated."""
+        """Run every enabled job once, and return the statuses of the answers."""
         return [call() for name, call in self.jobs.items() if self.states[name] == "ENABLED"]
 
 

@@ -36,7 +36,7 @@ class Cluster:
     port: int
     runtime: str
     token: str = ""
-    password: str = ""  # of the built-in accounts; '': nobody has to sign in
+    password: str = ""  # of the built-in accounts; '': accounts have no password
 
     @property
     def env(self) -> dict[str, str]:

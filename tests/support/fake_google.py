@@ -86,7 +86,7 @@ class FakeGoogle:
     tags: dict[str, str] = field(default_factory=dict)  # digests of images
     build_ends: Json = field(default_factory=lambda: {"status": "SUCCESS"})
     builds: list[Json] = field(default_factory=list)
-    # `builds.create` reads the source as the builder's account, and refuses until a new grant is known everywhere.
+    # `builds.create` reads the source as the builder's account, and refuses until a new grant takes effect.
     build_refusals: list[Refusal] = field(default_factory=list)
     builds_without_rights: int = (
         0  # builds that start and fail, for example because they may not push
@@ -95,7 +95,9 @@ class FakeGoogle:
     versions: dict[str, dict[int, str]] = field(default_factory=dict)  # states, by secret
     permissions_missing: set[str] = field(default_factory=set)  # denied where they are used
     late: int = 0  # calls that an API refuses after it was enabled
-    _refuses: dict[str, int] = field(default_factory=dict)  # of these, those that are left
+    _refuses: dict[str, int] = field(
+        default_factory=dict
+    )  # the number of refusals that remain for them
     calls: list[str] = field(default_factory=list)
     # Rules of the organisation that hold in the project, by constraint; others allow all, which is the default.
     policies: dict[str, list[Json]] = field(default_factory=dict)
@@ -275,7 +277,7 @@ def _object(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 
 def _upload(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
-    """Store an object. Each upload has a larger generation than all before it."""
+    """Store an object. Each upload has a larger generation than all earlier uploads."""
     bucket, name = query["bucket"], query["name"]
     fake.buckets[bucket][name] = body
     generation = fake.generations[f"{bucket}/{name}"] = 1763828712000000 + len(fake.calls)
@@ -298,8 +300,8 @@ def _begin_build(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     newest = fake.generations.get(place)
     wanted = source.get("generation", newest)
     if newest is None or int(wanted) != newest:
-        told = f"could not resolve source: googleapi: Error 404: No such object: {place}#{wanted}, notFound"
-        raise Refusal(400, told)
+        message = f"could not resolve source: googleapi: Error 404: No such object: {place}#{wanted}, notFound"
+        raise Refusal(400, message)
     fake.builds.append(body)
     return {"metadata": {"build": {"id": "b1", "status": "QUEUED", "logUrl": "https://log"}}}
 
@@ -331,17 +333,17 @@ def _shift_traffic(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 
 def _versions(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
-    """List versions of a secret, the newest first, two a page. Those that were destroyed stay in the list."""
+    """List versions of a secret, the newest first, two a page. Destroyed versions stay in the list."""
     if "secretmanager.versions.list" in fake.permissions_missing:
         raise Refusal(403, "Permission 'secretmanager.versions.list' denied on resource")
     secret = f"projects/1/secrets/{query['secret']}"
-    found = [
+    versions = [
         {"name": f"{secret}/versions/{number}", "state": state}
         for number, state in sorted(fake.versions[query["secret"]].items(), reverse=True)
     ]
     begin = int(query.get("pageToken", 0))
-    more = {"nextPageToken": str(begin + 2)} if begin + 2 < len(found) else {}
-    return {"versions": found[begin : begin + 2], "totalSize": len(found), **more}
+    more = {"nextPageToken": str(begin + 2)} if begin + 2 < len(versions) else {}
+    return {"versions": versions[begin : begin + 2], "totalSize": len(versions), **more}
 
 
 def _destroy_version(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:

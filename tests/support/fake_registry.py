@@ -1,6 +1,6 @@
 """A registry that answers manifest requests as public registries do; it has no blobs, so no engine can pull from it.
 
-Styles: `hub` (Docker Hub: gives tokens also for repositories that do not exist, whose manifests are then 401),
+Styles: `hub` (Docker Hub: gives tokens for repositories that do not exist, and answers 401 for their manifests),
 `ghcr` (GitHub: the token server answers 403 for them), `acr` (Azure: the token is called `access_token`), `basic`
 (ECR: no token server, a login for everything) and `open` (no authentication). Left out: scopes of several
 repositories, refresh tokens, and that tokens end after some minutes.
@@ -55,7 +55,7 @@ class FakeRegistry:
         return any(known == repository for known, _ in self._digests)
 
     def may_read(self, repository: str, basic: str) -> bool:
-        """Return whether a login opens a repository; one that does not exist looks like a private one."""
+        """Return whether a login can read a repository. A missing repository looks like a private one."""
         return self.has(repository) and self._logins.get(repository, basic) == basic
 
 
@@ -112,12 +112,14 @@ class _Handler(BaseHTTPRequestHandler):
             )
 
     def _is_authorized(self, repository: str) -> bool:
-        given = self.headers.get("Authorization", "")
+        authorization = self.headers.get("Authorization", "")
         if self.registry.style == "open":
             return True
         if self.registry.style == "basic":
-            return given.startswith("Basic ") and self.registry.may_read(repository, given)
-        return given == f"Bearer {repository}|pull"
+            return authorization.startswith("Basic ") and self.registry.may_read(
+                repository, authorization
+            )
+        return authorization == f"Bearer {repository}|pull"
 
     def _challenge(self, repository: str) -> str:
         if self.registry.style == "basic":
@@ -141,4 +143,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write no log: tests look at what commands print."""
+        """Write no log, because tests check the output of commands."""

@@ -55,9 +55,9 @@ class FakeTerraform:
         return self.folder / "terraform"
 
     def answers(self, **by_verb: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Write down what verbs say: `out`, `err`, `code`, or `waits` for an interruption.
+        """Store the answers of verbs: `out`, `err`, `code`, or `waits` for an interruption.
 
-        The last of several answers is repeated."""
+        Terraform repeats the last of several answers."""
         plan = {"version": {"out": '{"terraform_version": "1.11.4"}'}, **by_verb}
         plan = {verb.replace("_", " "): answer for verb, answer in plan.items()}
         (self.folder / "plan").write_text(json.dumps(plan))

@@ -58,7 +58,7 @@ def rest_event(http: Http) -> dict[str, Any]:
 def http_api_event(http: Http, stage: str = "$default") -> dict[str, Any]:
     """Make an event of the API Gateway HTTP API, payload 2.0, in a named stage when asked.
 
-    It decodes the path, also where it is called raw; a slash of a name is then one of the path."""
+    API Gateway decodes the path, including `rawPath`, so an encoded slash in a name becomes a separator."""
     return _payload_2(http, unquote(http.path), stage, "a1.execute-api.us-west-2.amazonaws.com")
 
 

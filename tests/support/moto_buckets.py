@@ -1,4 +1,4 @@
-"""Owners of buckets as S3 minds them: whoever comes first has a name, and calls may say whose bucket they mean."""
+"""Checks of bucket owners as in S3: the first account owns a name, and calls may state the expected owner."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -24,19 +24,19 @@ _BAD_NAME = (
 
 @dataclass
 class Ownership:
-    """What S3 was asked about buckets: the calls that say whose a bucket is, and those that do not."""
+    """The calls to S3 about buckets: with the expected owner, and without it."""
 
     checked: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     namespaces: dict[str, str] = field(default_factory=dict)  # of created buckets
 
     def taken_by_a_stranger(self, name: str, region: str = "us-west-2") -> None:
-        """Let another account have a bucket that everybody may use."""
+        """Create a public bucket that belongs to another account."""
         s3_backends[STRANGER]["aws"].create_bucket(name, region)
 
 
 def owners_of_buckets(patch: pytest.MonkeyPatch) -> Ownership:
-    """Let moto refuse calls that mean another account's bucket, and names of another account's namespace."""
+    """Make moto refuse calls with another expected owner, and names in another account's namespace."""
     seen = Ownership()
     carry = DomainDispatcherApplication.__call__
 

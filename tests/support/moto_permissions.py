@@ -33,12 +33,12 @@ def _conflict(sid: str) -> Exception:
 def statements(backend: LambdaBackend, function: str, qualifier: str | None) -> list[Statement]:
     """Return the policy of a function's alias, or of the function itself."""
     store = backend.__dict__.setdefault("det_policies", {})
-    found: list[Statement] = store.setdefault((_name(function), qualifier or ""), [])
-    return found
+    policy: list[Statement] = store.setdefault((_name(function), qualifier or ""), [])
+    return policy
 
 
 def answers_url(backend: LambdaBackend, function: str, alias: str) -> bool:
-    """Return whether everybody may call the URL of an alias."""
+    """Return whether all callers may use the URL of an alias."""
     granted = [s for s in statements(backend, function, alias) if s["Principal"] == "*"]
     actions = {s["Action"] for s in granted}
     return {"lambda:InvokeFunctionUrl", "lambda:InvokeFunction"} <= actions
@@ -53,7 +53,7 @@ def may_be_invoked_by_strangers(backend: LambdaBackend, function: str, alias: st
 
 
 def policies_of_aliases(patch: pytest.MonkeyPatch) -> None:
-    """Let moto keep policies as Lambda does."""
+    """Make moto store policies as Lambda does."""
     delete = LambdaBackend.delete_function
 
     def add(self: Any, function_name: str, qualifier: str, raw: str) -> Statement:

@@ -1,6 +1,6 @@
-"""AWS's own roles as IAM keeps them: with the names that AWS gives, shown some calls after they were created.
+"""Service-linked roles as in IAM: AWS chooses their names, and `get_role` returns them some calls after the creation.
 
-Left out: what other services do before a role works everywhere. Tests of `up` play these answers themselves."""
+Left out: the errors of other services until a role works. Tests of `up` simulate these answers themselves."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _NAMES = {
 
 
 def roles_of_services(patch: pytest.MonkeyPatch, hidden_for_calls: int = 1) -> None:
-    """Let moto answer for these roles as IAM does."""
+    """Make moto answer for these roles as IAM does."""
     find, make = IAMBackend.get_role, IAMBackend.create_role
     hidden: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""An AWS account as the checks before a deployment see it: every call has an answer that a test may replace."""
+"""An AWS account for the checks before a deployment: tests can replace the answer of every call."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -24,13 +24,13 @@ def offerings(*found: tuple[str, str]) -> dict[str, Any]:
     }
 
 
-# What boto3 knows of a call, as far as it is looked at.
+# The part of boto3's model of a call that the checks read.
 _KNOWN = SimpleNamespace(input_shape=SimpleNamespace(members={"InvokedViaFunctionUrl": None}))
 _SDK = SimpleNamespace(service_model=SimpleNamespace(operation_model=lambda name: _KNOWN))
 
 
 class Account:
-    """An account that can do everything, unless a test says otherwise."""
+    """An account with all rights, unless a test removes some."""
 
     account = "123456789012"
     meta = _SDK

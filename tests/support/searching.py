@@ -91,7 +91,7 @@ class Agent:
     def joined(
         cls, ctx: Context, id: str = "agent", slots: int = 1, reports: Sequence[Report] = ()
     ) -> "Agent":
-        """Join, with the containers that are still there."""
+        """Join with the containers that still exist."""
         incarnation = ctx.new_uuid()
         joining = polling.Joining(
             agent_id=id, agent_key=f"key of {id}", incarnation=incarnation, pool="default", version="0.38.1",
@@ -108,7 +108,7 @@ class Agent:
 
 
 def pass_time(ctx: Context, clock: list[datetime], seconds: float) -> None:
-    """Let time pass while the control plane works: it ticks every five seconds."""
+    """Advance the clock with a tick every five seconds, as a running control plane does."""
     end = clock[0] + timedelta(seconds=seconds)
     while clock[0] < end:
         clock[0] = min(clock[0] + timedelta(seconds=5), end)

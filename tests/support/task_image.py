@@ -1,6 +1,6 @@
-"""The image of images/Dockerfile, built by a real engine on a Debian base that debootstrap makes: no registry is asked.
+"""The image of images/Dockerfile, built by a real engine on a local Debian base from debootstrap, without a registry.
 
-PyTorch is left out, because it is large; the other packages come from the machine's package index and Debian mirror.
+It omits PyTorch, because PyTorch is large. The other packages come from the machine's package index and Debian mirror.
 """
 
 import io
@@ -70,7 +70,7 @@ def _make_base(client: Any) -> None:
                 f"debootstrap failed: {done.stdout[-300:]}",
                 "a machine that reaches Debian's mirror",
             )
-        # The index of packages may be behind a certificate that only this machine trusts.
+        # The package index may have a certificate that only this machine trusts.
         shutil.copy(_CERTIFICATES, root / _CERTIFICATES.relative_to("/"))
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:

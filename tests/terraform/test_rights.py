@@ -42,12 +42,12 @@ def test_a_role_that_rents_has_every_documented_right(granted: Callable[[], set[
     assert documented() - granted() == set()
 
 
-def test_what_rents_in_the_stack_creates_no_roles() -> None:
+def test_the_renting_function_cannot_create_roles() -> None:
     assert "iam:PassRole" in of_the_stack()
     assert "iam:CreateServiceLinkedRole" not in of_the_stack()
 
 
-def test_what_rents_in_the_stack_reads_denials() -> None:
+def test_the_renting_function_can_decode_denials() -> None:
     assert "sts:DecodeAuthorizationMessage" in of_the_stack()
 
 

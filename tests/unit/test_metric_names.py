@@ -20,14 +20,14 @@ def values(count: int, prefix: str = "m") -> dict[str, float]:
     return {f"{prefix}{n}": 1.0 for n in range(count)}
 
 
-def test_names_are_admitted_until_there_are_as_many_as_fit_over_all_groups() -> None:
+def test_names_are_admitted_up_to_the_limit_over_all_groups() -> None:
     names = admit({}, "one", values(MOST_NAMES - 2)).names
     admission = admit(names, "two", values(5))
     assert admission.refused == ("m2", "m3", "m4")
     assert measure(admission.names)[0] == MOST_NAMES
 
 
-def test_known_names_are_admitted_when_there_is_no_room() -> None:
+def test_known_names_are_admitted_at_the_limit() -> None:
     names = admit({}, "training", values(MOST_NAMES)).names
     admission = admit(names, "training", {"new": 1.0, "m7": 2.0})
     assert admission.refused == ("new",)
@@ -35,7 +35,7 @@ def test_known_names_are_admitted_when_there_is_no_room() -> None:
     assert are_known(names, "training", {"m7": 2.0})
 
 
-def test_names_have_so_many_bytes_together() -> None:
+def test_names_are_limited_by_their_bytes() -> None:
     long = {f"{n:04}" + "é" * 500: 1.0 for n in range(500)}
     admission = admit({}, "g", long)
     assert measure(admission.names)[1] <= MOST_BYTES
@@ -51,7 +51,7 @@ def test_a_group_beyond_the_last_is_refused_with_all_its_metrics() -> None:
     assert admit(names, "group-7", {"a": 1.0}).refused == ()
 
 
-def test_a_searcher_gets_its_metric_however_many_names_there_are() -> None:
+def test_a_searcher_gets_its_metric_beyond_the_limit_of_names() -> None:
     names: metric_names.MetricNames = {}
     for n in range(MOST_GROUPS):
         names = admit(names, f"group-{n}", values(MOST_NAMES // MOST_GROUPS)).names
@@ -71,7 +71,7 @@ def test_a_name_with_values_of_several_types_is_a_string() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.text(max_size=4)), st.none())))
-def test_admitted_names_are_known_and_no_known_name_goes(
+def test_admitted_names_are_known_and_are_never_removed(
     reports: list[tuple[str, list[str], None]],
 ) -> None:
     names: metric_names.MetricNames = {}

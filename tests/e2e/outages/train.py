@@ -15,14 +15,14 @@ import determined as det
 STEPS = 60
 TRAINING_EVERY, VALIDATION_EVERY, CHECKPOINT_EVERY, PRINT_EVERY = 3, 5, 15, 10
 WAITS_FOR = {20: "begun", 50: "over"}
-# Steps between the gates take as long as the test wants, the others so long.
+# The duration of other steps. The test sets the duration of the steps between the gates.
 STEP_S = 0.1
 QUICK, SLOW = "quick", "slow"
 LOOK_S = 0.25
 
 
 def losses(seed: int) -> list[float]:
-    """Return the loss after every step, the first of them at index 0. The best one comes late."""
+    """Return the loss after every step, from index 0 for the first step. The best loss comes late."""
     rng = random.Random(seed)
     return [rng.random() / step for step in range(1, STEPS + 1)]
 

@@ -122,7 +122,7 @@ def test_the_first_request_is_repeated_while_the_agent_restarts(
 
 
 @pytest.mark.parametrize("route", [r".*/context_directory", r".*/rendezvous"])
-def test_an_agent_that_never_comes_back_has_a_status_of_its_own(
+def test_an_absent_agent_gives_a_reserved_exit_status(
     master: FakeMaster, trial_env: TrialEnv, route: str
 ) -> None:
     serve(master, {})
@@ -139,7 +139,7 @@ def test_an_agent_that_never_comes_back_has_a_status_of_its_own(
     assert any("did not answer for 0 s" in line for line in master.log_lines())
 
 
-def test_a_command_does_not_pass_for_an_agent_that_is_away(
+def test_a_command_with_the_reserved_exit_status_is_reported_as_failed(
     master: FakeMaster, trial_env: TrialEnv
 ) -> None:
     serve(master, {})

@@ -1,4 +1,4 @@
-"""The client that stands in for google-cloud-storage: the account of the machine, refusals and pages."""
+"""The client for images without google-cloud-storage: the account of the machine, refusals and pages."""
 
 import sys
 from collections.abc import Iterator
@@ -41,19 +41,19 @@ def used_tokens(google: FakeMaster) -> list[str]:
 
 def test_the_token_of_the_machine_is_kept_until_shortly_before_its_end(google: FakeMaster) -> None:
     give_tokens(google, expires_in=3600)
-    kept = store()
+    client = store()
     for _ in range(2):
-        assert list(kept.list("a/")) == []
+        assert list(client.list("a/")) == []
     give_tokens(google, expires_in=60)
     short = store()
     for _ in range(2):
         list(short.list("a/"))
     assert used_tokens(google) == ["Bearer token-1"] * 2 + ["Bearer token-1", "Bearer token-2"]
-    asked = next(r for r in google.requests if r.path == _gcs_client._TOKEN_PATH)
-    assert asked.headers["Metadata-Flavor"] == "Google"
+    request = next(r for r in google.requests if r.path == _gcs_client._TOKEN_PATH)
+    assert request.headers["Metadata-Flavor"] == "Google"
 
 
-def test_a_refused_token_is_renewed_once_more(google: FakeMaster) -> None:
+def test_a_refused_token_is_renewed_once(google: FakeMaster) -> None:
     give_tokens(google, expires_in=3600)
 
     def only_the_second(request: Request) -> tuple[int, object]:

@@ -1,4 +1,4 @@
-"""Plays kinds of outages as often as wanted, and prints a line for each outcome."""
+"""Run kinds of outages a number of times, and print a line for each outcome."""
 
 import argparse
 import pprint

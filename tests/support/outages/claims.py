@@ -9,13 +9,13 @@ from tests.support.outages.work import SERVES
 
 # The line of a trial's log that explains the outage.
 EXPLANATION = re.compile(r"\b(out of contact|outage|silent)\b", re.IGNORECASE)
-# A shorter silence ends before an agent is lost, and changes nothing that needs an explanation.
+# A shorter silence does not make an agent lost, so the log needs no explanation.
 LEASE_AND_WAIT_S = 55.0
 EXIT_OK = "exited successfully with a zero exit code"
 
 
 def is_in_the_middle(outcome: Outcome) -> list[str]:
-    """Check the scenario itself: quick trials end their training during the outage, slow ones do not."""
+    """Check the scenario itself: quick trials end their training during the outage, slow trials after it."""
     expected = {t.name for t in outcome.trials if t.name.startswith(train.QUICK)}
     trained = {t.name for t in outcome.trials if t.trained_in_outage}
     if trained == (expected if outcome.kind.trains_on else set()):
@@ -34,7 +34,7 @@ def trials_complete_in_one_run(outcome: Outcome) -> list[str]:
 
 
 def metrics_are_those_without_faults(outcome: Outcome) -> list[str]:
-    """Compare every step and value, and the best value; each point is stored once."""
+    """Compare every step and value, and the best value; check that each point is stored once."""
     problems = []
     for trial in outcome.trials:
         for group, stored, expected in zip(
@@ -85,7 +85,7 @@ def logs_have_no_errors(outcome: Outcome) -> list[str]:
 
 
 def logs_explain_the_outage_in_one_line(outcome: Outcome) -> list[str]:
-    """Check that trials whose agent was silent have an explanation, and none has two."""
+    """Check that every trial of a silent agent has exactly one explanation in its log."""
     problems = []
     for trial in outcome.trials:
         said = [line for line in trial.log if line not in trial.errors]
@@ -96,7 +96,7 @@ def logs_explain_the_outage_in_one_line(outcome: Outcome) -> list[str]:
 
 
 def _loses_its_agent(outcome: Outcome) -> bool:
-    """Return whether the API works for so long without the agent that it gives the agent up."""
+    """Return whether the API works long enough without the agent to declare it lost."""
     return outcome.kind.is_silent and outcome.kind.silence * outcome.length_s > LEASE_AND_WAIT_S
 
 
@@ -124,7 +124,7 @@ def a_lasting_command_keeps_its_container(outcome: Outcome) -> list[str]:
 
 
 def an_api_that_was_away_gives_up_no_agent(outcome: Outcome) -> list[str]:
-    """Check that the first tick after the outage waits for agents, which could not reach the API before it."""
+    """Check that the cluster does not declare agents lost that could not reach the API during the outage."""
     return [] if outcome.kind.api_works else outcome.lost
 
 
@@ -156,21 +156,21 @@ def problems_of(outcome: Outcome) -> list[str]:
 
 
 def _difference(stored: Points, expected: Points) -> str:
-    """Return how the points differ; empty if each expected one is stored once, and nothing else."""
+    """Return the difference between the stored and the expected points, or '' if they are equal."""
     missing = [step for step, _ in expected if step not in {step for step, _ in stored}]
     steps = [step for step, _ in stored]
     twice = sorted({step for step in steps if steps.count(step) > 1})
     wrong = sorted({step for step, loss in stored if (step, loss) not in expected})
     parts = (("missing", missing), ("twice", twice), ("wrong", wrong))
-    return ", ".join(f"{word} are steps {found}" for word, found in parts if found)
+    return ", ".join(f"{word} are steps {numbers}" for word, numbers in parts if numbers)
 
 
 def ranges(steps: list[int]) -> str:
     """Return ascending runs of steps as ranges: 1-30, 16-60."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for step in steps:
-        if found and step == found[-1][-1] + 1:
-            found[-1].append(step)
+        if runs and step == runs[-1][-1] + 1:
+            runs[-1].append(step)
         else:
-            found.append([step])
-    return ", ".join(f"{run[0]}-{run[-1]}" for run in found)
+            runs.append([step])
+    return ", ".join(f"{run[0]}-{run[-1]}" for run in runs)

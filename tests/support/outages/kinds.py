@@ -1,4 +1,4 @@
-"""The kinds of outages: what breaks, and when each part breaks and works again."""
+"""The kinds of outages: the parts that fail, and the times at which they fail and recover."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tests.support.outages.site import Site, SiteAgent
 Act = Callable[[Site, SiteAgent], None]
 
 
-# Agents pause between their attempts: an agent reaches an API that works again so much later.
+# Agents pause between their attempts, so an agent reaches a recovered API up to this time later.
 PAUSE_S = 5.0
 
 
@@ -29,16 +29,16 @@ class Kind:
     site: str
     meaning: str
     steps: tuple[Step, ...]
-    # Quick trials end their training meanwhile: it needs nothing but its agent.
+    # Quick trials end their training during the outage, because training only needs the agent.
     trains_on: bool = True
-    # The API works meanwhile, and may give the agent up.
+    # The API works during the outage, and may declare the agent lost.
     api_works: bool = False
-    # The API works meanwhile, and hears nothing of the agent for this share of the time.
+    # The API works but gets no requests from the agent, for the share `silence` of the outage.
     is_silent: bool = False
     silence: float = 1.0
-    # The agent is a child of the cluster's supervisor, whose next process replaces it.
+    # The agent is a child of the cluster's supervisor; the next supervisor starts a new agent.
     is_supervised: bool = False
-    # `make test` leaves other kinds out.
+    # `make test` skips other kinds.
     usual: bool = True
 
 

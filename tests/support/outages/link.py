@@ -15,8 +15,8 @@ CHUNK = 65536
 class Link:
     """A TCP proxy. While a direction is cut, its bytes wait and connections stay open.
 
-    After the cut the bytes arrive late, as TCP sends lost packets again: the API also gets requests that their
-    sender has given up.
+    After the cut the bytes arrive late, because TCP retransmits lost packets. The API therefore gets requests even if
+    their sender has stopped waiting.
     """
 
     def __init__(self, upstream_port: int) -> None:
@@ -78,7 +78,7 @@ class Link:
                 self._pump(upstream, writer, "answers"),
             )
         except OSError:
-            pass  # one side is gone: the other one is closed below
+            pass  # one side has closed: the other side is closed below
         finally:
             self._writers -= writers
             for each in writers:

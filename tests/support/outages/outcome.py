@@ -104,7 +104,7 @@ class Outcome:
 
     @property
     def lasting_is_the_same(self) -> bool:
-        """Return whether the command that outlives the outage has one container, which goes on after it."""
+        """Return whether the command that outlives the outage still runs in its only container."""
         notes = self.lasting.notes
         started, serves = (
             [note.split()[1] for note in notes if note.startswith(word)]

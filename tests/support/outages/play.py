@@ -1,4 +1,4 @@
-"""Plays kinds of outages on real clusters, all of them at the same time."""
+"""Run kinds of outages on real clusters, all of them at the same time."""
 
 import itertools
 import math
@@ -18,16 +18,16 @@ from tests.support.outages.work import Work, pace_of, start_work
 from tests.support.processes import eventually
 
 LENGTH_S = 75.0
-# After an outage: agents that waited long between their attempts, and the rest of the training.
+# The time limit after an outage, for agents with long pauses between attempts and for the rest of the training.
 RECOVERY_S = 180.0
-# Steps of the first moment break what is to break before the work goes on.
+# Steps before this time happen before the gates of the work open.
 _SOON_S = 0.1
 ENDED = ("COMPLETED", "ERROR", "CANCELED")
 
 
 @dataclass(frozen=True)
 class Outage:
-    """How long outages last, and how many pairs of a quick and a slow trial each agent trains."""
+    """The length of outages, and the number of pairs of a quick and a slow trial for each agent."""
 
     length_s: float = LENGTH_S
     pairs: int = 1
@@ -47,14 +47,14 @@ class _Scene:
 
 
 def play(folder: Path, kinds: Sequence[Kind], outage: Outage) -> list[Outcome]:
-    """Play all kinds at the same time; those of one site share a cluster."""
+    """Run all kinds at the same time; kinds of one site share a cluster."""
     return [outcome for each in play_sites(folder, kinds, outage) for outcome in each.result()]
 
 
 def play_sites(
     folder: Path, kinds: Sequence[Kind], outage: Outage
 ) -> list["Future[list[Outcome]]"]:
-    """Play all kinds; return the outcomes of each site, or the error that kept it from being played."""
+    """Run all kinds; return the outcomes of each site, or the error that stopped it."""
     sites = [(name, list(group)) for name, group in itertools.groupby(kinds, lambda k: k.site)]
     with ThreadPoolExecutor(len(sites)) as threads:
         return [threads.submit(_play_site, folder / name, group, outage) for name, group in sites]
@@ -84,7 +84,7 @@ def _scene(kind: Kind, site: Site, agent: SiteAgent, outage: Outage) -> _Scene:
 
 
 def _interrupt(scenes: Sequence[_Scene], length_s: float) -> None:
-    """Take every step of the outage at its time, and open the gates of the work."""
+    """Perform every step of the outage at its time, and open the gates of the work."""
     begun = time.monotonic()
     steps = [
         (step.at * length_s + step.later_s, scene, step.act)
@@ -114,7 +114,7 @@ def _interrupt(scenes: Sequence[_Scene], length_s: float) -> None:
 
 
 def _look(scene: _Scene) -> None:
-    """Note the state just before the outage is over. Quick trials end before, where they can."""
+    """Record the state just before the end of the outage. Wait for quick trials if they can end during it."""
     work = scene.work
     if scene.kind.trains_on:
         quick = [name for name in work.trials if name.startswith(train.QUICK)]
@@ -130,7 +130,7 @@ def why_of(cluster: Cluster, work: Work) -> list[str]:
 
 
 def _until_ended(work: Work) -> None:
-    """Wait until nothing of the work changes any more; work that does not get there is judged as it is."""
+    """Wait until all work has ended, up to a time limit. The claims also judge unfinished work."""
     cluster = work.cluster
 
     def command(id: str) -> str:
@@ -157,6 +157,6 @@ def _outcome(scene: _Scene, outage: Outage, log: list[str]) -> Outcome:
     lost = [line for line in log if f"agent {agent} was lost" in line]
     seen = Seen(scene.trained, lost, scene.why)
     outcome = outcome_of(scene.work, scene.kind, agent, outage.length_s, seen)
-    # Its agent would wait for it when it is stopped.
+    # The agent would wait for this command when it is stopped.
     scene.site.cluster.post(f"/api/v1/commands/{scene.work.lasting}/kill", {})
     return outcome

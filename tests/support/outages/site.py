@@ -1,6 +1,6 @@
 """A local cluster, and agents that an outage can separate from its API.
 
-Each agent serves a pool of its own, so that the work of a pool runs on a known agent.
+Each agent serves its own pool, so that the work of a pool runs on a known agent.
 """
 
 import os
@@ -22,7 +22,7 @@ SLOTS = 4
 
 
 class SiteAgent:
-    """The agent of a pool. Without a process here it is a child of the cluster's supervisor."""
+    """The agent of a pool. It is a child of the cluster's supervisor if `process` is None."""
 
     def __init__(self, pool: str, process: AgentProcess | None, link: Link | None) -> None:
         self.id = agent_id(pool)
@@ -55,7 +55,7 @@ class Site:
         self._stop([self._pid("api")])
 
     def stop_database(self) -> None:
-        """Stop PostgreSQL with all its processes; the first one makes no others once it is stopped."""
+        """Stop PostgreSQL and all its processes. The postmaster stops first, so it cannot start others."""
         server = self._pid("postgres")
         self._stop([server])
         self._stop(children(server))
@@ -66,7 +66,7 @@ class Site:
                 os.kill(self._stopped.pop(), signal.SIGCONT)
 
     def kill_control_plane(self) -> None:
-        """Kill the supervisor, the API and PostgreSQL; agents and containers go on."""
+        """Kill the supervisor, the API and PostgreSQL; agents and containers keep running."""
         if not self._runs:
             return
         supervisor = self._files.supervisor_pid()
@@ -99,7 +99,7 @@ class Site:
 def running_site(
     folder: Path, pools: Sequence[str], supervised: Set[str], runtime: str
 ) -> Iterator[tuple[Site, dict[str, SiteAgent]]]:
-    """Start a cluster with these pools; give the agent of each pool. The supervisor keeps those of some pools."""
+    """Start a cluster; yield it with the agent of each pool. The supervisor starts the agents of `supervised` pools."""
     folder.mkdir(parents=True)
     config = {
         "resource_pools": [{"pool_name": pool} for pool in pools],
@@ -158,12 +158,12 @@ def _joined(cluster: Cluster) -> int:
 
 
 def children(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += map(int, task.read_text().split())
-    return found
+        pids += map(int, task.read_text().split())
+    return pids
 
 
 def wait_until(moment: float) -> None:
-    """Let an outage last until a moment of the monotonic clock."""
+    """Wait until a time of the monotonic clock."""
     time.sleep(max(0.0, moment - time.monotonic()))

@@ -13,7 +13,7 @@ CODE = Path(train.__file__).parent
 HELD_AT = 20
 PACES = (train.QUICK, train.SLOW)
 SERVES = "it serves after the outage"
-# Both wait for the beginning of the outage. One ends then; the other one serves until it is killed.
+# Both commands wait for the beginning of the outage. Then one ends; the other one runs until it is killed.
 _ENDING = """
 echo started >> {folder}/{name}.notes
 until [ -e {folder}/begun ]; do sleep 2; done
@@ -29,7 +29,7 @@ sleep 3600
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a step takes between the beginning of the outage and step 50."""
+    """Return the duration of a step between the beginning of the outage and step 50."""
 
     quick_s: float
     slow_s: float
@@ -47,7 +47,7 @@ def pace_of(length_s: float, trains_on: bool) -> Pace:
 
 @dataclass(frozen=True)
 class Work:
-    """What runs in one pool. Containers look for files in its folder, and note there what they do."""
+    """The work in one pool. Containers read and write files in its folder: gates for the work, and their steps."""
 
     pool: str
     folder: Path
@@ -77,18 +77,18 @@ class Work:
         }
 
     def serves(self) -> bool:
-        """Return whether the lasting command has seen the end of the outage, and its log says so."""
+        """Return whether the lasting command has noted the end of the outage in its file and in its log."""
         is_noted = any(note.startswith("serves") for note in self.notes_of("lasting"))
         return is_noted and SERVES in self.cluster.text(f"/api/v1/tasks/{self.lasting}/logs")
 
     def until_in_the_middle(self) -> None:
-        """Wait until every trial waits behind step 20, and everything else has started."""
+        """Wait until every trial waits after step 20, and all commands and tasks have started."""
         last = f"step {HELD_AT}"
 
         def held() -> bool:
-            found = [_lines(path) for path in self.folder.glob("*.steps")]
-            return len(found) == len(self.trials) and all(
-                lines[-1:] and last in lines[-1] for lines in found
+            files = [_lines(path) for path in self.folder.glob("*.steps")]
+            return len(files) == len(self.trials) and all(
+                lines[-1:] and last in lines[-1] for lines in files
             )
 
         self.cluster.until(held, f"all trials of {self.pool} are at step {HELD_AT}")

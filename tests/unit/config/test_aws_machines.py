@@ -1,4 +1,4 @@
-"""A section for AWS is refused where EC2 would refuse its machines."""
+"""A section for AWS is refused if EC2 would refuse its machines."""
 
 from typing import Any
 
@@ -20,18 +20,20 @@ def problems(**settings: Any) -> dict[str, str]:
     return {}
 
 
-def test_a_boot_script_that_ec2_would_not_take_is_refused() -> None:
+def test_a_boot_script_above_the_limit_of_ec2_is_refused() -> None:
     (said,) = problems(startup_script="#" * 12_000).values()
     assert f"EC2 takes {MOST_USER_DATA}" in said
     assert "fetch the rest from a bucket" in said
 
 
 def test_the_largest_part_of_the_boot_script_is_named() -> None:
-    found = problems(startup_script="true", pull_images=[f"image-{n:0100}" for n in range(120)])
-    assert list(found) == ["pull_images"]
+    problems_by_key = problems(
+        startup_script="true", pull_images=[f"image-{n:0100}" for n in range(120)]
+    )
+    assert list(problems_by_key) == ["pull_images"]
 
 
-def test_what_is_accepted_fits_when_the_cluster_is_known() -> None:
+def test_an_accepted_boot_script_fits_with_the_names_of_the_cluster() -> None:
     script = "#" * 9_000
     assert problems(startup_script=script) == {}
     booted = Boot(
@@ -53,7 +55,7 @@ def test_other_clouds_take_longer_scripts() -> None:
         ({"root_volume_throughput": 300, "root_volume_type": "io2"}, "is a setting of gp3"),
     ],
 )
-def test_a_throughput_that_the_volume_cannot_have_is_refused(
+def test_a_throughput_above_the_limit_of_the_volume_is_refused(
     settings: dict[str, Any], said: str
 ) -> None:
     assert said in problems(**settings)["root_volume_throughput"]

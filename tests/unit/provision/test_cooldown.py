@@ -44,12 +44,12 @@ def test_refusals_in_a_row_keep_an_offer_away_for_longer(
 
 
 def test_an_error_that_may_pass_keeps_an_offer_away_for_five_minutes_to_four_hours() -> None:
-    found, now, last = [], NOW, None
+    minutes, now, last = [], NOW, None
     for _ in range(8):
         last = after_refusal(last, RefusalKind.INVALID, SCOPE, "refused", now, passing=True)
-        found.append((last.until - now) / 60)
+        minutes.append((last.until - now) / 60)
         now = last.until
-    assert found == [5, 10, 20, 40, 80, 160, 240, 240]
+    assert minutes == [5, 10, 20, 40, 80, 160, 240, 240]
 
 
 def test_a_pool_whose_errors_may_pass_is_held_until_the_next_try() -> None:
