@@ -15,7 +15,7 @@ class LockStore(Protocol):
     """Store lock files in the operator's account."""
 
     def provider_lock(self, cluster_id: str) -> str:
-        """Return the lock file of a cluster, or '' if there is none."""
+        """Return the lock file of a cluster, or '' if it does not exist."""
 
     def keep_provider_lock(self, cluster_id: str, content: str) -> None: ...
 

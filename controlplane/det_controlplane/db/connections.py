@@ -99,7 +99,7 @@ def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
 
 
 def must_answer(url: str, limit_s: float) -> None:
-    """Connect once. Raises DatabaseDown where the database does not answer within the limit."""
+    """Connect once. Raises DatabaseDown if the database does not answer within the limit."""
     parsed = driver_url(url)
     options: dict[str, Any] = {}
     if parsed.get_driver_name() == "pg8000":

@@ -66,7 +66,7 @@ def one(tx: Tx, id: UUID, now: datetime) -> dict[str, Any] | None:
 
 
 def cooldowns_now(tx: Tx, now: datetime) -> list[dict[str, Any]]:
-    """Return the refusals of clouds that are in force, the last to end first; some have no end."""
+    """Return the current cooldowns after refusals of clouds, the latest end first; some have no end."""
     until = case((_c.until > now + timedelta(seconds=ENDLESS_S), null()), else_=moment(_c.until))
     row = shown(
         _c.provider, _c.region, _c.zone, _c.machine_type, _c.capacity, _c.pool, _c.hint, _c.kind, _c.sentence, _c.failures,

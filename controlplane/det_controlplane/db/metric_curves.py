@@ -50,7 +50,8 @@ _POINT = "m.trial_id, m.metric_group, m.total_batches, m.reported_at, m.metrics"
 _ASKED = """m.trial_id = a.trial_id AND m.metric_group = a.metric_group AND NOT m.archived AND m.total_batches IS NOT NULL
     AND CASE WHEN cast(:names AS text[]) = '{}' THEN m.metrics <> '{}' ELSE m.metrics ?| cast(:names AS text[]) END"""
 LONGEST_VALUE = 100  # bytes: no curve has texts, lists or objects
-# Of more reports than `most`, as many that lie evenly among all. Of very many, the last of each of `most` equal spans of steps.
+# A curve has at most `most` points, evenly spaced by report number. A very long curve has the last report of each of
+# `most` equal ranges of steps.
 _CURVES = text(f"""
     WITH asked AS (SELECT * FROM jsonb_to_recordset(cast(:asked AS jsonb))
         AS a (trial_id integer, metric_group text, first bigint, last bigint, long boolean)),

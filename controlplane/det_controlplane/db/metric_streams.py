@@ -66,7 +66,7 @@ START: Position = (0, -2, 0)
 
 @dataclass(frozen=True, slots=True)
 class ReportsPage:
-    """Reports in the API's JSON, where they end, and whether there are more."""
+    """Reports in the API's JSON, with the position of the last one."""
 
     reports: list[Any]
     last: Position
@@ -76,7 +76,7 @@ class ReportsPage:
 def page(
     db: Database, trial_ids: Sequence[int], group: str, after: Position, most: int
 ) -> ReportsPage:
-    """Return the next reports, by trial and step: `most` at most, fewer if they are long."""
+    """Return the next reports in the order of trials and steps: at most `most`, fewer if they are long."""
     trial_id, step, row_id = after
     params = {
         "trial_ids": list(trial_ids), "group": group, "trial_id": trial_id, "step": step,

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.table_columns import STATISTICS
 
-MOST_READ = 64 * 1024 * 1024  # as they are stored, which is compressed
+MOST_READ = 64 * 1024 * 1024  # of stored, compressed bytes
 MOST_NAMES, MOST_BYTES = 4_000, 512 * 1024
 MOST_VALUES, LONGEST_VALUE = 1_000, 1_000
 
@@ -24,7 +24,7 @@ _TYPE = "CASE WHEN count(DISTINCT {type}) > 1 THEN 'string' ELSE min({type}) END
 
 
 def _documents(document: str, id: str, source: str) -> str:
-    """Return SQL of documents with their places, the smallest first, up to MOST_READ bytes."""
+    """Return SQL for documents and their rank by size, the smallest first, up to MOST_READ bytes."""
     size = f"pg_column_size({document})"
     return f"""(SELECT document, place FROM (
         SELECT {document} AS document, row_number() OVER w AS place, sum({size}) OVER w AS read {source}
@@ -32,7 +32,7 @@ def _documents(document: str, id: str, source: str) -> str:
 
 
 def _bounded(shown: str, names: str) -> str:
-    """Return SQL that shows rows of `names`, which have a path and a place, up to MOST_NAMES and MOST_BYTES of paths."""
+    """Return SQL for the first rows of `names` (with a path and a place), up to MOST_NAMES rows and MOST_BYTES of paths."""
     return f"""SELECT {shown} FROM (
         SELECT *, row_number() OVER w AS number, sum(octet_length(path)) OVER w AS bytes FROM ({names}) x
         WINDOW w AS (ORDER BY place, path)) y
@@ -40,7 +40,7 @@ def _bounded(shown: str, names: str) -> str:
 
 
 def _leaves(document: str) -> Any:
-    """Return the statement for the names in documents of trials. An object stands for its members."""
+    """Return the statement for the names in documents of trials. Names of nested objects are joined by dots."""
     documents = _documents(
         document, "t.id", f"{_OF_TRIALS} WHERE {_IN_PROJECT} AND {document} IS NOT NULL"
     )
@@ -140,7 +140,7 @@ class Range:
 
 
 def ranges(tx: Tx, project_id: int) -> list[Range]:
-    """Return between which numbers the columns of metrics lie."""
+    """Return the smallest and largest number in each column of metrics."""
     bounds = {
         **_BOUNDS,
         "most_names": MOST_NAMES * len(STATISTICS),
@@ -151,7 +151,7 @@ def ranges(tx: Tx, project_id: int) -> list[Range]:
 
 
 def metadata_values(tx: Tx, project_id: int, path: Sequence[str]) -> list[str]:
-    """Return values that runs have in their metadata: MOST_VALUES of LONGEST_VALUE characters at most."""
+    """Return the values of a metadata key in runs: at most MOST_VALUES, each of at most LONGEST_VALUE characters."""
     params = {
         "project_id": project_id,
         "path": list(path),

@@ -34,7 +34,7 @@ _WORK = text("""
                    AND a.preempt_at IS NOT NULL) AS preempted
     FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id
 """)
-# An earlier run's reports count up to the step from which the next run that began has started.
+# The reports of an earlier run count up to the starting step of the next run that has begun.
 _EARLIER_RUN = text("""
     SELECT coalesce(bool_or(run_id = :run), false) AS known, min(start_steps) FILTER (WHERE run_id > :run) AS ends_at
     FROM allocations WHERE trial_id = :trial
@@ -57,9 +57,9 @@ _SOURCE = _source.on_conflict_do_update(
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """A run of a trial that another one has replaced."""
+    """A run of a trial that has been replaced."""
 
-    known: bool  # False: no run of this cluster's had that number
+    known: bool  # False: this cluster has not created a run with this number
     ends_at: int | None  # reports beyond this step do not count; None while no later run has begun
 
     def counts(self, steps: int | None) -> bool:
@@ -71,9 +71,9 @@ def earlier_run(tx: Tx, trial_id: int, run_id: int) -> EarlierRun:
 
 
 def lock_end_of_run(tx: Tx, allocation_id: str) -> int | None:
-    """Return the step at which a later run has started, and let none start until the transaction ends.
+    """Return the starting step of a later run, or None if the run of this allocation is the newest that has begun.
 
-    None: the run of this allocation is the newest that has begun."""
+    The lock prevents later runs from starting until the transaction ends."""
     starts = tx.execute(_LATER_STARTS, {"allocation": allocation_id}).scalars()
     return min((steps for steps in starts if steps is not None), default=None)
 

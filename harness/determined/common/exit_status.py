@@ -1,4 +1,4 @@
-"""Exit statuses of a container's entry, as docs/reference/task-environment.md lists them."""
+"""Exit statuses of a container's entry (docs/reference/task-environment.md)."""
 
 INVALID_CONTAINER = 80
 AGENT_AWAY = (

@@ -1,4 +1,4 @@
-"""The sentence that explains why a task ends: the agent reads it when the container has failed."""
+"""Store the reason for the end of a task. The agent reads it after the container has failed."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ _MOST_CHARACTERS = 1000
 
 
 def record(reason: str) -> None:
-    """Write the reason to a file of the task. The last reason counts; the log has them all."""
+    """Write the reason to a file of the task; a later reason replaces it."""
     path = os.path.join(_paths.run_dir(), FILE)
     # A task without a writable run directory still has its log.
     with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as f:
@@ -18,6 +18,6 @@ def record(reason: str) -> None:
 
 
 def image_name() -> str:
-    """Return how sentences name the image of this task."""
+    """Return the name of the task's image for messages."""
     image = os.environ.get("DET_IMAGE")
     return f"image {image}" if image else "this task's image"

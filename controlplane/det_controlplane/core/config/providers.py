@@ -65,7 +65,7 @@ class Section:
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
 
     def types_as(self, capacity: Capacity) -> Sequence[Priced]:
-        """Return the types that the cloud rents as this capacity."""
+        """Return the types that the cloud rents with this capacity type."""
         is_spot = capacity is Capacity.SPOT
         return [
             p for p in self.types if is_spot or not catalog.is_spot_only(self.provider, p.type.name)

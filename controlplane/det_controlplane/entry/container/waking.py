@@ -1,4 +1,4 @@
-"""Starts the services that decide and rent for work that the API stored, also where a call to them is lost."""
+"""Start the tick and provision services for work that the API stored, even if a call to them is lost."""
 
 import logging
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ log = logging.getLogger("det.container")
 def waking(
     ctx: Context, notifier: LocalNotifier, others: Services, set_schedules: SetSchedules | None
 ) -> Iterator[None]:
-    """Call the service of each topic that is woken, and see that a schedule calls it again if the call is lost."""
+    """Call the service of each topic when the topic is woken. A schedule repeats lost calls."""
     for topic in others.topics:
         notifier.on(topic, partial(others.wake, topic))
     if set_schedules is not None:
@@ -31,7 +31,7 @@ def waking(
 
 
 def _resume(ctx: Context, set_schedules: SetSchedules) -> None:
-    """Resume the schedules of an idle cluster: this process may get no time to repeat a call that fails."""
+    """Resume the schedules of an idle cluster, because this process may get no processor time for retries."""
     try:
         if not activity.is_on(ctx):
             set_schedules(on=True)
@@ -40,7 +40,7 @@ def _resume(ctx: Context, set_schedules: SetSchedules) -> None:
 
 
 def checking_schedules(ctx: Context, turn: Turn, set_schedules: SetSchedules) -> Turn:
-    """Return the turn that also pauses schedules which the API resumed for work that is already done."""
+    """Wrap a turn: pause schedules again that the API resumed for work that is already done."""
 
     def checked(clock: Clock) -> float | None:
         due_s = turn(clock)
@@ -53,7 +53,7 @@ def checking_schedules(ctx: Context, turn: Turn, set_schedules: SetSchedules) ->
 
 
 class RemindingApp(App):
-    """The API, which looks at requests whether work was stored by a process that died before it woke anything."""
+    """The API. Its requests also check for work of processes that died before they called a service."""
 
     def __init__(self, ctx: Context, router: Router) -> None:
         super().__init__(ctx, router)

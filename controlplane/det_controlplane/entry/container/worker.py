@@ -70,7 +70,7 @@ def server(
 ) -> ThreadingHTTPServer:
     """Return a server on a socket that listens. Cloud Run asks callers for their right to call.
 
-    `GET /ready` answers 200 when `ready` does not raise: Cloud Run sends no call before."""
+    `GET /ready` answers 200 if `ready` does not raise. Cloud Run sends no calls before the first 200."""
 
     class Handler(BaseHTTPRequestHandler):
         # A connection a request, so that none that rests holds up the end of the process.

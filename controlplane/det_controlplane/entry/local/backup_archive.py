@@ -48,7 +48,7 @@ class Manifest:
     format: int
     product_version: str
     schema_revision: str
-    postgres_version: int  # of the server or of pg_dump, whichever is newer
+    postgres_version: int  # the newer version of the server and pg_dump
     cluster_id: str
     cluster_name: str
     folder: str  # the data directory of the cluster

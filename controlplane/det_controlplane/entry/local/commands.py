@@ -131,7 +131,7 @@ def _start(files: LocalFiles, args: Any) -> int:
     _make_certificate(files, planned.desired)
     files.write_desired(planned.desired)
     files.cluster_config.write_text(planned.config)
-    # Before the API migrates: an older version finds a revision that it does not know, and looks at the database.
+    # Store the revision before the API migrates: an older version then does not know it and checks the database.
     files.write_schema(HEAD)
     started = time.monotonic()
     # Not asked to stop, they leave their tasks running for the agents that follow.

@@ -125,7 +125,7 @@ class LocalFiles:
         return _read(self._secrets, Secrets, json.loads(self._secrets.read_text()))
 
     def schema(self) -> str:
-        """Return the newest revision that a version on this directory may have brought the database to, or ''."""
+        """Return the newest revision to which any version may have migrated the database, or '' if unknown."""
         try:
             return self._schema.read_text().strip()
         except FileNotFoundError:
@@ -160,12 +160,12 @@ class LocalFiles:
         self._untold.unlink(missing_ok=True)
 
     def settings(self) -> tuple[Path, ...]:
-        """Return the files, of which some may not exist, that with the database and the objects make the cluster."""
+        """Return the files of the cluster besides the database and the objects; some of them may not exist."""
         tls = (self.tls_cert, self.tls_key)
         return (self._desired, self.cluster_config, self._secrets, self._untold, *tls)
 
     def hold(self, purpose: str = "") -> IO[str] | None:
-        """Lock the directory until the file is closed or the process ends; None if another process has it."""
+        """Lock the directory until the file is closed or the process ends; return None if it is already locked."""
         holder = self._lock.open("a+")
         try:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,11 +182,11 @@ class LocalFiles:
         return self._holder()[0]
 
     def is_backed_up_now(self) -> bool:
-        """Return whether a backup of the cluster, which is down, holds the directory."""
+        """Return whether a backup has locked the directory of a stopped cluster."""
         return self._holder()[1] == "backup"
 
     def _holder(self) -> tuple[int | None, str]:
-        """Return the process that holds the directory, and its purpose."""
+        """Return the process that has locked the directory, and its purpose."""
         if not self._lock.exists():
             return None, ""
         with self._lock.open("r") as holder:
@@ -211,7 +211,7 @@ def running_clusters() -> list[str]:
 
 
 def _is_whole(files: LocalFiles) -> bool:
-    """Return False for agents alone, which work for a cluster elsewhere."""
+    """Return False for a directory with agents of a cluster on another machine."""
     try:
         return not files.desired().master_url
     except NewerFiles:

@@ -23,9 +23,9 @@ _CAPACITY = 256
 _WATCHED = 16  # searches with the history of each trial, for those who look
 _TRIALS_KEPT = 50_000
 _REPORTING = 256  # trials with their summaries
-_LONGEST_NAMES = 16 * 1024  # of all metrics of a summary that is kept
-_NAMES_BYTES = 16 * 1024 * 1024  # the metric names of all experiments that are kept
-_NAME_BYTES = 150  # of a name in memory, besides its characters
+_LONGEST_NAMES = 16 * 1024  # of the names in a cached summary
+_NAMES_BYTES = 16 * 1024 * 1024  # of all cached metric names
+_NAME_BYTES = 150  # memory of a name, in addition to its characters
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class ReportingTrials:
 
 
 class ExperimentMetricNames:
-    """Metric names of experiments. The database may have more names than these, but never fewer."""
+    """A cache of the metric names of experiments. The database may have more names, but never fewer."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, tuple[MetricNames, int]] = OrderedDict()
@@ -100,7 +100,7 @@ class ExperimentMetricNames:
             return names
 
     def keep(self, experiment_id: int, names: MetricNames) -> None:
-        """Keep the names of an experiment, and drop the experiments that were stored first if that is too much."""
+        """Cache the names of an experiment; drop the oldest entries above the memory limit."""
         count, size = measure(names)
         size += count * _NAME_BYTES
         with self._lock:

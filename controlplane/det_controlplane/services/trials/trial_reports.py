@@ -36,7 +36,7 @@ def report_progress(ctx: Context, user: User, trial_id: int, progress: float) ->
 
 
 def is_of_replaced_run(tx: Tx, user: User) -> bool:
-    """Return whether a task reports late: a later run of its trial has begun."""
+    """Return whether a later run of the task's trial has begun."""
     allocation_id = user.allocation_id
     return allocation_id is not None and trial_reports.has_later_run(tx, allocation_id)
 

@@ -19,7 +19,7 @@ _METADATA = "metadata.google.internal"
 _TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 _ATTEMPTS = 4
 _TIMEOUT_S = 60.0
-_EARLY_S = 120.0  # before its end, a token is replaced
+_EARLY_S = 120.0  # renew a token this time before it expires
 _RETRIED = (408, 500, *RETRY_STATUSES)
 
 
@@ -28,11 +28,11 @@ class NotFound(Exception):
 
 
 class Refused(Exception):
-    """The account of the machine may not do this."""
+    """The account of the machine lacks the right to do this."""
 
 
 class MachineToken:
-    """The access token of the machine's account, which its metadata server, or the agent in its place, gives."""
+    """The access token of the machine's account, from the metadata server or from the agent in place of it."""
 
     def __init__(self) -> None:
         host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_ROOT")
