@@ -1,18 +1,18 @@
-"""Decide what a route needs: the right of its caller, and what the token of a task may do with it.
+"""Return the rule of a route: the rights that its caller needs, and the permissions of a task's token.
 
 `permission_table.TABLE` has a row for each route: method, path, rule for tasks, needs.
 
-A need is `RIGHT@subject,subject`: a right in the workspaces of what the request names. A subject is `kind:source`, as
-`experiment:id` (of the path), `trial:query.trialIds` or `checkpoint:body.checkpoints.uuid`; what a request does not
-name needs nothing. Or it is one of these words: `cluster` (the right must hold everywhere), `somewhere` (in any
-workspace), `listed` (the answer, or the change, is held to workspaces with the right), `service` (the use case finds
-out and asks). `everybody` who is signed in needs nothing.
+A need is `RIGHT@subject,subject`: a right in the workspaces of the named objects. A subject is `kind:source`, such as
+`experiment:id` (of the path), `trial:query.trialIds` or `checkpoint:body.checkpoints.uuid`. If the request does not
+contain the source, the subject needs no right. A subject can also be `cluster` (the right must hold everywhere),
+`somewhere` (in any workspace), `listed` (the answer or change is limited to workspaces with the right) or `service`
+(the use case checks the right). The need `everybody` only requires a signed-in user.
 
-A task acts as its owner, because its code registers models and creates experiments; it does not report for other
-tasks, does not change experiments of other users, and has nothing to do with accounts and the cluster itself. With
-`+own`, a route is also open to a task whose token is for itself only.
+A task acts as its owner, because its code registers models and creates experiments. It cannot report for other
+tasks, change experiments of other users, or manage accounts and the cluster. With `+own`, a route also accepts a
+token that is limited to the task itself.
 
-With `+session`, a route manages people: it takes a sign-in, or an access token where the cluster lets those.
+With `+session`, a route manages people: it requires a sign-in, or an access token if the cluster allows these.
 
 With `+report`, a route reports for the trial or changes the allocation in its path. Only tasks of the trial or the
 allocation, its owner and administrators may call it. Unmanaged trials are open to everybody with the right."""
@@ -90,7 +90,7 @@ class Need:
 class Rule:
     needs: tuple[Need, ...]
     task: TaskRule
-    own: bool  # also for a task whose token is for itself only
+    own: bool  # also for a token that is limited to the task itself
     session: bool  # not for access tokens, unless the cluster lets them administer
     report: bool  # for a managed trial or an allocation: only from its tasks, its owner and administrators
 

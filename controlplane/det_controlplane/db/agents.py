@@ -13,7 +13,8 @@ from det_controlplane.db import schema
 from det_controlplane.db.engine import Database, Tx, as_json
 
 _agents = schema.agents.c
-# A row that does not exist yet cannot be locked. A statement of its own: the next one sees what the holder committed.
+# An advisory lock, because a row that does not exist yet cannot be locked. It is a separate statement, so that the next
+# statement sees the row that the previous holder of the lock committed.
 _LOCK_ID = text("SELECT pg_advisory_xact_lock(hashtextextended('agent:' || :id, 0))")
 _HOLDER = (
     select(*_agents["agent_key_hash", "lease_until", "state", "last_seen_at"])
@@ -229,7 +230,7 @@ class OverdueAgent:
 
 
 def lock_overdue(tx: Tx, now: datetime) -> list[OverdueAgent]:
-    """Lock and return agents whose lease, or the wait after it, has ended."""
+    """Lock and return joined agents after the end of their lease, and suspect agents after the end of their wait."""
     return [OverdueAgent(*row) for row in tx.execute(_OVERDUE, {"now": now})]
 
 

@@ -99,6 +99,6 @@ def of_config(task_id: str) -> str:
 
 
 def miss(db: Database, agent_id: str) -> None:
-    """Store that the relay has no connection of an agent, which its next poll tells it."""
+    """Store that the relay has no connection of an agent. The answer to its next poll asks it to connect again."""
     with db.autocommit() as tx:
         tx.execute(_MISS, {"agent_id": agent_id})

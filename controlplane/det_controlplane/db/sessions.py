@@ -107,7 +107,7 @@ class Holder:
     kind: SessionKind
     waits_for_agent: str | None = None  # the lost agent of its task, which has to join again first
     roles: list[tuple[str, int]] | None = None  # with their workspaces
-    workspace_id: int | None = None  # of what the request names
+    workspace_id: int | None = None  # of the object in the request
     runners: list[str] | None = (
         None  # hashes of the tokens of agents that run the allocation, in hexadecimal
     )

@@ -53,7 +53,7 @@ def store_tick(tx: Tx, now: datetime, *, after_interruption: bool) -> None:
 def restart_deadlines(
     tx: Tx, now: datetime, lease_until: datetime, waits: Mapping[str, float], default_wait: float
 ) -> None:
-    """Let everything that ends by silence or by a deadline begin to wait anew: nothing could be heard until now."""
+    """Restart all deadlines that depend on silence, because no request could arrive during the interruption."""
     tx.execute(_RESTART_HEARTBEATS, {"now": now})
     tx.execute(_RESTART_IDLE_TIMES, {"now": now})
     tx.execute(_POSTPONE_KILLS, {"lease_until": lease_until})

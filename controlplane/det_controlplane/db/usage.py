@@ -90,7 +90,7 @@ def keep_of_tasks(tx: Tx, ids: Sequence[str]) -> None:
 
 
 def keep_of_allocations(tx: Tx, ids: Sequence[str]) -> None:
-    """Remember what machines cost for allocations that are about to be deleted before they began."""
+    """Store the cost of machines for allocations that are about to be deleted before they began."""
     tx.execute(_KEEP_OF_ALLOCATIONS, {"ids": list(ids)})
 
 

@@ -1,14 +1,14 @@
-"""Count an agent's silence only while the control plane was able to hear it (docs/concepts/lifecycle.md#agent).
+"""Decide when silent agents are lost, without counting outages of the control plane (docs/concepts/lifecycle.md#agent).
 
-Each tick stores its time. A tick that comes long after the one before follows an interruption: the control plane or its
-database may have been down, stalled or asleep, and have answered nothing. Silence is counted anew from that tick on.
+Each tick stores its time. A long pause before a tick is an interruption: the control plane or its database may have
+been down, stalled or asleep. The tick after an interruption restarts the leases and waits of all agents.
 """
 
 from datetime import datetime, timedelta
 
 # A poll extends an agent's lease by this time.
 LEASE = timedelta(seconds=30)
-# While an agent is suspect, ticks follow each other this closely. Turns on Lambda and Cloud Run go on meanwhile.
+# The interval of ticks while an agent is suspect. Turns on Lambda and Cloud Run continue during this time.
 WATCH = timedelta(seconds=5)
 # Longer pauses between ticks mean that the control plane was interrupted. Schedules of clouds start a tick each minute.
 LONGEST_PAUSE = timedelta(seconds=90)
@@ -18,7 +18,7 @@ LATE = timedelta(seconds=5)
 
 
 def was_interrupted(ticked_at: datetime | None, now: datetime, *, is_watching: bool) -> bool:
-    """Return whether the control plane may have answered nothing for a while before this tick."""
+    """Return whether agents may have been unable to reach the control plane before this tick."""
     if ticked_at is None or ticked_at - now > LONGEST_PAUSE:  # a clock was wrong, and is right now
         return True
     return now - ticked_at > (LONGEST_WATCHING_PAUSE if is_watching else LONGEST_PAUSE)

@@ -59,7 +59,7 @@ def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> boo
 
 
 def _take(ctx: Context, agent_id: str, report: Report, prepare: Callable[[Change], bool]) -> bool:
-    """Store a report and what follows from it, unless `prepare` finds under the locks that it is out of date."""
+    """Store a report and apply its effects, unless `prepare` returns False, under the locks, for an outdated report."""
     with ctx.db.autocommit() as tx:
         owner = containers.owner(tx, UUID(report.id), agent_id)
     if owner is None:

@@ -256,7 +256,7 @@ def _lose_missing(
 
 
 def _relay_address(ctx: Context, touched: agents.PollRecord) -> str:
-    """Return where the agent connects for traffic to tasks. The agent connects anew when the address changes."""
+    """Return the relay's address for traffic to tasks. The agent connects again when the address changes."""
     address = ctx.relay_for_agents
     if not address or not touched.relay_dials:
         return address
@@ -266,8 +266,8 @@ def _relay_address(ctx: Context, touched: agents.PollRecord) -> str:
 def _version(listed: Sequence[Directive], relay_dials: int | str) -> str:
     """Return a version that changes with the orders of an answer and with a new address of the relay."""
     ordered: list[Any] = sorted((d.id, d.epoch, d.desired, d.preempt) for d in listed)
-    told = [*ordered, relay_dials] if relay_dials else ordered
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    content = [*ordered, relay_dials] if relay_dials else ordered
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
 def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:

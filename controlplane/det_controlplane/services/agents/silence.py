@@ -1,4 +1,4 @@
-"""Make agents suspect and lost by their silence, counted only while the control plane was able to hear them."""
+"""Make silent agents suspect and then lost. Outages of the control plane do not count as silence."""
 
 import logging
 from datetime import datetime, timedelta
@@ -14,13 +14,13 @@ from det_controlplane.services.context import Context
 
 log = logging.getLogger("det.agents")
 
-# How long an agent is waited for after its lease has ended, where its pool does not say.
+# The default time between the end of an agent's lease and its loss; pools can set another time.
 DEFAULT_RECONNECT_WAIT_S = 25.0
 _SHORTEST_PAUSE = timedelta(seconds=1)
 
 
 def watch(ctx: Context) -> None:
-    """Make agents suspect whose lease has ended, and lost after the wait of their pool; end what lost ones ran."""
+    """Make agents suspect at the end of their lease, and lost after the wait of their pool. End the lost containers."""
     now = ctx.now()
     with ctx.db.begin() as tx:
         _note_tick(ctx, tx, now)
@@ -36,7 +36,7 @@ def watch(ctx: Context) -> None:
 
 
 def _note_tick(ctx: Context, tx: Tx, now: datetime) -> None:
-    """Store that a tick runs. After an interruption everything that ends by silence is waited for anew."""
+    """Store the time of the tick. After an interruption, restart all deadlines that depend on silence."""
     last = rows.lock_last_tick(tx)
     if last is None:
         return
@@ -55,7 +55,7 @@ def _note_tick(ctx: Context, tx: Tx, now: datetime) -> None:
 
 
 def special_waits(ctx: Context) -> dict[str, float]:
-    """Return the pools whose silent agents are waited for differently than usual."""
+    """Return the waits of the pools that do not use the default, in seconds by name."""
     waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
     return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
 
@@ -72,5 +72,5 @@ def _next_state(tx: Tx, ctx: Context, agent: agents.OverdueAgent, now: datetime)
 
 
 def next_due(tx: Tx, now: datetime) -> datetime | None:
-    """Return when an agent's lease or wait ends next; suspect agents are looked at more often than that."""
+    """Return when the next lease or wait of an agent ends, or a few seconds from now while an agent is suspect."""
     return agents.next_due(tx, now + WATCH)

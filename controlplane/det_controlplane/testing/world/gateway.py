@@ -38,11 +38,11 @@ class Sender(Protocol):
 @dataclass(slots=True)
 class _Report:
     call: Call
-    answered: Answered | None  # None: the container was told that the report is kept
+    answered: Answered | None  # None: the container has already been answered
 
 
 class FakeGateway:
-    """Delivers the reports of one container in their order; everything else waits until they are answered."""
+    """Delivers the reports of one container in order. Its other requests wait until all reports are answered."""
 
     def __init__(self, container: Sender) -> None:
         self._container = container
@@ -111,7 +111,7 @@ class FakeGateway:
         self._send(call, heard)
 
     def _send(self, call: Call, heard: Answered) -> None:
-        """Send a request once. Small metrics go by the agent's own route first, as its agent delivers them."""
+        """Send a request once. Small metrics first use the agent's own route, as in a real agent."""
         agent = self._container.agent
         if not agent.answers_containers:
             self._container.later(self._pause_s(), lambda: heard(Reply(0)))
@@ -120,7 +120,7 @@ class FakeGateway:
         def arrived(reply: Reply) -> None:
             heard(reply if agent.answers_containers else Reply(0))
 
-        def told(reply: Reply) -> None:
+        def delivered(reply: Reply) -> None:
             if reply.ok and reply.body["outcomes"] == ["stored"]:
                 arrived(Reply(200))
             elif reply.unavailable:
@@ -130,25 +130,25 @@ class FakeGateway:
 
         delivery = _delivery(call, agent.token)
         if delivery is not None:
-            agent.world.network.send(delivery, told)
+            agent.world.network.send(delivery, delivered)
         else:
             agent.world.network.send(call, arrived, self._judge(call))
 
     def _judge(self, call: Call) -> Callable[[Reply], None]:
-        """Judge an answer: a program whose allocation lives is never refused."""
+        """Return a check of answers: the control plane must not refuse requests of a live allocation's program."""
         container = self._container
 
         def judge(reply: Reply) -> None:
             invariants = container.agent.world.invariants
             if 400 <= reply.status < 500 and invariants.is_live(container.id):
                 what = f"{call.method} {call.path} was answered {reply.status}"
-                told = json.dumps(reply.body)
-                raise Violation(f"{container.allocation_id} is live, but {what}: {told}")
+                answer = json.dumps(reply.body)
+                raise Violation(f"{container.allocation_id} is live, but {what}: {answer}")
 
         return judge
 
     def _note(self, call: Call) -> None:
-        """Record what the control plane has acknowledged."""
+        """Record an acknowledged report in the ledger."""
         ledger, body = self._container.agent.world.ledger, call.body or {}
         if _METRICS.fullmatch(call.path):
             ledger.metrics.append(_metric(body))
@@ -169,7 +169,7 @@ def _metric(body: Any) -> Metric:
 
 
 def _delivery(call: Call, agent_token: str) -> Call | None:
-    """Return the request by which an agent delivers metrics; None for what it passes on as it is."""
+    """Return the agent's own request for a report of metrics, or None if the agent forwards the call unchanged."""
     trial = _METRICS.fullmatch(call.path)
     body = call.body or {}
     if trial is None or not agent_token or body.get("group") == "validation":

@@ -14,9 +14,9 @@ class Run:
     run_id: int
     started_from: str = ""  # the checkpoint
     reported: list[tuple[int, float]] = field(default_factory=list)  # steps and losses, in order
-    gave_up: bool = False  # it said that its hyperparameters are invalid
-    crashed: bool = False  # by itself: what the user's retries are for
-    ended_well: bool = False  # exit 0 without having been told to stop
+    gave_up: bool = False  # it reported that its hyperparameters are invalid
+    crashed: bool = False  # because of its own code, which counts against max_restarts
+    ended_well: bool = False  # exit 0 without a request to stop
     chief_exit: int | None = None
 
 
@@ -50,7 +50,7 @@ class Ledger:
     # Trial: the run whose log says that no retry helps.
     given_up: dict[int, int] = field(default_factory=dict)
     early_exits: set[int] = field(default_factory=set)  # answered
-    # Containers whose program ended by itself, on agents that say what they have when they join again.
+    # Containers that ended by themselves, on agents that list their containers when they join again.
     ended: set[str] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)  # containers whose exit was acknowledged
     reported: set[str] = field(default_factory=set)  # containers that were reported beyond ASSIGNED
@@ -65,10 +65,10 @@ class Ledger:
         return self.runs.setdefault(key, Run(key, trial_id, run_id))
 
     def reported_before(self, checkpoint: str, trial_id: int) -> dict[int, float]:
-        """Return what a trial's runs had reported, one after the other, when this checkpoint was saved."""
+        """Return the steps and losses that a trial's runs had reported when this checkpoint was saved."""
         saved = self.saved.get(checkpoint)
         if saved is None or saved.run.trial_id != trial_id:
-            return {}  # the trial began there
+            return {}  # the trial began with this checkpoint, or without one
         before = self.reported_before(saved.run.started_from, trial_id)
         return before | {s: loss for s, loss in saved.run.reported if s <= saved.steps}
 

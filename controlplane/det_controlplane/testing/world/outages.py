@@ -1,4 +1,4 @@
-"""Outages of the control plane: for seconds to a day it is down, or stalls with requests that it answers afterwards."""
+"""Outages of the control plane, from seconds to a day: it is down, or it stalls and answers requests afterwards."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from typing import Protocol
 from det_controlplane.testing.world.timeline import Timeline
 
 _DAY_S = 86_400.0
-# Half of them are short, as they are in reality.
+# Half of the lengths are short, as in reality.
 _LENGTHS_S = (10.0, 30.0, 65.0, 75.0, 120.0, 600.0, 7_200.0, _DAY_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
     ends_at: float
-    stalls: bool  # requests wait until its end, and processes remember what they knew
+    stalls: bool  # requests wait until its end, and processes keep their memory
 
 
 class Host(Protocol):
@@ -25,16 +25,16 @@ class Host(Protocol):
     calm: bool
 
     def lose_memories(self) -> None:
-        """Let the processes of the control plane begin anew."""
+        """Restart the processes of the control plane, without their memory."""
         ...
 
     def answer_again(self) -> None:
-        """Let the control plane work from now on."""
+        """Make the control plane answer requests again."""
         ...
 
 
 class Outages:
-    """An actor that takes the control plane away for a while, in some of the worlds."""
+    """An actor that stops or stalls the control plane for some time, in some of the worlds."""
 
     def __init__(
         self, host: Host, rng: Random, chaos_s: float, *, longest_s: float = _DAY_S
@@ -68,7 +68,7 @@ class Outages:
 
 
 def wait_for(outage: Outage | None, timeline: Timeline, act: Callable[[], None]) -> bool:
-    """Do something at the end of a stall; return False where there is no stall."""
+    """Schedule an action for the end of a stall; return False if the control plane is not stalled."""
     if outage is None or not outage.stalls:
         return False
     timeline.after(outage.ends_at - timeline.seconds + 0.001, act)

@@ -65,7 +65,7 @@ class Stage(Protocol):
 
     @property
     def outage(self) -> Outage | None:
-        """Return the outage of the control plane that lasts now."""
+        """Return the current outage of the control plane, or None."""
         ...
 
     @property
@@ -98,7 +98,7 @@ class ContainerHost(Protocol):
 
     @property
     def says_what_it_has(self) -> bool:
-        """Return whether the agent names its containers when it joins, as those before it did not."""
+        """Return whether the agent lists its containers when it joins. Agents of earlier versions do not."""
         ...
 
     @property

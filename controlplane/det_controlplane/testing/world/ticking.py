@@ -42,7 +42,7 @@ class Rounds:
 
     def lost(self) -> None:
         if self._planned_s <= self._world.timeline.seconds:
-            self._planned_s = float("inf")  # it came at its time, and nothing worked on it
+            self._planned_s = float("inf")  # the tick was due, but no process ran it
         self._plan(self._rng.uniform(1.0, _SAFETY_NET_S))
 
     def _run(self, process: Process) -> tuple[float | None, Callable[[], None]]:
