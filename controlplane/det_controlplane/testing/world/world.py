@@ -26,7 +26,7 @@ from det_controlplane.testing.world.users import FakeUser
 
 _NEARBY_S = 10.0  # how far ahead a request may be that overtakes another
 _AFTER_OUTAGE_S = 120.0  # the trouble after an outage lasts this long
-_HURRIED = 12  # the number of actors that may act early after an outage
+_HURRIED = 12  # the number of actors that may act early so that a request overtakes another
 # Among how many points of a step an interruption is drawn.
 _STATEMENTS, _SIDES = 14, 6
 
