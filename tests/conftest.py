@@ -16,6 +16,7 @@ pytest_plugins = (
     "tests.support.files_in_memory",
     "tests.support.skips",
     "tests.support.leftovers",
+    "tests.support.own_engine",
     "tests.support.order",
     "tests.support.second_tries",
     "tests.support.costs",

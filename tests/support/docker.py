@@ -5,26 +5,26 @@ import shutil
 import socket
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import docker
 from docker.errors import DockerException
 
-from tests.support import debian, skips
-from tests.support.cache import cache_folder, only_one
+from tests.support import debian, own_engine, skips
+from tests.support.cache import only_one
 from tests.support.leftovers import without_mark
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 READY_S = 120.0
-# Engines outlive the test run that started them: collecting their Popen objects would warn in any later test.
+# Engines outlive the process that started them: collecting their Popen objects would warn in any later test.
 _engines: "list[subprocess.Popen[bytes]]" = []
 _PACKAGES = ("docker.io", "cgroupfs-mount", "iptables")
 
 
 def docker_engine() -> Any:
     """Return a client of a running engine, which DOCKER_HOST then names for child processes; skip where none can be."""
-    client = _answering(None) or _our_own()
+    is_own = os.environ.get("DOCKER_HOST") == own_engine.url()
+    client = (None if is_own else _answering(None)) or _our_own()
     if client is None:
         skips.skip(*_no_engine())
     return client
@@ -35,15 +35,16 @@ def _no_engine() -> tuple[str, str]:
     if os.geteuid() != 0:
         missing = "no Docker engine answers this user, who may not start one"
         return missing, "start Docker, and let this user use it"
-    log = cache_folder() / "docker" / "dockerd.log"
+    log = own_engine.folder() / "dockerd.log"
     return "no Docker engine answers, and none could be started", f"install Docker; see {log}"
 
 
 def _our_own() -> Any | None:
-    path = cache_folder() / "docker" / "engine.sock"
-    url = f"unix://{path}"
-    with only_one("docker-engine"):
-        client = _answering(url) or (_start(path) if os.geteuid() == 0 else None)
+    url = own_engine.url()
+    with only_one(own_engine.START_LOCK):
+        client = _answering(url) or (_start() if os.geteuid() == 0 else None)
+        if client is not None:
+            own_engine.use()
     if client is not None:
         os.environ["DOCKER_HOST"] = url
     return client
@@ -72,19 +73,20 @@ def _listens(url: str) -> bool:
         return probe.connect_ex(url.removeprefix("unix://")) == 0
 
 
-def _start(path: Path) -> Any | None:
-    """Start an engine that outlives this test run: the next one, or one beside it, finds it again."""
+def _start() -> Any | None:
+    """Start an engine that outlives this process, because other workers and test runs use it, too."""
     if not _installed():
         return None
     if not os.path.ismount("/sys/fs/cgroup") and shutil.which("cgroupfs-mount"):
         subprocess.run(["cgroupfs-mount"], check=False)
     for iptables in ("true", "false"):
-        engine = _spawn(path, iptables)
+        engine = _spawn(iptables)
         _engines.append(engine)
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline and engine.poll() is None:
-            client = _answering(f"unix://{path}")
+            client = _answering(own_engine.url())
             if client is not None:
+                own_engine.note_start()
                 return client
             time.sleep(0.1)
         if engine.poll() is None:
@@ -93,17 +95,16 @@ def _start(path: Path) -> Any | None:
     return None
 
 
-def _spawn(path: Path, iptables: str) -> "subprocess.Popen[bytes]":
-    folder = path.parent
-    folder.mkdir(parents=True, exist_ok=True)
+def _spawn(iptables: str) -> "subprocess.Popen[bytes]":
+    folder = own_engine.folder()
     with open(folder / "dockerd.log", "ab") as log:
         return subprocess.Popen(
             [
                 "dockerd",
                 f"--data-root={folder}/data",
                 f"--exec-root={folder}/exec",
-                f"--pidfile={folder}/dockerd.pid",
-                f"--host=unix://{path}",
+                f"--pidfile={own_engine.pid_file()}",
+                f"--host={own_engine.url()}",
                 f"--iptables={iptables}",
             ],
             stdin=subprocess.DEVNULL,

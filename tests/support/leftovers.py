@@ -3,7 +3,7 @@
 A plugin of pytest. Each process that a run starts, directly or not, inherits a variable with the run's id. Some
 processes get environments of their own (containers do): those work below the run's temporary directories.
 
-Not counted: the Docker engine of tests/support/docker.py, which runs after each other share.
+Not counted: the Docker engine of tests/support/docker.py, which runs share and tests/support/own_engine.py ends.
 """
 
 import os
