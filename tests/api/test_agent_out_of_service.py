@@ -121,5 +121,8 @@ def test_what_no_agent_alone_can_hold_is_refused_whatever_launch_error_says(
     assert submit(slots_per_trial=4).status == 200
     refused = submit(slots_per_trial=4, is_single_node=True)
     assert refused.status == 400
-    assert "resources.is_single_node: asks for 4 slots of one agent" in refused.error
+    assert (
+        "resources.is_single_node: request unfulfillable: asks for 4 slots of one agent"
+        in refused.error
+    )
     assert "has 3" in refused.error

@@ -162,7 +162,6 @@ def test_templates_and_pools_settle_what_the_user_leaves_open(user: Caller) -> N
     ("body", "status", "sentence"),
     [
         ({"config": {"entrypoint": ["a"], "colour": 1}}, 400, "colour"),
-        ({"config": {"description": "nothing to run"}}, 400, "entrypoint"),
         ({"config": {"entrypoint": ["a"], "resources": {"resource_pool": "x"}}}, 400, "does not exist"),
         ({"config": {"entrypoint": ["a"]}, "workspaceId": 99}, 404, "workspace 99"),
         ({"config": {"entrypoint": ["a"]}, "templateName": "none"}, 404, "template"),
@@ -184,7 +183,7 @@ def test_every_problem_of_a_configuration_is_told_at_once(user: Caller) -> None:
     config = {"resources": {"resource_pool": "x", "slots": -1}, "colour": 1}
     told = user.ask("POST", C, {"config": config})
     assert told.status == 400
-    for place in ("resources.resource_pool", "resources.slots", "colour", "entrypoint"):
+    for place in ("resources.resource_pool", "resources.slots", "colour"):
         assert f"{place}: " in told.error
 
 
@@ -192,7 +191,9 @@ def test_a_refusal_calls_the_task_by_its_kind(user: Caller, agent: PlayedAgent) 
     config = {"entrypoint": ["true"], "resources": {"slots": 99}}
     told = user.ask("POST", C, {"config": config})
     assert told.status == 400
-    assert told.error.startswith("invalid command configuration: resources.slots: asks for 99")
+    assert told.error.startswith(
+        "invalid command configuration: resources.slots: request unfulfillable: asks for 99"
+    )
     nowhere = {"entrypoint": ["true"], "resources": {"resource_pool": "nowhere"}}
     told = user.ask("POST", C, {"config": nowhere})
     assert told.error.startswith(
@@ -220,15 +221,35 @@ def test_config_policies_bound_slots_and_priorities(user: Caller, admin: Caller)
     assert user.ask("POST", f"{C}/{id}/set_priority", {"priority": 34}).status == 400
 
 
-def test_more_slots_than_any_agent_has_is_refused_or_only_warned_of(
-    api: Api, user: Caller, agent: PlayedAgent
+@pytest.mark.parametrize("launch_error", [True, False])
+@pytest.mark.parametrize("kind", ["commands", "notebooks", "shells"])
+def test_rejects_more_slots_than_any_agent_has(
+    api: Api, user: Caller, agent: PlayedAgent, kind: str, launch_error: bool
 ) -> None:
-    body: dict[str, Any] = {"config": {"entrypoint": ["a"], "resources": {"slots": 3}}}
-    assert "largest" in user.ask("POST", C, body).error
-    api.ctx.config = replace(api.ctx.config, launch_error=False)
-    assert user.post(C, body)["warnings"] == ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"]
-    body["config"]["resources"] = {"slots": 2}
-    assert user.post(C, body)["warnings"] == []
+    api.ctx.config = replace(api.ctx.config, launch_error=launch_error)
+    refused = user.ask("POST", f"/api/v1/{kind}", {"config": {"resources": {"slots": 3}}})
+    assert refused.status == 400
+    assert "request unfulfillable: asks for 3 slots" in refused.error
+    accepted = user.post(f"/api/v1/{kind}", {"config": {"resources": {"slots": 2}}})
+    assert accepted["warnings"] == []
+
+
+@pytest.mark.parametrize("body", [{"config": {}}, {}, {"config": None}])
+def test_a_command_without_an_entrypoint_runs_its_startup_hook_alone(
+    api: Api, user: Caller, agent: PlayedAgent, body: dict[str, Any]
+) -> None:
+    user.post(C, body)
+    api.tick()
+    (order,) = agent.poll()
+    assert order["spec"]["command"][-1] == "true"
+
+
+def test_an_archived_workspace_is_not_found_by_launches(user: Caller) -> None:
+    workspace = user.post("/api/v1/workspaces", {"name": "old"})["workspace"]["id"]
+    user.post(f"/api/v1/workspaces/{workspace}/archive")
+    refused = user.ask("POST", C, {"config": {"entrypoint": ["a"]}, "workspaceId": workspace})
+    assert refused.status == 404
+    assert "archived" in refused.error
 
 
 def test_a_task_of_one_kind_is_unknown_to_the_others(user: Caller) -> None:

@@ -51,13 +51,14 @@ def test_the_built_in_workspace_and_project_stay_whoever_asks(admin: Caller, use
         ("PATCH", "", {"name": "x"}),
         ("PATCH", "", {"agentUserGroup": {"agentUid": 1}}),
         ("POST", "/archive", {}),
+        ("POST", "/unarchive", {}),
     ]
-    for caller in (admin, user):
+    for caller, status, reason in ((admin, 400, "built in"), (user, 403, "administrator")):
         for thing in ("workspaces/1", "projects/1"):
             for method, action, body in changes:
-                told = caller.ask(method, f"/api/v1/{thing}{action}", body)
-                assert told.status == 400, (method, thing, action)
-                assert "built in" in told.error
+                answer = caller.ask(method, f"/api/v1/{thing}{action}", body)
+                assert answer.status == status, (method, thing, action)
+                assert reason in answer.error
 
 
 def test_the_built_in_workspace_takes_no_further_projects(user: Caller) -> None:

@@ -16,7 +16,11 @@ RUN = Command(
     "run",
     "run a command on the cluster, and print what it prints",
     "interactive_start:run",
-    TextArg("entrypoint", nargs="...", help="the command; one argument is a line for the shell"),
+    TextArg(
+        "entrypoint",
+        nargs="...",
+        help="the command; one argument is a line for the shell. Without it the startup hook runs alone",
+    ),
     CONFIG_FILE,
     VOLUME,
     *CONTEXT,

@@ -87,7 +87,7 @@ def test_a_resolved_task_loads_back_and_resolves_to_itself() -> None:
 @pytest.mark.parametrize(
     ("kind", "raw", "path", "said"),
     [
-        (TaskKind.COMMAND, {}, "entrypoint", "is required"),
+        (TaskKind.GENERIC, {}, "entrypoint", "is required"),
         (TaskKind.COMMAND, {"entrypoint": []}, "entrypoint", "at least one argument"),
         (
             TaskKind.SHELL,

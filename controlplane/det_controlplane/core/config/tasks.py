@@ -145,7 +145,8 @@ def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str)
     what = f"{kind.value.lower()} configuration"
     merged, warnings = _merged(kind, submitted, sources, name, what)
     problems = []
-    if kind in _RUN_BY_USER and merged.get("entrypoint") is None:
+    # A command without one runs the startup hook alone.
+    if kind is TaskKind.GENERIC and merged.get("entrypoint") is None:
         problems.append(
             Problem("entrypoint", "is required: the command to run, as a list of arguments")
         )

@@ -113,9 +113,9 @@ def open_workspace(tx: Tx, workspace_id: int) -> WorkspaceRow:
 def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> R:
     """Return a workspace or project that this caller may change now."""
     thing = f"{row.kind} '{row.name}'"
+    require_owner(caller, row.user_id, f"{verb} {thing}")
     if row.immutable:
         raise WrongState(f"{thing} is built in: nobody may {verb} it")
-    require_owner(caller, row.user_id, f"{verb} {thing}")
     if row.state is DeletionState.DELETING:
         raise WrongState(f"{thing} is being deleted")
     if row.archived and not archived_too:

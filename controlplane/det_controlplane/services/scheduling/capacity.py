@@ -80,7 +80,7 @@ def too_large_for_one_agent(ctx: Context, pool: Pool, slots: int) -> Problem | N
     if most is None or slots <= most:
         return None
     message = (
-        f"asks for {slots} slots of one agent, but the largest of resource pool {pool.pool_name!r} has {most};"
+        f"request unfulfillable: asks for {slots} slots of one agent, but the largest of resource pool {pool.pool_name!r} has {most};"
         " ask for fewer, leave is_single_node out, or choose another pool"
     )
     return Problem("resources.is_single_node", message)
@@ -92,8 +92,8 @@ def too_large_task(ctx: Context, pool: Pool, slots: int) -> Problem | None:
     if most is None or slots <= most:
         return None
     message = (
-        f"asks for {slots} slots, and this task runs on one agent, but the largest of resource pool"
-        f" {pool.pool_name!r} has {most}; ask for fewer, or choose another pool"
+        f"request unfulfillable: asks for {slots} slots, and this task runs on one agent, but the largest of"
+        f" resource pool {pool.pool_name!r} has {most}; ask for fewer, or choose another pool"
     )
     return Problem("resources.slots", message)
 

@@ -208,7 +208,9 @@ def _workspace(ctx: Context, user: User, workspace_id: int) -> TargetWorkspace:
         raise Missing(f"workspace {workspace_id} not found")
     require_in(user, Right.CREATE_NSC, workspace_id)
     what = f"workspace {workspace_id}"
-    require_open(what, archived=found.archived, deleting=found.deleting)
+    if found.archived:
+        raise Missing(f"{what} is archived: unarchive it, or choose another")
+    require_open(what, archived=False, deleting=found.deleting)
     return found
 
 
@@ -229,12 +231,14 @@ def _pool(
 
 
 def _exceeds(ctx: Context, pool: Pool, slots: int) -> bool:
-    """Return whether no agent has so many slots now; refuse what none will ever have."""
+    """Return whether no agent has so many slots now. Refuse a task that no agent will ever hold.
+
+    Agents cannot grow, so that the setting launch_error makes no difference here."""
     too_large = capacity.too_large_task(ctx, pool, slots) if slots else None
-    if too_large is not None and ctx.config.launch_error:
+    if too_large is not None:
         raise InvalidConfig([too_large])
     most = slot_rows.of_largest_agent(ctx.db, pool.pool_name)
-    return too_large is not None or bool(most and slots > most)
+    return bool(most and slots > most)
 
 
 def _context(ctx: Context, user: User, submission: Submission) -> Prepared | None:

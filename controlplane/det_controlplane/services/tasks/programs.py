@@ -63,8 +63,10 @@ class ProgramContext:
 
 
 def of_command(config: TaskConfig, place: ProgramContext) -> Program:
-    """Return the program of a command: its arguments as they are, or a line for the shell if there is only one."""
-    words = tuple(config.entrypoint or ())
+    """Return the program of a command: its arguments as they are, or a line for the shell if there is only one.
+
+    A command without arguments ends well after the startup hook."""
+    words = tuple(config.entrypoint or ("true",))
     command = ("sh", "-c", *words) if len(words) == 1 else words
     return Program(command, proxies=_own_ports(config, place.task_id))
 
