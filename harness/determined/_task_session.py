@@ -26,8 +26,8 @@ def task_session(env: Optional[Mapping[str, str]] = None) -> Session:
 
 def absence_of(master: str) -> Optional[Absence]:
     """Return the absences of this task's agent if `master` is its address, for other sessions to wait for it."""
-    found = task_environment() or {}
-    return _absence if found and canonical(found["DET_MASTER"]) == master else None
+    task = task_environment()
+    return _absence if task and canonical(task["DET_MASTER"]) == master else None
 
 
 def bounded_task_session(env: Optional[Mapping[str, str]] = None, *, retries: int = 5) -> Session:

@@ -154,8 +154,8 @@ def test_columns_of_hyperparameters_and_metadata_have_a_bound(user: Caller) -> N
         user.post(f"/api/v1/runs/{trial}/metadata", {"metadata": {**hparams, "team": "a"}})
     columns = user.ask("GET", "/api/v1/projects/1/columns", query={"tableType": ["TABLE_TYPE_RUN"]})
     assert len(columns.body) < 1.5 * MIB
-    found = {column["column"] for column in columns.json()["columns"]}
-    assert {"hp.lr", "metadata.lr", "metadata.team"} <= found
+    listed = {column["column"] for column in columns.json()["columns"]}
+    assert {"hp.lr", "metadata.lr", "metadata.team"} <= listed
 
 
 def test_values_of_metadata_have_a_bound(user: Caller) -> None:

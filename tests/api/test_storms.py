@@ -131,7 +131,7 @@ def test_a_storm_of_pauses_and_kills_has_no_deadlock(
 
 
 def deadlocks(url: str) -> int:
-    """Return the number of deadlocks. PostgreSQL adds those of a connection when the connection closes."""
+    """Return the number of deadlocks. PostgreSQL counts the deadlocks of a connection when the connection closes."""
     database = Database(url, pool_size=1)
     try:
         assert eventually(lambda: not database.read(_OTHERS))

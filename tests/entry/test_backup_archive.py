@@ -169,7 +169,7 @@ def test_another_format_is_refused_with_the_version_that_reads_it(tmp_path: Path
 
 def test_another_file_is_not_a_backup(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("hello" * 1000)
-    with pytest.raises(BadArchive, match="is no backup"):
+    with pytest.raises(BadArchive, match="is not a backup"):
         read_manifest(tmp_path / "b")
 
 

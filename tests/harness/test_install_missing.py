@@ -49,11 +49,11 @@ class Image:
 
     def start(self, **env: str) -> "subprocess.CompletedProcess[str]":
         """Run the first step of a notebook."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
         index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.index)}
         task = {"DET_RUNTIME": "docker", "DET_IMAGE": "team/a:1", "DET_RUN_DIR": str(self.run_dir)}
         python = {"PYTHONPATH": f"{ROOT / 'harness'}:{self.site}", "PYTHONNOUSERSITE": "1"}
-        every = {**kept, "PIP_CONFIG_FILE": os.devnull, **index, **task, **python, **env}
+        every = {**own, "PIP_CONFIG_FILE": os.devnull, **index, **task, **python, **env}
         return subprocess.run(
             [sys.executable, "-c", INSTALL], env=every, capture_output=True, text=True, check=False
         )

@@ -27,8 +27,8 @@ def _give_back_runs_whose_successor_has_begun(patch: pytest.MonkeyPatch) -> None
     judge = adoption.obstacle
 
     def careless(run: Any, container: Any) -> str:
-        found = judge(run, container)
-        return "" if "has begun" in found else found
+        reason = judge(run, container)
+        return "" if "has begun" in reason else reason
 
     patch.setattr(adoption, "obstacle", careless)
 

@@ -85,9 +85,9 @@ def page(
     rows = db.read(_PAGE, params)
     if not rows:
         return ReportsPage([], after, True)
-    found, end = rows[0].found, rows[-1]
+    count, end = rows[0].found, rows[-1]
     last = (end.trial_id, end.step, end.id)
-    return ReportsPage([r.report for r in rows], last, found < most and len(rows) == found)
+    return ReportsPage([r.report for r in rows], last, count < most and len(rows) == count)
 
 
 @dataclass(frozen=True, slots=True)

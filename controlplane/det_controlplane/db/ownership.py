@@ -42,8 +42,8 @@ def of_trial(db: Database, trial_id: int) -> Owned | None:
 
 
 def of_trials(db: Database, trial_ids: Sequence[int]) -> dict[int, Owned]:
-    found = db.read(_TRIALS, {"ids": list(trial_ids)})
-    return {row.id: Owned(row.user_id, row.unmanaged, row.experiment_id) for row in found}
+    rows = db.read(_TRIALS, {"ids": list(trial_ids)})
+    return {row.id: Owned(row.user_id, row.unmanaged, row.experiment_id) for row in rows}
 
 
 def of_experiment(db: Database, experiment_id: int) -> Owned | None:

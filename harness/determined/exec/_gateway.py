@@ -12,13 +12,13 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
 
 
 class AgentAway(Exception):
-    """The agent did not answer for so long that this container gives up. That is no fault of the task."""
+    """The agent did not answer within the time limit. This is an infrastructure failure, not a failure of the task."""
 
 
 def answered(ask: Callable[[], T], statuses: Collection[int] = RETRY_STATUSES) -> T:
-    """Return the answer of the gateway. Repeat the request while nothing or one of `statuses` is answered.
+    """Return the gateway's answer. Retry while the gateway does not answer or answers with one of `statuses`.
 
-    Raises AgentAway after PATIENCE_S, and at once whatever repeating cannot change."""
+    Raises AgentAway after PATIENCE_S. Other errors are raised at once."""
     away_since: Optional[float] = None
     for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
         try:

@@ -208,8 +208,8 @@ def _reason_of_pip(output: str) -> str:
         return "the package index cannot be reached"
     errors = [line[6:] for line in output.splitlines() if line.startswith("ERROR:")]
     installed = re.findall(r"\(constraint\) (\S+)", output)
-    kept = f"; installed here: {', '.join(dict.fromkeys(installed))}" if installed else ""
-    return _short(errors[0] if errors else output) + kept
+    versions = f"; installed here: {', '.join(dict.fromkeys(installed))}" if installed else ""
+    return _short(errors[0] if errors else output) + versions
 
 
 def _short(text: str) -> str:

@@ -160,7 +160,9 @@ def read_manifest(path: Path) -> Manifest:
             if info.name in (_MANIFEST, _CHECKSUM):
                 texts[info.name] = b"".join(_content(archive, info))
     if _MANIFEST not in texts or _CHECKSUM not in texts:
-        raise BadArchive(f"{path} is no backup, or was cut off: it has no manifest; copy it again")
+        raise BadArchive(
+            f"{path} is not a backup, or was cut off: it has no manifest; copy it again"
+        )
     if hashlib.sha256(texts[_MANIFEST]).hexdigest().encode() != texts[_CHECKSUM].strip():
         raise _damaged(path, _MANIFEST)
     return _parsed(path, json.loads(texts[_MANIFEST]))
@@ -231,7 +233,7 @@ def _open(path: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(path, "r:", encoding="utf-8") as archive:
             yield archive
     except (tarfile.TarError, EOFError) as e:
-        raise BadArchive(f"{path} is no backup, or was cut off ({e}): copy it again") from e
+        raise BadArchive(f"{path} is not a backup, or was cut off ({e}): copy it again") from e
 
 
 def _members(archive: tarfile.TarFile) -> dict[str, Member]:

@@ -1,8 +1,9 @@
-"""Check who may report for a trial, task or allocation of the cluster: its own task, its owner and administrators.
+"""Accept reports for a managed trial, task or allocation only from its own task, its owner and administrators.
 
 A search decides by reported metrics, a trial continues from its newest checkpoint, and an allocation that all-gathers
-waits for its peers. A report of another user would therefore change the owner's work. Tokens of tasks are checked by `task_rights`; this module checks people. Programs
-outside the cluster report for unmanaged trials, which several users may share by an external id.
+waits for its peers. A report of another user would therefore change the owner's work. This module checks people;
+`task_rights` checks the tokens of tasks. Programs outside the cluster report for unmanaged trials. Several users may
+share an unmanaged trial by an external id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,28 +16,28 @@ from det_controlplane.services.identity.principal import User
 
 
 def require_trial(ctx: Context, user: User, trial_id: int) -> None:
-    """Refuse a person who may not report for the trial. The use case answers for a trial that does not exist."""
+    """Refuse users other than the trial's owner and administrators. The use case reports a missing trial."""
     if user.allocation_id is None:
         owned = ctx.memory.owner_of(trial_id) or _read(ctx, [trial_id]).get(trial_id)
         _require(user, owned, f"trial {trial_id}")
 
 
 def require_tasks(ctx: Context, user: User, task_ids: Iterable[str]) -> None:
-    """Refuse a person who may not report for one of the tasks."""
+    """Refuse users other than administrators and the owners of the tasks."""
     if user.allocation_id is None:
         for task_id in task_ids:
             _require(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
 
 
 def require_allocation(ctx: Context, user: User, allocation_id: str) -> None:
-    """Refuse a person who may not change the allocation. The use case answers for one that does not exist."""
+    """Refuse users other than the allocation's owner and administrators. The use case reports a missing allocation."""
     if user.allocation_id is None:
         owned = ownership.of_allocation(ctx.db, allocation_id)
         _require(user, owned, f"allocation {allocation_id}")
 
 
 def read_owners(ctx: Context, trial_ids: Iterable[int]) -> None:
-    """Remember the owners of trials by one statement, for requests that are answered together."""
+    """Cache the owners of trials with one statement, for requests that are answered together."""
     unknown = sorted({id for id in trial_ids if ctx.memory.owner_of(id) is None})
     if unknown:
         _read(ctx, unknown)
