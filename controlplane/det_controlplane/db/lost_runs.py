@@ -1,4 +1,4 @@
-"""Runs that were declared lost with their agent, and what brings one back."""
+"""Read and revive runs that were declared lost with their agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ class Runs:
 
 
 def of_agent(tx: Tx, agent_id: str, container_ids: Sequence[str]) -> list[LostContainer]:
-    """Return those of an agent's containers that ended because the agent was lost, with their runs."""
+    """Return the containers that ended because the agent was lost, with their runs."""
     found = tx.execute(_LOST, {"agent": agent_id, "ids": list(container_ids)})
     return [LostContainer(*row) for row in found]
 
@@ -148,7 +148,7 @@ class Withdrawn:
 
 
 def withdraw(tx: Tx, allocation_ids: Sequence[str], now: datetime) -> Withdrawn:
-    """Delete runs that have not begun, as if they had never been requested. What their machines cost is kept."""
+    """Delete runs that have not begun, as if they had never been requested. The cost of their machines is kept."""
     ids = {"ids": list(allocation_ids)}
     agents = list(tx.execute(_AGENTS, ids).scalars())
     pools = list(tx.execute(_POOLS, ids).scalars())
@@ -169,7 +169,7 @@ def revive(tx: Tx, lost: LostContainer, state: ContainerState, now: datetime) ->
 
 
 def reopen_task(tx: Tx, task_id: str, state: GenericTaskState | None, now: datetime) -> None:
-    """Let a task that is no trial go on."""
+    """Make a command or generic task active again."""
     params = {"task": task_id, "state": None if state is None else state.value, "now": now}
     tx.execute(_REOPEN, params)
 

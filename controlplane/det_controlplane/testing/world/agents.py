@@ -168,7 +168,7 @@ class FakeAgent:
         for container in list(self.containers.values()):
             order = ordered.get(container.id)
             if order is None:
-                container.kill()  # its reports are delivered before its end is told
+                container.kill()  # its reports are delivered before its end
             elif order["epoch"] != container.epoch:
                 container.vanish()
                 del self.containers[container.id]
