@@ -1,34 +1,24 @@
 """`det deploy aws` against moto with the real Terraform, and what it deployed run as Lambda would run it."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
 import pytest
 import yaml
 from det_controlplane.adapters.aes_cipher import AesCipher
 from det_controlplane.db.engine import Database
 from sqlalchemy import text
 
-from tests.support.aws_box import REGION, Box, aws_box, terraform_mirror
-from tests.support.aws_databases import holding
-from tests.support.aws_rights import Policy
+from tests.support.aws_box import REGION
 from tests.support.cloudbox import box as clouds
-from tests.support.cloudbox.machine import BARE
 from tests.support.cloudbox.pools import AGENT
-from tests.support.cluster import DET, Answer
+from tests.support.deployed_aws import CLUSTER, FUNCTIONS, ROLES, Deployed, deployed_aws
 from tests.support.operator_policy import OF_POWER_USERS, policy_of_operators
-from tests.support.skips import TERRAFORM, skip
 from tests.support.stock import stock_client
 
 pytestmark = [
@@ -36,10 +26,6 @@ pytestmark = [
     pytest.mark.usefixtures("machines_may_boot"),
 ]
 
-CLUSTER = "box"
-FUNCTIONS = ("api", "tick", "provision", "migrate", "keys")
-ROLES = tuple(f"det-{CLUSTER}-{name}" for name in FUNCTIONS)
-OPERATOR = "operator"  # an access key
 # Groups that rules refer to, which moto tells with the account before their ids; and a cluster of Aurora, of which it
 # tells how one of the first version would scale, too.
 TOLD_OTHERWISE_BY_MOTO = {
@@ -50,7 +36,6 @@ TOLD_OTHERWISE_BY_MOTO = {
 OPTIONS = (
     "--cluster-id", CLUSTER, "--yes", "--config", "cluster.yaml", "--var", "bucket_lifecycle=false",
 )  # fmt: skip
-MIRRORS = (os.environ.get("TF_PLUGIN_MIRROR", ""), "/opt/tf-plugins")
 CONFIG = """
 name: in-the-box
 entrypoint: python3 train.py
@@ -74,65 +59,10 @@ with det.core.init() as core:
 """
 
 
-@dataclass
-class Deployed:
-    """The operator's terminal, the account, and the role policies that Terraform applied."""
-
-    box: Box
-    clouds: clouds.Box  # where the machines of the account boot
-    environment: Mapping[str, str]
-    folder: Path
-    outputs: dict[str, Any] = field(default_factory=dict)
-
-    def det(self, *args: str, code: int = 0, environ: Mapping[str, str] | None = None) -> Answer:
-        done = subprocess.run(
-            [*DET, *args], env={**self.environment, **(environ or {})}, cwd=self.folder, capture_output=True,
-            text=True, timeout=1100, stdin=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-        assert done.returncode == code, f"det {' '.join(args)}: {done.stdout}{done.stderr}"
-        return Answer(done.returncode, done.stdout, done.stderr)
-
-    def deploy(self, verb: str, *more: str, code: int = 0) -> Answer:
-        at = ("--region", REGION, "--endpoint-url", self.box.aws_url)
-        return self.det("deploy", "aws", verb, *at, *more, code=code)
-
-    def aws(self, service: str) -> Any:
-        return boto3.client(service, region_name=REGION, endpoint_url=self.box.aws_url)
-
-    def machines(self) -> list[dict[str, Any]]:
-        only = [{"Name": "tag:determined-cluster", "Values": [CLUSTER]}]
-        answer = self.aws("ec2").describe_instances(Filters=only)
-        return [i for r in answer["Reservations"] for i in r["Instances"]]
-
-    def policy(self, function: str) -> Policy:
-        role = f"det-{CLUSTER}-{function}"
-        found = self.aws("iam").get_role_policy(RoleName=role, PolicyName="function")
-        return Policy(found["PolicyDocument"])
-
-
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, postgres_server: Any) -> Iterator[Deployed]:
-    mirror = next((place for place in MIRRORS if place and Path(place).is_dir()), "")
-    if not mirror or not shutil.which("terraform"):
-        skip(TERRAFORM, "terraform, and TF_PLUGIN_MIRROR=a filesystem mirror with hashicorp/aws")
-    folder = tmp_path_factory.mktemp("deploy")
-    with (
-        postgres_server.empty_database() as database_url,
-        terraform_mirror(mirror) as configuration,
-        holding(postgres_server, database_url),
-        aws_box(folder / "functions", database_url, ROLES, OPERATOR) as box,
-        clouds.machines_of(
-            folder / "machines", int(box.front_url.rpartition(":")[2]), box.aws_url
-        ) as machines,
-    ):
-        box.proxies = machines.environment
-        box.sandboxes = 4  # a log that is followed holds one, and agents call meanwhile
-        machines.images[machines.image_id()] = BARE
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("DET_")}
-        home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), "NO_COLOR": "1"}
-        kept["AWS_ACCESS_KEY_ID"] = OPERATOR
-        kept["DET_DOCKER_HUB"] = "http://127.0.0.1:9"  # no registry of the internet is asked
-        yield Deployed(box, machines, {**kept, **home, "TF_CLI_CONFIG_FILE": configuration}, folder)
+    with deployed_aws(tmp_path_factory.mktemp("deploy"), postgres_server) as found:
+        yield found
 
 
 def test_a_cluster_is_made_used_brought_back_and_removed_without_a_trace(
@@ -185,19 +115,11 @@ def cluster_config(master_url: str) -> str:
     return yaml.safe_dump({"resource_pools": [{"pool_name": "gpus", "provider": provider}]})
 
 
-def turn(deployed: Deployed) -> None:
-    """Play the schedules, which moto does not."""
-    for name in ("tick", "provision"):
-        deployed.aws("lambda").invoke(
-            FunctionName=f"det-{CLUSTER}-{name}", Payload=b'{"source": "schedule"}'
-        )
-
-
 def until_trial_runs(deployed: Deployed, master: Mapping[str, str]) -> None:
     """Wait until the machine has installed the agent from the function URL, joined by proof, and begun to train."""
 
     def begun() -> bool:
-        turn(deployed)
+        deployed.turn()
         log = deployed.det("trial", "logs", "1", environ=master).out
         assert "was terminated" not in log, log
         return "begun on ip-" in log
@@ -223,7 +145,7 @@ def train_by_the_stock_client(deployed: Deployed, password: str) -> None:
             begun = user.submit(stock.det, *args, typed=typed)
 
             def done() -> bool:
-                turn(deployed)
+                deployed.turn()
                 return begun.done()
 
             clouds.until(done, f"det {args}", 300)
@@ -247,7 +169,7 @@ def until_everything_is_over(deployed: Deployed, master: Mapping[str, str]) -> N
     """Wait until the experiment has its result, and its machine, idle since then, is given back."""
 
     def over() -> bool:
-        turn(deployed)
+        deployed.turn()
         return not deployed.clouds.on()
 
     clouds.until(over, f"the end of the machine {deployed.clouds.why()}", 300)
@@ -298,7 +220,7 @@ def check_machine(deployed: Deployed) -> None:
     limit = time.monotonic() + 60
     while not deployed.machines():
         assert time.monotonic() < limit, f"no machine came: {deployed.box.failed}"
-        turn(deployed)
+        deployed.turn()
     deployed.box.settle()
     assert deployed.box.failed == []
     (machine,) = deployed.machines()
