@@ -76,6 +76,7 @@ class FakeGoogle:
     foreign_buckets: set[str] = field(default_factory=set)
     instances: dict[str, Json] = field(default_factory=dict)  # by ZONE/NAME
     leftovers: dict[str, list[Any]] = field(default_factory=dict)  # by kind
+    running_jobs: set[str] = field(default_factory=set)  # of Cloud Scheduler
     peerings: list[str] = field(default_factory=list)
     backups: list[Json] = field(default_factory=list)
     operations: dict[str, Json] = field(default_factory=dict)  # of databases, by name
@@ -154,6 +155,7 @@ class FakeGoogle:
 
     def run_machine(self, name: str = "det-1-1", cluster: str = "lab") -> None:
         machine = {"name": name, "zone": "zones/us-west1-b", "labels": {"det-cluster": cluster}}
+        machine["scheduling"] = {"provisioningModel": "SPOT"}
         self.instances[f"us-west1-b/{name}"] = machine
 
 
@@ -239,6 +241,13 @@ def _end_machine(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     return {} if fake.instances.pop(f"{query['zone']}/{query['name']}", None) else None
 
 
+def _simulate_maintenance(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+    """Preempt a spot machine, as the event does there."""
+    found = fake.instances.pop(f"{query['zone']}/{query['name']}", None)
+    assert found is None or found["scheduling"]["provisioningModel"] == "SPOT", "it would restart"
+    return found and {"operationType": "simulateMaintenanceEvent", "status": "RUNNING"}
+
+
 def _network(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
     if not (fake.peerings or query["network"] in fake.leftovers.get("networks", ())):
         return None
@@ -263,7 +272,8 @@ def _make_bucket(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
 
 
 def _objects(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
-    return {"items": [{"name": name} for name in fake.buckets[query["bucket"]]]}
+    names = [n for n in fake.buckets[query["bucket"]] if n.startswith(query.get("prefix", ""))]
+    return {"items": [{"name": name} for name in names]}
 
 
 def _delete_object(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
@@ -378,8 +388,13 @@ def _leftover(kind: str) -> Route:
 
 
 def _named(kind: str) -> Route:
-    """Look for one thing whose name a test wrote down."""
-    return lambda fake, query, body: {} if query["name"] in fake.leftovers.get(kind, ()) else None
+    """Look for one thing by its name. Jobs are paused unless a test says otherwise."""
+
+    def look(fake: FakeGoogle, query: dict[str, str], body: Any) -> Any:
+        state = "ENABLED" if query["name"] in fake.running_jobs else "PAUSED"
+        return {"state": state} if query["name"] in fake.leftovers.get(kind, ()) else None
+
+    return look
 
 
 _P, _COMPUTE = r"projects/(?P<project>[^/]+)", "/compute/compute/v1/projects/[^/]+"
@@ -404,6 +419,11 @@ _ROUTES: tuple[tuple[str, str, Route], ...] = (
     ("GET", f"{_COMPUTE}/regions/(?P<region>[^/]+)", _region),
     ("GET", f"{_COMPUTE}/aggregated/(?P<kind>\\w+)", _aggregated),
     ("DELETE", f"{_COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)", _end_machine),
+    (
+        "POST",
+        f"{_COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)/simulateMaintenanceEvent",
+        _simulate_maintenance,
+    ),
     ("GET", f"{_COMPUTE}/global/networks/(?P<network>[^/]+)", _network),
     (
         "GET",

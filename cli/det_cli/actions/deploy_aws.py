@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import Any
 
-from det_cli.actions import deploy_cloud, deploy_options
+from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
 from det_cli.deployment.aws import AwsDeployment
 from det_cli.deployment.aws_account import Aws
 from det_cli.deployment.aws_refusals import refusals_told
@@ -26,6 +26,23 @@ _TYPES = {
 
 @refusals_told()
 def up(args: argparse.Namespace) -> None:
+    given, deployment = _for_up(args)
+    deploy_cloud.up(given, deployment, _place(deployment.account))
+
+
+@refusals_told()
+def rehearse(args: argparse.Namespace) -> int:
+    from det_cli.commands.deploy_aws import AWS
+    from det_cli.deployment.rehearsal.aws_cloud import AwsCloud
+
+    given, deployment = _for_up(deploy_rehearse.with_options_of_up(args, AWS))
+    database = _spec(given).variables.get("database", "aurora")
+    cloud = AwsCloud(deployment.account, given.cluster_id, str(database))
+    return deploy_rehearse.run(given, deployment, cloud, _place(deployment.account))
+
+
+def _for_up(args: argparse.Namespace) -> tuple[argparse.Namespace, AwsDeployment]:
+    """Return the options of `up`, completed by the kept options, and the deployment that they describe."""
     alone = deploy_options.alone(args)
     looked_at = AwsDeployment(_spec(alone), say)
     deploy_cloud.check_here(alone, looked_at)
@@ -43,7 +60,7 @@ def up(args: argparse.Namespace) -> None:
         keypair=given.keypair or "",
         snapshot=given.db_snapshot or "",
     )
-    deploy_cloud.up(given, deployment, _place(deployment.account))
+    return given, deployment
 
 
 @refusals_told()

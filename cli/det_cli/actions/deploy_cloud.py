@@ -3,7 +3,7 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from det_cli import new_password, prompts
 from det_cli.actions import deploy_options
 from det_cli.deployment import fleet, stack_variables
-from det_cli.deployment.cluster import Deployment, describe
+from det_cli.deployment.cluster import Deployment
 from det_cli.deployment.terraform import stacks
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import print_object, print_yaml, say
@@ -54,12 +54,30 @@ def up(args: argparse.Namespace, deployment: Deployment, where: str) -> None:
     question = f"Create or update cluster {args.cluster_id} in {where}?"
     prompts.confirm(question, yes=args.yes)
     with _going_on():
-        outputs = deployment.up(args.kept)
-    for line in describe(outputs):
+        deploy(deployment, args.kept)
+
+
+def deploy(deployment: Deployment, kept: Mapping[str, Any]) -> None:
+    """Create the cluster or bring it up to date, and print how to use it; its first password only once."""
+    outputs = deployment.up(kept)
+    for line in _described(outputs):
         print(line)
     if "first_password" in outputs:
         sys.stdout.flush()  # raises where nobody reads any more
         deployment.password_told()
+
+
+def _described(outputs: Mapping[str, Any]) -> Iterator[str]:
+    yield f"The cluster answers at {outputs['url']}"
+    if "first_password" in outputs:
+        yield f"Password of admin and determined, until you change it: {outputs['first_password']}"
+    if outputs.get("holds_first_password"):
+        yield "admin still has the first password: `det user change-password admin`"
+    yield ""
+    yield "next:"
+    yield f"  export DET_MASTER={outputs['url']}"
+    yield "  det user login admin"
+    yield f"  in a browser: {outputs['url']}/det"
 
 
 def down(args: argparse.Namespace, deployment: Deployment) -> None:

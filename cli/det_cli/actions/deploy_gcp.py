@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from det_cli.actions import deploy_cloud, deploy_options
+from det_cli.actions import deploy_cloud, deploy_options, deploy_rehearse
 from det_cli.deployment.cluster import ClusterSpec
 from det_cli.deployment.gcp import GcpDeployment, ProjectAccess
 from det_cli.deployment.google import project_of_sign_in
@@ -29,14 +29,31 @@ _LABEL_KEY, _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_
 
 
 def up(args: argparse.Namespace) -> None:
+    given, deployment = _for_up(args)
+    deploy_cloud.up(given, deployment, _place(deployment))
+
+
+def rehearse(args: argparse.Namespace) -> int:
+    from det_cli.commands.deploy_gcp import GCP
+    from det_cli.deployment.rehearsal.google_cloud import GoogleCloud
+
+    given, deployment = _for_up(deploy_rehearse.with_options_of_up(args, GCP))
+    cloud = GoogleCloud(deployment.account, given.cluster_id)
+    return deploy_rehearse.run(given, deployment, cloud, _place(deployment))
+
+
+def _place(deployment: GcpDeployment) -> str:
+    return f"{deployment.account.region} of project {deployment.account.project}"
+
+
+def _for_up(args: argparse.Namespace) -> tuple[argparse.Namespace, GcpDeployment]:
+    """Return the options of `up`, completed by the kept options, and the deployment that they describe."""
     alone = deploy_options.alone(args)
     looked_at = _deployment(alone)
     deploy_cloud.check_here(alone, looked_at)
     args.db_backup = args.db_backup or None
     given = deploy_options.as_last_time(args, alone.config, looked_at, _POOLS, _MORE)
-    deployment = _deployment(given)
-    place = f"{deployment.account.region} of project {deployment.account.project}"
-    deploy_cloud.up(given, deployment, place)
+    return given, _deployment(given)
 
 
 def down(args: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """Options that `det deploy aws` and `det deploy gcp` share, and Determined's that mean nothing for functions."""
 
-from det_cli.declare import Arg, ReplacedArg, replaced_flag
+from det_cli.declare import Arg, OneOf, ReplacedArg, replaced_flag
 
 YES = Arg("-y", "--yes", "--no-prompt", action="store_true", help="do not ask for confirmation")
 CONFIG = Arg(
@@ -97,3 +97,21 @@ GROUP = (
         instead="is not needed: no image of the cluster is pulled from a registry",
     ),
 )
+
+# Options of `rehearse` itself. It also takes the options by which `up` creates a cluster.
+REHEARSAL = (
+    Arg("--max-cost", type=float, default=5.0, metavar="USD",
+        help="refuse a rehearsal that may cost more US dollars (5)"),
+    Arg("--steps", metavar="A,B,…",
+        help="only these of up, idle, spot, train, interruption, upgrade, notebook, down (all)"),
+    Arg("--pool", metavar="POOL", help="where jobs run (the cheapest pool with spot machines)"),
+    Arg("--idle-minutes", type=float, default=10.0, metavar="N",
+        help="how long the idle cluster is left alone (10)"),
+    OneOf(
+        Arg("--keep", action="store_true", help="do not remove a cluster that the rehearsal created"),
+        Arg("--down", action="store_true", dest="remove",
+            help="remove the cluster at the end, also one that existed before"),
+    ),
+    Arg("--report", metavar="FILE",
+        help="the report in Markdown; the same as JSON is beside it (rehearsal-NAME.md)"),
+)  # fmt: skip

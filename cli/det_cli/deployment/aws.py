@@ -31,6 +31,7 @@ from det_cli.deployment.aws_account import TAG, Aws
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.fleet import Location, MachineAccount
 from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.prices import AwsStack, ControlPlaneCost
 from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
 from det_cli.render import Say
@@ -88,7 +89,7 @@ class AwsDeployment(Deployment):
 
     def _check(self) -> None:
         self._google_credentials()
-        config = self._config()
+        config = self.config()
         aws_preflight.check_budget(self._spec.variables)
         aws_preflight.check_python(self._runtime())
         if self._has_url():
@@ -141,7 +142,7 @@ class AwsDeployment(Deployment):
         return [*([self._snapshot.database] if self._snapshot else []), *super()._databases()]
 
     def _prepare(self, stack: Stack, variables: dict[str, Any]) -> dict[str, Any]:
-        rentals = aws_preflight.rentals_of(self._config())
+        rentals = aws_preflight.rentals_of(self.config())
         roles = aws_preflight.roles_of(rentals, self._spec.variables)
         aws_service_roles.create(self.account, roles, self._say)
         if self._has_url():  # before Terraform removes the right that earlier versions gave
@@ -201,6 +202,16 @@ class AwsDeployment(Deployment):
         return {"AWS_PROFILE": self._spec.profile} if self._spec.profile else {}
 
     def prices(self) -> Iterator[str]:
+        config, stack = self.config(), self._priced_stack()
+        idle = prices.aws_idle(stack, prices.always_rented(config))
+        return prices.month(idle, config, prices.choice_of_database(stack))
+
+    def usd_hour(self) -> ControlPlaneCost:
+        stack = self._priced_stack()
+        awake = prices.awake_usd_hour() if stack.database == "aurora" else 0.0
+        return prices.control_plane(prices.aws_idle(stack), awake)
+
+    def _priced_stack(self) -> AwsStack:
         given = self._spec.variables
         names = (
             "database",
@@ -210,10 +221,7 @@ class AwsDeployment(Deployment):
             "machine_external_ip",
             "alarm_topic_arn",
         )
-        stack = prices.AwsStack(**{name: given[name] for name in names if name in given})
-        config = self._config()
-        idle = prices.aws_idle(stack, prices.always_rented(config))
-        return prices.month(idle, config, prices.choice_of_database(stack))
+        return AwsStack(**{name: given[name] for name in names if name in given})
 
     def _variables(self, folder: Path, *, build: bool = True) -> dict[str, Any]:
         made = self._zip(folder) if build else _empty_zip(folder)
@@ -228,7 +236,7 @@ class AwsDeployment(Deployment):
             "keys_zip": zip_named("keys.zip"), "runtime": self._runtime(), **self._restored(), **self._spec.variables,
         }  # fmt: skip
         variables = {**self._key_of_secrets(), **variables}
-        projects = _google_projects(self._config())
+        projects = _google_projects(self.config())
         if projects:
             variables |= {
                 "google_project": projects[0], "google_credentials": f"/var/task/{GOOGLE_FILE}",
@@ -246,7 +254,7 @@ class AwsDeployment(Deployment):
             from det_controlplane.entry.aws import packaging
         except ModuleNotFoundError as e:
             raise extras.missing(e.name, self.stack) from e
-        files = {"cluster.yaml": yaml.safe_dump(self._config(), sort_keys=False).encode()}
+        files = {"cluster.yaml": yaml.safe_dump(self.config(), sort_keys=False).encode()}
         if not self._spec.endpoint_url:
             files["rds-ca.pem"] = _fetch(RDS_CERTIFICATES)
         google = self._google_credentials()
@@ -270,7 +278,7 @@ class AwsDeployment(Deployment):
 
     def _google_credentials(self) -> bytes | None:
         """Return how functions sign in to Google Cloud, if a pool rents there. Raises UsageError."""
-        if not _google_projects(self._config()):
+        if not _google_projects(self.config()):
             return None
         if not self._google_file:
             raise UsageError(

@@ -21,6 +21,7 @@ from det_cli.deployment import (
 )
 from det_cli.deployment.fleet import Fleet, Location, MachineAccount
 from det_cli.deployment.machine_images import check_gpus
+from det_cli.deployment.prices import ControlPlaneCost
 from det_cli.deployment.stack import Stack
 from det_cli.deployment.terraform import Backend, Terraform
 from det_cli.errors import CommandError, MissingError, UsageError
@@ -182,11 +183,15 @@ class Deployment(ABC):
         """Return the command that brings a removed cluster back with its data; empty for none."""
         return ""
 
+    def outputs(self) -> dict[str, Any]:
+        """Return the outputs of the stack, with the first password of the users."""
+        with self._open() as stack:
+            return stack.terraform.outputs()
+
     def status(self) -> dict[str, Any]:
         """Return the address of the cluster, whether it answers, and how many machines it rents."""
         self.must_be_known()
-        with self._open() as stack:
-            outputs = stack.terraform.outputs()
+        outputs = self.outputs()
         outputs.pop("initial_user_password", None)
         found = {"cluster": self._spec.cluster_id, "region": self._spec.region, **outputs}
         fleet_ = self._fleet.found()
@@ -231,6 +236,10 @@ class Deployment(ABC):
         """Tell what a month of the cluster costs, idle and busy."""
 
     @abstractmethod
+    def usd_hour(self) -> ControlPlaneCost:
+        """Return the cost of an hour of the control plane at list prices, idle and while machines run."""
+
+    @abstractmethod
     def _settle(self, outputs: dict[str, Any]) -> None:
         """Do what is left when the stack is applied."""
 
@@ -261,7 +270,7 @@ class Deployment(ABC):
             bucket_names.check(self.storage_type, str(name))
         check_gpus(self._checked("any-bucket"))
 
-    def _config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """Return the cluster's configuration, with what the deployment knows of where its machines are.
 
         Raises UsageError where the control plane would refuse it.
@@ -298,7 +307,7 @@ class Deployment(ABC):
         from det_controlplane.core.config.cluster import load_cluster
         from det_controlplane.core.config.reach_of_storage import warnings
 
-        config = load_cluster(self._config())
+        config = load_cluster(self.config())
         for warning in (
             *warnings(config),
             *pool_warnings.warnings(config, self.stack, self._spec.region),
@@ -418,7 +427,7 @@ class Deployment(ABC):
     def _keep(self, options: Mapping[str, Any]) -> None:
         """Store the options for the next time, and all locations where the cluster may have rented by then."""
         cluster_id = self._spec.cluster_id
-        locations = fleet.to_keep(self._earlier_locations(), fleet.locations_of(self._config()))
+        locations = fleet.to_keep(self._earlier_locations(), fleet.locations_of(self.config()))
         kept = self.account.options(cluster_id)
         lasting = {name: kept[name] for name in (_TOLD, *self.lasting) if name in kept}
         self.account.keep_options(cluster_id, {**options, "places": locations, **lasting})
@@ -461,17 +470,3 @@ def _refuse_machines(found: fleet.FoundMachines, hint: str) -> None:
 
 def _password() -> str:
     return "".join(secrets.choice(_PASSWORD_CHARACTERS) for _ in range(20))
-
-
-def describe(outputs: dict[str, Any]) -> Iterator[str]:
-    """Print how to use the new cluster."""
-    yield f"The cluster answers at {outputs['url']}"
-    if "first_password" in outputs:
-        yield f"Password of admin and determined, until you change it: {outputs['first_password']}"
-    if outputs.get("holds_first_password"):
-        yield "admin still has the first password: `det user change-password admin`"
-    yield ""
-    yield "next:"
-    yield f"  export DET_MASTER={outputs['url']}"
-    yield "  det user login admin"
-    yield f"  in a browser: {outputs['url']}/det"

@@ -21,7 +21,7 @@ def drain(url: str, first_password: str, limit_s: float, say: Say) -> None:
     Raises CommandError when the cluster cannot be asked, or work is left after the limit.
     """
     try:
-        session = _signed_in(url, first_password)
+        session = signed_in(url, first_password)
         _begin_nothing(session)
         paused = _pause(session)
         say(f"Draining: {paused} experiments pause as soon as they have saved a checkpoint")
@@ -40,7 +40,7 @@ def drain(url: str, first_password: str, limit_s: float, say: Say) -> None:
         )
 
 
-def _signed_in(url: str, first_password: str) -> Session:
+def signed_in(url: str, first_password: str) -> Session:
     """Sign in as admin by the first password, or as whoever has signed in here before."""
     anonymous = open_session(url)
     try:

@@ -23,6 +23,7 @@ from det_cli.deployment import (
 from det_cli.deployment.cluster import ClusterSpec, Deployment
 from det_cli.deployment.google import Google
 from det_cli.deployment.machine_images import GPU_IMAGE
+from det_cli.deployment.prices import ControlPlaneCost, GcpStack
 from det_cli.deployment.provider_lock import ProviderLock
 from det_cli.deployment.stack import Stack
 from det_cli.errors import CommandError, UsageError
@@ -92,7 +93,7 @@ class GcpDeployment(Deployment):
             )
 
     def plan(self) -> None:
-        config = self._config()
+        config = self.config()
         missing = google_checks.disabled(self.account, self._spec.variables)
         if missing:
             page = f"https://console.cloud.google.com/apis/library/{missing[0]}.googleapis.com"
@@ -106,12 +107,18 @@ class GcpDeployment(Deployment):
         super().plan()
 
     def prices(self) -> Iterator[str]:
+        config = self.config()
+        idle = prices.gcp_idle(self._priced_stack(), prices.always_rented(config))
+        return prices.month(idle, config, prices.gcp_busy())
+
+    def usd_hour(self) -> ControlPlaneCost:
+        idle = prices.gcp_idle(self._priced_stack())
+        return prices.control_plane(idle, prices.run_instance_usd_hour())
+
+    def _priced_stack(self) -> GcpStack:
         given = self._spec.variables
         names = ("database_tier", "database_disk_gb", "database_highly_available")
-        stack = prices.GcpStack(**{name: given[name] for name in names if name in given})
-        config = self._config()
-        idle = prices.gcp_idle(stack, prices.always_rented(config))
-        return prices.month(idle, config, prices.gcp_busy())
+        return GcpStack(**{name: given[name] for name in names if name in given})
 
     def environment(self) -> dict[str, str]:
         project = self.account.project
@@ -132,7 +139,7 @@ class GcpDeployment(Deployment):
         return stack
 
     def _check(self) -> None:
-        config = self._config()
+        config = self.config()
         missing = google_checks.disabled(self.account, self._spec.variables)
         if missing:
             google_checks.enable(self.account, missing, self._say)
@@ -158,7 +165,7 @@ class GcpDeployment(Deployment):
             "project": self.account.project,
             "region": self._spec.region,
             "image": "not-built-yet",
-            "cluster_config": yaml.safe_dump(self._config(), sort_keys=False) if build else "",
+            "cluster_config": yaml.safe_dump(self.config(), sort_keys=False) if build else "",
             **self._spec.variables,
         }
 

@@ -102,6 +102,19 @@ class IdleMonth:
         return sum(self.parts.values())
 
 
+@dataclass(frozen=True, slots=True)
+class ControlPlaneCost:
+    """Hold the cost of an hour of the control plane, in US dollars."""
+
+    idle: float
+    busy: float  # while machines run
+
+
+def control_plane(idle: IdleMonth, awake_usd_hour: float) -> ControlPlaneCost:
+    """Return the cost of an hour of a control plane that costs more while it is awake."""
+    return ControlPlaneCost(idle.usd / HOURS, idle.usd / HOURS + awake_usd_hour)
+
+
 NO_MACHINES: Mapping[str, float] = {}
 
 

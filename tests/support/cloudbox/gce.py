@@ -67,7 +67,7 @@ class GceInstance:
     def _tree(self) -> Mapping[str, str]:
         zone = f"projects/42/zones/{self.found.zone}"
         return {
-            "instance/preempted": "FALSE", "instance/maintenance-event": "NONE",
+            "instance/preempted": str(self.found.is_preempted).upper(), "instance/maintenance-event": "NONE",
             "instance/name": self.name, "instance/zone": zone, "project/project-id": self.found.project,
             "instance/attributes/startup-script": self.user_data, **self.values,
         }  # fmt: skip

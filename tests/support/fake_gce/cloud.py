@@ -47,6 +47,7 @@ class Instance:
     runs_at: float
     delete_at: float = float("inf")
     is_stopping: bool = False
+    is_preempted: bool = False  # it has its notice
     stopped_because: str = ""
     console: str = ""
 
@@ -125,6 +126,7 @@ class FakeGce:
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self.now = now
         self.operation_s = 1.0  # from a call until its operation is done
+        self.notice_s = 30.0  # from the notice of a preemption until the machine is gone
         self.most_per_page = 500
         self.machine_types = dict(MACHINE_TYPES)
         self.instances: list[Instance] = []
@@ -220,6 +222,16 @@ class FakeGce:
                 instance.link, instance.id,
             )  # fmt: skip
             self.instances.remove(instance)
+
+    def simulate_maintenance(self, project: str, zone: str, name: str) -> Operation:
+        """Preempt a spot machine with its notice, as the event does. A live migration is not played."""
+        instance = self.get(project, zone, name)
+        assert instance.body["scheduling"]["provisioningModel"] == "SPOT"
+        instance.is_preempted = True
+        instance.delete_at = min(instance.delete_at, self.now() + self.notice_s)
+        return self._operation(
+            "simulateMaintenanceEvent", project, f"zones/{zone}", instance.link, instance.id
+        )
 
     def add(self, project: str, zone: str, name: str, **body: Any) -> Instance:
         """Add a machine that the tested code did not start."""

@@ -35,6 +35,10 @@ def _delete(fake: FakeGce, query: dict[str, str], body: Body, *path: str) -> Bod
     return fake.delete(*path).shown(fake.now())
 
 
+def _maintain(fake: FakeGce, query: dict[str, str], body: Body, *path: str) -> Body:
+    return fake.simulate_maintenance(*path).shown(fake.now())
+
+
 def _serial(fake: FakeGce, query: dict[str, str], body: Body, *path: str) -> Body:
     return {"contents": fake.get(*path).console, "start": "0", "next": "0"}
 
@@ -86,6 +90,7 @@ ROUTES: Sequence[tuple[str, str, Route]] = (
     ("GET", f"{_P}/{_Z}/instances/{_N}", _get),
     ("DELETE", f"{_P}/{_Z}/instances/{_N}", _delete),
     ("GET", f"{_P}/{_Z}/instances/{_N}/serialPort", _serial),
+    ("POST", f"{_P}/{_Z}/instances/{_N}/simulateMaintenanceEvent", _maintain),
     ("GET", rf"{_P}/((?:zones|regions)/[^/]+)/operations/{_N}", _operation),
     ("GET", f"{_P}/aggregated/instances", _instances),
     ("GET", f"{_P}/aggregated/operations", _operations),
@@ -165,7 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _route(self, method: str, path: str, query: dict[str, str], body: Body) -> tuple[int, Body]:
         try:
             for wanted, pattern, route in ROUTES:
-                found = re.fullmatch(f"/compute/v1/{pattern}", path)
+                # `det deploy` puts the service's name before the paths of a cloud that is not Google's.
+                found = re.fullmatch(f"(?:/compute)?/compute/v1/{pattern}", path)
                 if found and wanted == method:
                     return 200, route(self._fake, query, body, *found.groups())
             if path == "/v1/services/6F81-5844-456A/skus":

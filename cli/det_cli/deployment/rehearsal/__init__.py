@@ -1,0 +1,1 @@
+"""A rehearsal: every part of a new cluster tried once, with its time and cost."""

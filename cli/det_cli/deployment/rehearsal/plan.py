@@ -1,0 +1,166 @@
+"""The plan of a rehearsal: which steps run, how long they may take, and how much they may cost."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from det_cli.deployment.rehearsal.records import Step
+from det_cli.errors import UsageError
+
+_MINUTE = 60.0
+STEPS = (
+    Step(
+        "up",
+        "create the cluster if there is none of this name, and sign in as admin",
+        "the deployment, its address and its first password work",
+        expected_s=20 * _MINUTE,
+        limit_s=60 * _MINUTE,
+    ),
+    Step(
+        "idle",
+        "leave the cluster alone, then look at machines, schedules and database from outside",
+        "an idle cluster runs nothing that costs money by the hour",
+        expected_s=0.0,  # set by --idle-minutes
+        limit_s=5 * _MINUTE,
+        needs=("up",),
+    ),
+    Step(
+        "spot",
+        "submit a small job and time its machine from the request to the first metric",
+        "quotas, images, the join of a machine and its way to the cluster work",
+        expected_s=10 * _MINUTE,
+        limit_s=30 * _MINUTE,
+        machines=1,
+        needs=("up",),
+    ),
+    Step(
+        "train",
+        "train to the end, compare every metric, and look for the checkpoint in the bucket",
+        "metrics and checkpoints are complete; machines may write to the bucket",
+        expected_s=2 * _MINUTE,
+        limit_s=30 * _MINUTE,
+        machines=1,
+        needs=("spot",),
+    ),
+    Step(
+        "interruption",
+        "take the machine of a running trial away, and wait until the trial goes on elsewhere",
+        "a trial resumes from its checkpoint on another machine and loses no metric",
+        expected_s=10 * _MINUTE,
+        limit_s=45 * _MINUTE,
+        machines=2,
+        needs=("train",),
+    ),
+    Step(
+        "upgrade",
+        "deploy the cluster again while a trial runs",
+        "an upgrade in place loses no step of running work",
+        expected_s=8 * _MINUTE,
+        limit_s=45 * _MINUTE,
+        machines=1,
+        needs=("train",),
+    ),
+    Step(
+        "notebook",
+        "start a notebook, fetch its page through the cluster, and end it",
+        "the relay carries traffic to tasks",
+        expected_s=8 * _MINUTE,
+        limit_s=30 * _MINUTE,
+        aux_machines=1,
+        needs=("up",),
+    ),
+    Step(
+        "down",
+        "remove the cluster, and list what stays on purpose",
+        "nothing that costs money by the hour is left",
+        expected_s=25 * _MINUTE,
+        limit_s=60 * _MINUTE,
+        needs=("up",),
+    ),
+)
+NAMES = tuple(step.name for step in STEPS)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The cost of an hour of each part of the cluster, in US dollars."""
+
+    machine: float  # the dearest offer of the pool that the rehearsal uses
+    aux_machine: float
+    awake: float  # the control plane while it works
+    idle: float
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step with its bounds in this rehearsal."""
+
+    step: Step
+    expected_s: float
+    limit_s: float
+    most_usd: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    steps: Sequence[PlannedStep]
+    rates: Rates
+
+    @property
+    def most_usd(self) -> float:
+        return sum(planned.most_usd for planned in self.steps)
+
+
+def chosen(names: str | None) -> tuple[Step, ...]:
+    """Return the steps of a list such as `spot,train`, in their order; `up` is always one. Raises UsageError."""
+    if names is None:
+        return STEPS
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in NAMES]
+    if unknown or not wanted:
+        cause = f"there is no step {', '.join(unknown)}" if unknown else "--steps names no step"
+        raise UsageError(cause, f"the steps are {', '.join(NAMES)}")
+    return tuple(step for step in STEPS if step.name == "up" or step.name in wanted)
+
+
+def make(steps: Sequence[Step], rates: Rates, idle_minutes: float) -> Plan:
+    """Return the plan of some steps. The idle step takes as long as it waits, besides its own limit."""
+    planned = []
+    for step in steps:
+        wait_s = idle_minutes * _MINUTE if step.name == "idle" else 0.0
+        limit_s = step.limit_s + wait_s
+        hourly = step.machines * rates.machine + step.aux_machines * rates.aux_machine + rates.awake
+        planned.append(
+            PlannedStep(step, step.expected_s + wait_s, limit_s, hourly * limit_s / 3600)
+        )
+    return Plan(planned, rates)
+
+
+def check_budget(plan: Plan, max_cost_usd: float) -> None:
+    """Raise UsageError if the rehearsal may cost more than its budget."""
+    if max_cost_usd <= 0:
+        raise UsageError("--max-cost must be more than 0", "give an amount in US dollars")
+    if plan.most_usd > max_cost_usd:
+        raise UsageError(
+            f"the rehearsal may cost ${plan.most_usd:.2f}, more than --max-cost {max_cost_usd:g}",
+            f"give --max-cost {_rounded_up(plan.most_usd):.2f}, a pool with cheaper machines by --pool,"
+            " or fewer steps by --steps",
+        )
+
+
+def _rounded_up(usd: float) -> float:
+    return -(-usd * 100 // 1) / 100
+
+
+def lines(plan: Plan) -> Iterator[str]:
+    """Yield the plan as people read it."""
+    for planned in plan.steps:
+        step = planned.step
+        about = f"about {_minutes(planned.expected_s)}, at most {_minutes(planned.limit_s)}"
+        yield f"{step.name}: {step.does} ({about} and ${planned.most_usd:.2f})"
+        yield f"  proves: {step.proves}"
+    expected_s = sum(planned.expected_s for planned in plan.steps)
+    yield f"Together about {_minutes(expected_s)}, at most ${plan.most_usd:.2f} at list prices."
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(1, round(seconds / 60))} min"

@@ -1,0 +1,77 @@
+"""The pool in which a rehearsal trains, and the prices of its machines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from det_cli.deployment.pool_warnings import as_rented
+from det_cli.deployment.prices import ControlPlaneCost
+from det_cli.deployment.rehearsal.plan import Rates
+from det_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from det_controlplane.core.config.pools import Pool
+
+
+@dataclass(frozen=True)
+class ChosenPool:
+    """The pool of a rehearsal, and how many slots each of its jobs takes."""
+
+    name: str
+    slots: int
+    rents_spot: bool
+    rates: Rates
+
+
+def choose(
+    config: Mapping[str, Any], provider: str, wanted: str, control_plane: ControlPlaneCost
+) -> ChosenPool:
+    """Return the named pool, or the cheapest with spot machines of the cluster's own cloud. Raises UsageError."""
+    from det_controlplane.core.config.cluster import load_cluster
+
+    loaded = load_cluster(config)
+    pools = {pool.pool_name: as_rented(pool) for pool in loaded.resource_pools}
+    rented = {name: pool for name, pool in pools.items() if _takes_jobs(pool, provider)}
+    if not rented:
+        raise UsageError(
+            "no pool of the cluster rents machines of its own cloud for jobs",
+            "a pool of machines without GPUs needs max_aux_containers_per_agent above 0, as pools have by default;"
+            f" `det deploy {provider} up` without resource_pools in --config makes a pool with GPUs",
+        )
+    if wanted and wanted not in rented:
+        raise UsageError(
+            f"no pool {wanted} rents machines of the cluster's own cloud for jobs",
+            f"the pools that do: {', '.join(rented)}",
+        )
+    pool = rented[wanted] if wanted else min(rented.values(), key=_preference)
+    aux = pools.get(loaded.default_aux_resource_pool)
+    rates = Rates(
+        machine=_dearest(pool), aux_machine=_dearest(aux), awake=control_plane.busy,
+        idle=control_plane.idle,
+    )  # fmt: skip
+    slots = 1 if any(offer.slots for offer in pool.offers) else 0
+    return ChosenPool(pool.pool_name, slots, _rents_spot(pool), rates)
+
+
+def _takes_jobs(pool: "Pool", provider: str) -> bool:
+    """Return whether a pool rents in a cloud, and runs jobs there with or without slots."""
+    offers = [offer for offer in pool.offers if offer.provider == provider]
+    has_slots = any(offer.slots for offer in offers)
+    return bool(offers) and (has_slots or pool.max_aux_containers_per_agent > 0)
+
+
+def _rents_spot(pool: "Pool") -> bool:
+    return any(offer.capacity.value == "spot" for offer in pool.offers)
+
+
+def _preference(pool: "Pool") -> tuple[bool, bool, float]:
+    """Return the key of the best pool: spot before on-demand, then slots, then the price."""
+    has_slots = any(offer.slots for offer in pool.offers)
+    cheapest = min(float(offer.price_usd_hour) for offer in pool.offers)
+    return not _rents_spot(pool), not has_slots, cheapest
+
+
+def _dearest(pool: "Pool | None") -> float:
+    """Return the price of the dearest machine of a pool; 0 for a pool that rents none."""
+    offers = pool.offers if pool is not None else ()
+    return max((float(offer.price_usd_hour) for offer in offers), default=0.0)

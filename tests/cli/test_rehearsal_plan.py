@@ -1,0 +1,180 @@
+"""The plan of a rehearsal and its report."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from det_cli.deployment.prices import ControlPlaneCost
+from det_cli.deployment.rehearsal import plan, pools, report
+from det_cli.deployment.rehearsal.records import Outcome, Report, State
+from det_cli.errors import UsageError
+
+from tests.support.rehearsed import START
+
+RATES = plan.Rates(machine=1.0, aux_machine=0.5, awake=0.1, idle=0.01)
+COST = ControlPlaneCost(idle=0.001, busy=0.061)
+
+
+def test_steps_keep_their_order_and_begin_with_up() -> None:
+    assert [step.name for step in plan.chosen("train, spot")] == ["up", "spot", "train"]
+    assert plan.chosen(None) == plan.STEPS
+
+
+@pytest.mark.parametrize(("names", "cause"), [("spot,foo", "no step foo"), (" ,", "names no step")])
+def test_unknown_steps_are_refused_with_the_known_ones(names: str, cause: str) -> None:
+    with pytest.raises(UsageError, match=cause) as refusal:
+        plan.chosen(names)
+    assert "up, idle, spot, train, interruption, upgrade, notebook, down" in refusal.value.hint
+
+
+def test_the_most_that_a_step_costs_is_its_machines_for_its_whole_limit() -> None:
+    planned = plan.make(plan.chosen("interruption,notebook"), RATES, idle_minutes=0)
+    costs = {one.step.name: one.most_usd for one in planned.steps}
+    assert costs["interruption"] == pytest.approx(2.1 * 45 / 60)
+    assert costs["notebook"] == pytest.approx(0.6 * 30 / 60)
+    assert planned.most_usd == pytest.approx(sum(costs.values()))
+
+
+def test_the_idle_step_takes_as_long_as_it_waits() -> None:
+    short, long = (plan.make(plan.chosen("idle"), RATES, minutes).steps[1] for minutes in (0, 30))
+    assert long.limit_s - short.limit_s == 1800
+    assert long.expected_s == 1800
+
+
+def test_a_budget_below_the_most_is_refused_with_one_that_is_enough() -> None:
+    planned = plan.make(plan.chosen("spot"), RATES, idle_minutes=0)
+    with pytest.raises(UsageError, match=r"may cost \$0.65, more than --max-cost 0.2") as refusal:
+        plan.check_budget(planned, 0.2)
+    assert "--max-cost 0.65" in refusal.value.hint
+    plan.check_budget(planned, 0.65)
+
+
+def test_the_plan_names_what_each_step_does_and_proves() -> None:
+    text = "\n".join(plan.lines(plan.make(plan.STEPS, RATES, idle_minutes=10)))
+    for step in plan.STEPS:
+        assert f"{step.name}: {step.does} (about " in text
+        assert f"proves: {step.proves}" in text
+    assert "idle: " + plan.STEPS[1].does + " (about 10 min, at most 15 min and $0.03)" in text
+
+
+def section(kind: str, **more: object) -> dict[str, object]:
+    return {"type": "aws", "region": "us-west-2", "instance_type": kind, **more}
+
+
+def config(**by_pool: dict[str, object]) -> dict[str, object]:
+    listed = [{"pool_name": name, "provider": provider} for name, provider in by_pool.items()]
+    storage = {"type": "s3", "bucket": "b"}
+    first = next(iter(by_pool))
+    manager = {"type": "agent", "default_compute_resource_pool": first, "default_aux_resource_pool": first}  # fmt: skip
+    return {"resource_pools": listed, "resource_manager": manager, "checkpoint_storage": storage}
+
+
+def test_the_cheapest_pool_with_spot_machines_is_chosen() -> None:
+    found = pools.choose(
+        config(
+            cheap=section("g4dn.xlarge"),
+            spot=section("g5.xlarge", spot=True),
+            dear=section("g5.12xlarge", spot=True),
+        ),
+        "aws", "", COST,
+    )  # fmt: skip
+    assert (found.name, found.slots, found.rents_spot) == ("spot", 1, True)
+    assert found.rates.machine == pytest.approx(1.006 * 0.45, rel=0.2)
+
+
+def test_a_pool_on_demand_is_chosen_by_its_name() -> None:
+    both = config(cheap=section("g4dn.xlarge"), spot=section("g5.xlarge", spot=True))
+    found = pools.choose(both, "aws", "cheap", COST)
+    assert (found.name, found.rents_spot) == ("cheap", False)
+
+
+def test_jobs_take_no_slots_in_a_pool_without_gpus() -> None:
+    found = pools.choose(config(cpus=section("m5.xlarge", spot=True)), "aws", "", COST)
+    assert (found.name, found.slots) == ("cpus", 0)
+
+
+def test_a_pool_without_gpus_that_runs_no_other_work_is_refused() -> None:
+    of_cpus = config(cpus=section("m5.xlarge", spot=True))
+    of_cpus["resource_pools"][0]["max_aux_containers_per_agent"] = 0  # type: ignore[index]
+    with pytest.raises(UsageError, match="rents machines of its own cloud for jobs") as refusal:
+        pools.choose(of_cpus, "aws", "", COST)
+    assert "max_aux_containers_per_agent above 0" in refusal.value.hint
+
+
+def test_an_unknown_pool_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no pool mine rents machines") as refusal:
+        pools.choose(config(spot=section("g5.xlarge", spot=True)), "aws", "mine", COST)
+    assert "spot" in refusal.value.hint
+
+
+def test_a_cluster_whose_pools_rent_nothing_in_its_cloud_is_refused() -> None:
+    with pytest.raises(UsageError, match="no pool of the cluster rents"):
+        pools.choose(config(spot=section("g5.xlarge", spot=True)), "gcp", "", COST)
+
+
+def finished(*outcomes: Outcome, **more: Any) -> Report:
+    return Report(
+        cluster_id="lab", cloud="AWS", place="us-west-2 of account 1", started_at=START,
+        ended_at=START + timedelta(minutes=5), max_cost_usd=5.0, outcomes=outcomes,
+        versions={"det": "0.1.0"}, **more,
+    )  # fmt: skip
+
+
+PASSED = Outcome("up", State.PASSED, 61.4, 0.002, "it answers")
+FAILED = Outcome("spot", State.FAILED, 1800.0, 0.25, "no machine | came", "`det why 1`")
+SKIPPED = Outcome("train", State.SKIPPED, detail="it needs spot, which did not pass")
+
+
+def test_the_report_has_every_step_and_what_to_do_next() -> None:
+    text = "\n".join(report.markdown(finished(PASSED, FAILED, SKIPPED)))
+    assert text.startswith("# Rehearsal of lab: failed\n")
+    assert "| up | passed | 61 | 0.00 | it answers |" in text
+    assert "| spot | failed | 1800 | 0.25 | no machine \\| came |" in text
+    assert "| train | skipped | |  | it needs spot, which did not pass |" in text
+    assert "- **spot**: no machine | came. Next: `det why 1`" in text
+    assert "Version of det: 0.1.0" in text
+    assert "us-west-2 of account 1" in text
+    assert "Cost: $0.25 of at most $5.00" in text
+    assert "Not included: disks" in text
+
+
+def test_the_report_of_a_success_names_what_remains() -> None:
+    text = "\n".join(report.markdown(finished(PASSED, remains=("the bucket b",))))
+    assert text.startswith("# Rehearsal of lab: passed\n")
+    assert "What to do" not in text
+    assert "## What stays on purpose\n\n- the bucket b" in text
+
+
+def test_a_report_of_the_first_steps_says_so() -> None:
+    text = "\n".join(report.markdown(replace(finished(PASSED), is_finished=False)))
+    assert text.startswith("# Rehearsal of lab: not finished\n")
+
+
+def test_a_machine_that_is_left_fails_the_rehearsal() -> None:
+    left = finished(PASSED, leftovers=("i-1",))
+    assert not left.has_passed
+    assert "## Still running, and costing money\n\n- i-1" in "\n".join(report.markdown(left))
+
+
+def test_both_forms_of_the_report_are_written(tmp_path: Path) -> None:
+    report.write(tmp_path / "r.md", finished(PASSED, FAILED))
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert (told["passed"], told["cost_usd"], told["place"]) == (
+        False, 0.252, "us-west-2 of account 1",
+    )  # fmt: skip
+    assert [(s["step"], s["state"], s["next_step"]) for s in told["steps"]] == [
+        ("up", "passed", ""), ("spot", "failed", "`det why 1`"),
+    ]  # fmt: skip
+    assert (tmp_path / "r.md").read_text().startswith("# Rehearsal of lab")
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("missing/r.md", "does not exist"), ("r.json", "beside the report"), ("", "is a directory")],
+)
+def test_a_report_that_cannot_be_written_is_refused(tmp_path: Path, name: str, cause: str) -> None:
+    with pytest.raises(UsageError, match=cause):
+        report.check_writable(tmp_path / name)
