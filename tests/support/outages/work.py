@@ -33,6 +33,7 @@ class Pace:
 
     quick_s: float
     slow_s: float
+    asks: bool = False  # trials send a request that only the cluster can answer
 
 
 def pace_of(length_s: float, trains_on: bool) -> Pace:
@@ -42,7 +43,9 @@ def pace_of(length_s: float, trains_on: bool) -> Pace:
     """
     steps = 30
     quick_s = min(length_s / 3, 25) / steps
-    return Pace(quick_s, length_s * 0.75 / steps if trains_on else quick_s)
+    if trains_on:
+        return Pace(quick_s, length_s * 0.75 / steps)
+    return Pace(quick_s, quick_s, asks=True)
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,7 @@ def _start_experiment(cluster: Cluster, folder: Path, pool: str, pace: Pace, pai
                 f"OUTAGE_FOLDER={folder}",
                 f"OUTAGE_QUICK_STEP_S={pace.quick_s}",
                 f"OUTAGE_SLOW_STEP_S={pace.slow_s}",
+                *(["OUTAGE_ASKS=1"] if pace.asks else []),
             ]
         },
         "bind_mounts": _mounts(folder),
