@@ -21,6 +21,9 @@ pytestmark = [
     pytest.mark.usefixtures("machines_may_boot"),
 ]
 LIMIT_S = 4800  # five runs of Terraform
+# Without `upgrade`: moto shows groups in rules with their account, so a second `up` changes a rule, which moto refuses.
+# tests/e2e/test_boxed_rehearsal.py has that step.
+STEPS = "up,idle,spot,train,interruption,notebook,down"
 BUCKET = f"det-{CLUSTER}-{REGION}-{ACCOUNT}"
 
 
@@ -52,7 +55,7 @@ def is_ticking(deployed: Deployed) -> bool:
 
 def rehearse(deployed: Deployed, *more: str) -> Answer:
     """Run the command, and play the schedules meanwhile."""
-    options = ("--cluster-id", CLUSTER, "--yes", "--report", "report.md", *more)
+    options = ("--cluster-id", CLUSTER, "--yes", "--report", "report.md", "--steps", STEPS, *more)
     with ThreadPoolExecutor(1) as terminal:
         begun = terminal.submit(deployed.deploy, "rehearse", *options, timeout_s=LIMIT_S)
 
@@ -77,7 +80,7 @@ def test_a_rehearsal_makes_a_cluster_tries_its_parts_and_leaves_nothing(deployed
     states = {step["step"]: step["state"] for step in report["steps"]}
     assert states == {
         "up": "passed", "idle": "passed", "spot": "passed", "train": "passed",
-        "interruption": "passed", "upgrade": "passed", "notebook": "skipped", "down": "passed",
+        "interruption": "passed", "notebook": "skipped", "down": "passed",
     }, said  # fmt: skip
     details = {step["step"]: step["detail"] for step in report["steps"]}
     assert "joined after" in details["spot"]
