@@ -113,7 +113,7 @@ def down(stage: Stage, limit_s: float) -> str:
         raise StepSkipped(removal_rule(stage))
     stage.remains = list(stage.deployed.remove())
     stage.is_removed = True
-    return "the cluster is removed, and the cloud lists nothing else of it that costs money by the hour"
+    return "the cluster is removed, and no machine of it is left"
 
 
 def removal_rule(stage: Stage) -> str:
