@@ -35,7 +35,6 @@ _SIGN_IN = text("""
 _GIVE = text("""
     INSERT INTO role_assignments (role, user_id, workspace_id) SELECT :role, id, 1 FROM users WHERE username = :name
 """)
-_NEVER_CLEANED = text("UPDATE cluster SET cleaned_at = NULL")
 _CHECKPOINTS = text("SELECT uuid::text AS uuid, state::text AS state FROM checkpoints")
 _FAILED_RUNS = text("""
     SELECT trial_id, run_id FROM allocations WHERE trial_id IS NOT NULL AND exit_kind = 'failed'
@@ -140,7 +139,6 @@ class CrowdedWorld(World):
 
     def _sign_in(self) -> None:
         with self._hosts.observed() as tx:
-            tx.execute(_NEVER_CLEANED)  # the cluster's row stays from world to world
             for name, role in _ROLES.items():
                 about = {"name": name, "hash": token_hash(name), "now": self.timeline.now()}
                 tx.execute(_USER, {"name": name})

@@ -17,7 +17,9 @@ USER_TOKEN = "somebody"
 _KEPT = ("cluster", "users", "workspaces", "projects", "alembic_version")
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename")
 _WITHOUT_TRIGGERS = text("SET LOCAL session_replication_role = replica")  # the audit log only grows
-_FORGET_TICKS = text("UPDATE cluster SET ticked_at = NULL, answering_since = NULL")
+_FORGET_TIMES = text(
+    "UPDATE cluster SET ticked_at = NULL, answering_since = NULL, cleaned_at = NULL"
+)
 _SIGN_IN = text("""
     INSERT INTO sessions (token_hash, kind, user_id, created_at) VALUES (:hash, 'user', 1, :now)
 """)
@@ -40,7 +42,7 @@ class Hosts:
         with self.observer.begin() as tx:
             tx.execute(_WITHOUT_TRIGGERS)
             tx.execute(self._truncate)
-            tx.execute(_FORGET_TICKS)
+            tx.execute(_FORGET_TIMES)
             tx.execute(_SIGN_IN, {"hash": token_hash(USER_TOKEN), "now": timeline.now()})
         for process in self.processes:
             process.reset(timeline, rng, wake)

@@ -28,8 +28,8 @@ class Host(Protocol):
         """Restart the processes of the control plane, without their memory."""
         ...
 
-    def answer_again(self) -> None:
-        """Make the control plane answer requests again."""
+    def answer_again(self, lasted_s: float) -> None:
+        """Make the control plane answer requests again, after an outage of that length."""
         ...
 
 
@@ -58,13 +58,13 @@ class Outages:
         length_s = self._rng.choice(self._lengths_s) * self._rng.uniform(0.9, 1.1)
         stalls = length_s < 1_000 and self._rng.random() < 0.4
         self.now = Outage(self._host.timeline.seconds + length_s, stalls)
-        self._host.timeline.after(length_s, self._end)
+        self._host.timeline.after(length_s, lambda: self._end(length_s))
 
-    def _end(self) -> None:
+    def _end(self, lasted_s: float) -> None:
         outage, self.now = self.now, None
         if outage is not None and not outage.stalls:
             self._host.lose_memories()
-        self._host.answer_again()
+        self._host.answer_again(lasted_s)
 
 
 def wait_for(outage: Outage | None, timeline: Timeline, act: Callable[[], None]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from det_controlplane.core.config import ClusterConfig
+from det_controlplane.core.lifecycle.silence import LONGEST_WATCHING_PAUSE
 from det_controlplane.db.errors import DatabaseDown, TryAgain
 from det_controlplane.services.search import journal
 from det_controlplane.testing.world import faults
@@ -92,10 +93,12 @@ class World:
         for process in self._hosts.processes:
             process.restart()
 
-    def answer_again(self) -> None:
+    def answer_again(self, lasted_s: float) -> None:
         """Tick a moment after the end of an outage, before most agents have polled."""
         self._chaos_s = max(self._chaos_s, self.timeline.seconds + _AFTER_OUTAGE_S)
-        self.invariants.answering_since = self.timeline.now()
+        # A shorter pause between two ticks is usual.
+        if lasted_s > LONGEST_WATCHING_PAUSE.total_seconds():
+            self.invariants.answering_since = self.timeline.now()
         self.ticking.wake()
 
     def _configure(self, config: ClusterConfig) -> None:
