@@ -31,6 +31,7 @@ class Mutation:
     seeds: Sequence[int] = range(1, 41)
     rented: bool = False  # worlds of rented machines are played
     with_tasks: bool = False  # worlds with commands, notebooks and trees of tasks are played
+    with_gangs: bool = False  # worlds of trials over several agents are played
 
 
 def without(module: Any, name: str, guard: str, instead: str = "") -> Breaks:

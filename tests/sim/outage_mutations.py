@@ -1,17 +1,18 @@
 """Bugs in the handling of outages, which the simulated worlds must detect."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from det_controlplane.core.lifecycle import adoption, silence
-from det_controlplane.db import lost_runs, sessions
+from det_controlplane.db import agents, lost_runs, sessions, slots
 from det_controlplane.db import metrics as metric_rows
 from det_controlplane.db.trial_reports import EarlierRun
 from det_controlplane.services.agents import adoption as adoptions
 from det_controlplane.services.agents import silence as watching
 from det_controlplane.services.checkpoints import records
 
-from tests.sim.mutations import Mutation, nothing
+from tests.sim.mutations import Mutation, nothing, without
 
 
 def _give_no_grace_after_interruptions(patch: pytest.MonkeyPatch) -> None:
@@ -41,6 +42,29 @@ def _count_no_late_report(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EarlierRun, "counts", lambda self, steps: False)
 
 
+def _give_no_gang_back(patch: pytest.MonkeyPatch) -> None:
+    judge = adoption.obstacle
+
+    def strict(run: Any, container: Any) -> str:
+        return "it ran on several agents" if run.peers else judge(run, container)
+
+    patch.setattr(adoption, "obstacle", strict)
+
+
+def _shift_time_of_abandoned_containers(patch: pytest.MonkeyPatch, shift: timedelta) -> None:
+    find = agents.abandoned_containers
+    patch.setattr(agents, "abandoned_containers", lambda tx, now: find(tx, now + shift))
+
+
+def _wait_for_no_agent(patch: pytest.MonkeyPatch) -> None:
+    _shift_time_of_abandoned_containers(patch, timedelta(days=1))
+    patch.setattr(lost_runs, "is_awaited", lambda *args: False)
+
+
+def _wait_without_end(patch: pytest.MonkeyPatch) -> None:
+    _shift_time_of_abandoned_containers(patch, timedelta(days=-1))
+
+
 OUTAGE_MUTATIONS = (
     Mutation("silence counts while nothing could be heard", _give_no_grace_after_interruptions),
     Mutation("suspect agents are lost after a stall", _lose_suspect_agents_after_a_stall, range(1, 121)),
@@ -49,7 +73,7 @@ OUTAGE_MUTATIONS = (
         "runs are given back though their successor has begun",
         _give_back_runs_whose_successor_has_begun,
     ),
-    Mutation("runs that are given back hold no slots", nothing(lost_runs, "hold_slots")),
+    Mutation("runs that are given back hold no slots", nothing(slots, "hold_again")),
     Mutation("tokens of runs that are given back expire", nothing(sessions, "renew_for_task")),
     Mutation("tokens of lost runs expire as others", nothing(sessions, "keep_for_late_reports")),
     Mutation("tokens wait for an agent that has joined", nothing(sessions, "release_waiting")),
@@ -62,5 +86,13 @@ OUTAGE_MUTATIONS = (
     ),
     Mutation("what an earlier run reported stays beside the same step", nothing(metric_rows, "archive_older_runs", 0)),
     Mutation("commands that are given back stay ended", nothing(lost_runs, "reopen_task"), with_tasks=True),
+    Mutation("gangs are never given back", _give_no_gang_back, with_gangs=True),
+    Mutation("gangs that come back wait for no other agent", _wait_for_no_agent, with_gangs=True),
+    Mutation("gangs that come back wait without end", _wait_without_end, with_gangs=True),
+    Mutation(
+        "the kill of a gang that goes on is kept",
+        without(lost_runs, "_REVIVE", "killed = false, kill_before_exit = false, "),
+        with_gangs=True,
+    ),
     Mutation("lost agents are never noticed", nothing(watching, "watch")),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from det_controlplane.testing import Hosts, MachineWorld, TaskWorld, Violation, World
+from det_controlplane.testing import GangWorld, Hosts, MachineWorld, TaskWorld, Violation, World
 
 from tests.sim.machine_mutations import MACHINE_MUTATIONS
 from tests.sim.mutations import MUTATIONS, Mutation
@@ -26,6 +26,8 @@ _CHOSEN = [m for m in _ALL if os.environ.get("SIM_MUTATIONS") == "all" or m.name
 def _world_of(mutation: Mutation) -> type[World]:
     if mutation.with_tasks:
         return TaskWorld
+    if mutation.with_gangs:
+        return GangWorld
     return MachineWorld if mutation.rented else World
 
 

@@ -111,25 +111,47 @@ _IS_LOST = (
     .where(_agents.id == bindparam("agent"))
     .with_for_update(read=True)
 )
+_allocations = schema.allocations.c
+_ON_LOST_AGENT = (
+    schema.containers.c.state != literal_column("'TERMINATED'"),
+    _agents.state == AgentState.LOST,
+)
 _ABANDONED = (
     select(schema.containers.c.agent_id, schema.containers.c.id)
     .join_from(schema.containers, schema.agents, schema.containers.c.agent_id == _agents.id)
+    .join(schema.allocations)
     .where(
-        schema.containers.c.state != literal_column("'TERMINATED'"),
-        _agents.state == AgentState.LOST,
+        *_ON_LOST_AGENT,
+        or_(
+            _allocations.killed,
+            _allocations.awaited_until.is_(None),
+            _allocations.awaited_until <= bindparam("now"),
+        ),
     )
     .order_by(schema.containers.c.agent_id, schema.containers.c.id)
 )
-_NEXT_DUE = select(
-    func.min(
-        case(
-            (_agents.state == AgentState.JOINED, _agents.lease_until),
-            else_=func.least(
-                _agents.lost_after, bindparam("look_at", type_=_agents.lost_after.type)
-            ),
+# When a wait for agents that have not joined again ends. A run that is killed meanwhile waits no longer.
+_NEXT_AWAITED = (
+    select(
+        func.min(
+            case(
+                (_allocations.killed, bindparam("look_at", type_=_agents.lost_after.type)),
+                else_=_allocations.awaited_until,
+            )
         )
     )
-).where(_agents.state != AgentState.LOST)
+    .join_from(schema.containers, schema.agents, schema.containers.c.agent_id == _agents.id)
+    .join(schema.allocations)
+    .where(*_ON_LOST_AGENT)
+    .scalar_subquery()
+)
+_NEXT_SILENCE = func.min(
+    case(
+        (_agents.state == AgentState.JOINED, _agents.lease_until),
+        else_=func.least(_agents.lost_after, bindparam("look_at", type_=_agents.lost_after.type)),
+    )
+)
+_NEXT_DUE = select(func.least(_NEXT_SILENCE, _NEXT_AWAITED)).where(_agents.state != AgentState.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +273,14 @@ def give_up(tx: Tx, agent_id: str, now: datetime) -> str | None:
     return tx.execute(lost.returning(_agents.pool)).scalar()
 
 
-def abandoned_containers(tx: Tx) -> dict[str, list[UUID]]:
-    """Return containers that went with their lost agents and have not been ended yet, by agent."""
+def abandoned_containers(tx: Tx, now: datetime) -> dict[str, list[UUID]]:
+    """Return containers of lost agents that have not been ended and that no run waits for, by agent."""
     found: dict[str, list[UUID]] = {}
-    for row in tx.execute(_ABANDONED).all():
+    for row in tx.execute(_ABANDONED, {"now": now}).all():
         found.setdefault(row.agent_id, []).append(row.id)
     return found
 
 
 def next_due(tx: Tx, look_at: datetime) -> datetime | None:
-    """Return when a lease or a wait ends next, `look_at` at the latest while an agent is suspect."""
+    """Return when a lease or a wait for an agent ends next, `look_at` at the latest while an agent is suspect."""
     return tx.execute(_NEXT_DUE, {"look_at": look_at}).scalar()

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from det_controlplane.core.lifecycle.adoption import Successor
-from det_controlplane.core.lifecycle.allocation import ContainerState, ExitKind
+from det_controlplane.core.lifecycle.adoption import Peer, Successor
+from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState, ExitKind
 from det_controlplane.core.lifecycle.generic import GenericTaskState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import sessions, slots, usage
@@ -17,8 +17,8 @@ from det_controlplane.db.engine import Tx
 _LOST = text("""
     SELECT c.id, c.epoch, c.slot_ids, a.id AS allocation_id, a.task_id, a.run_id, k.trial_id, k.experiment_id
     FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks k ON k.id = a.task_id
-    WHERE c.agent_id = :agent AND c.id = ANY(cast(:ids AS uuid[])) AND c.failure = 'agent_lost' AND c.epoch = a.epoch
-      AND a.state = 'TERMINATED'
+    WHERE c.agent_id = :agent AND c.id = ANY(cast(:ids AS uuid[])) AND c.epoch = a.epoch
+      AND (c.failure = 'agent_lost' OR a.awaited_until IS NOT NULL AND c.state <> 'TERMINATED')
     ORDER BY a.id
 """)
 _LOCK_EXPERIMENTS = text("""
@@ -26,7 +26,7 @@ _LOCK_EXPERIMENTS = text("""
     WHERE e.id = ANY(cast(:ids AS integer[])) ORDER BY e.id FOR NO KEY UPDATE OF e, s
 """)
 _LOCK_RUNS = text("""
-    SELECT id, run_id, ready, exit_kind::text AS exit_kind FROM allocations
+    SELECT id, run_id, ready, pool, exit_kind::text AS exit_kind FROM allocations
     WHERE task_id = :task AND run_id >= :run ORDER BY run_id FOR UPDATE
 """)
 _LOCK_TASK = text("SELECT state::text FROM tasks WHERE id = :task FOR NO KEY UPDATE")
@@ -41,7 +41,19 @@ _LOCK_ANCESTORS = text("""
     SELECT state::text FROM tasks WHERE id = ANY(cast(:ids AS text[])) ORDER BY id FOR SHARE
 """)
 _TRIAL_STATE = text("SELECT state::text FROM trials WHERE id = :trial FOR NO KEY UPDATE")
-_CONTAINERS = text("SELECT count(*) FROM containers WHERE allocation_id = :id AND epoch = :epoch")
+# A run begins to end when its first container is lost. An agent that polls later is ordered to kill its container.
+_CONTAINERS = text("""
+    SELECT c.id, c.agent_id, c.slot_ids, c.state::text AS state, c.exit_code, c.failure::text AS failure,
+           coalesce(g.state = 'LOST', false) AND NOT EXISTS (
+               SELECT 1 FROM instances i WHERE i.agent_id = c.agent_id AND i.state IN ('TERMINATING', 'GONE', 'FAILED')
+           ) AS agent_away,
+           coalesce(CASE WHEN c.agent_id = :agent THEN cast(:last_seen_at AS timestamptz) ELSE g.last_seen_at END > l.lost_at, true)
+               AS heard_end
+    FROM containers c LEFT JOIN agents g ON g.id = c.agent_id, (
+        SELECT min(ended_at) AS lost_at FROM containers
+        WHERE allocation_id = :id AND epoch = :epoch AND failure = 'agent_lost') l
+    WHERE c.allocation_id = :id AND c.epoch = :epoch ORDER BY c.agent_id, c.rank
+""")
 _AGENTS = text("""
     SELECT DISTINCT agent_id FROM containers
     WHERE allocation_id = ANY(cast(:ids AS text[])) AND state <> 'TERMINATED' ORDER BY agent_id
@@ -56,9 +68,11 @@ _REVIVE_CONTAINER = text("""
     UPDATE containers SET state = cast(:state AS container_state), ended_at = NULL, failure = NULL, message = NULL
     WHERE id = :id
 """)
+# The loss of one container of several has ordered the others to be killed.
 _REVIVE = text("""
     UPDATE allocations SET state = cast(:state AS allocation_state), ended_at = NULL, exit_kind = NULL, exit_reason = NULL,
-        exit_code = NULL, setback = false, token_expires_at = NULL,
+        exit_code = NULL, setback = false, token_expires_at = NULL, awaited_until = :awaited_until,
+        killed = false, kill_before_exit = false, preempt_reason = CASE WHEN preempt_at IS NOT NULL THEN preempt_reason END,
         kill_at = CASE WHEN preempt_at IS NOT NULL THEN cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s) END
     WHERE id = :id
 """)
@@ -67,6 +81,16 @@ _REOPEN = text("""
     UPDATE tasks SET ended_at = NULL, exit_status = NULL, state = cast(:state AS generic_task_state),
         active_at = CASE WHEN active_at IS NOT NULL THEN cast(:now AS timestamptz) END
     WHERE id = :task
+""")
+
+
+_IS_AWAITED = text("""
+    SELECT 1 FROM allocations a JOIN containers c ON c.allocation_id = a.id
+    WHERE c.id = :id AND NOT a.killed AND a.awaited_until > :now
+""")
+_STOP_WAITING = text("""
+    UPDATE allocations SET awaited_until = NULL WHERE awaited_until IS NOT NULL AND state <> 'TERMINATED'
+      AND id IN (SELECT allocation_id FROM containers WHERE agent_id = :agent AND state <> 'TERMINATED')
 """)
 
 
@@ -94,8 +118,19 @@ class Later:
 class Runs:
     """The runs of a task from a lost one on."""
 
+    pool: str
     exit_kind: ExitKind | None
+    ready: bool
     later: Sequence[Later]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A container of a lost run."""
+
+    id: UUID
+    slot_ids: list[int]
+    peer: Peer
 
 
 def of_agent(tx: Tx, agent_id: str, container_ids: Sequence[str]) -> list[LostContainer]:
@@ -109,12 +144,15 @@ def lock_experiments(tx: Tx, ids: Sequence[int]) -> None:
     tx.execute(_LOCK_EXPERIMENTS, {"ids": list(ids)}).all()
 
 
-def lock_runs(tx: Tx, lost: LostContainer) -> Runs:
+def lock_runs(tx: Tx, lost: LostContainer) -> Runs | None:
+    """Lock the runs of a task from a lost one on; None if that was deleted."""
     rows = tx.execute(_LOCK_RUNS, {"task": lost.task_id, "run": lost.run_id}).all()
     own = next((row for row in rows if row.id == lost.allocation_id), None)
-    kind = own.exit_kind if own is not None else None
+    if own is None:
+        return None
     later = [Later(r.id, Successor(r.run_id, r.ready)) for r in rows if r.run_id > lost.run_id]
-    return Runs(None if kind is None else ExitKind(kind), later)
+    kind = None if own.exit_kind is None else ExitKind(own.exit_kind)
+    return Runs(own.pool, kind, own.ready, later)
 
 
 def lock_task(tx: Tx, task_id: str) -> GenericTaskState | None:
@@ -134,9 +172,21 @@ def lock_trial(tx: Tx, trial_id: int) -> TrialState:
     return TrialState(tx.execute(_TRIAL_STATE, {"trial": trial_id}).scalar_one())
 
 
-def count_containers(tx: Tx, lost: LostContainer) -> int:
-    params = {"id": lost.allocation_id, "epoch": lost.epoch}
-    return int(tx.execute(_CONTAINERS, params).scalar_one())
+def members(tx: Tx, lost: LostContainer, agent_id: str, last_seen_at: datetime) -> list[Member]:
+    """Return the containers of a lost run. `agent_id` joins again and was last seen at that time before."""
+    params = {
+        "id": lost.allocation_id, "epoch": lost.epoch, "agent": agent_id, "last_seen_at": last_seen_at,
+    }  # fmt: skip
+    return [
+        Member(
+            row.id, row.slot_ids,
+            Peer(
+                row.agent_id, ContainerState(row.state), row.exit_code, row.failure, row.agent_away,
+                row.heard_end,
+            ),
+        )
+        for row in tx.execute(_CONTAINERS, params)
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +209,35 @@ def withdraw(tx: Tx, allocation_ids: Sequence[str], now: datetime) -> Withdrawn:
     return Withdrawn(agents, pools)
 
 
-def revive(tx: Tx, lost: LostContainer, state: ContainerState, now: datetime) -> None:
-    """Let a lost run live again, as if its agent had never been lost."""
-    tx.execute(_REVIVE_CONTAINER, {"id": lost.id, "state": state.value})
-    tx.execute(_REVIVE, {"id": lost.allocation_id, "state": state.value, "now": now})
-    sessions.renew_for_task(tx, lost.allocation_id)
-    if lost.trial_id is not None:
-        tx.execute(_SET_RUN, {"trial": lost.trial_id, "run": lost.run_id})
+def revive(tx: Tx, run: LostContainer, now: datetime, awaited_until: datetime | None) -> None:
+    """Let a lost run live again, as if no agent had been lost. Wait until then for agents that are away."""
+    state = AllocationState.RUNNING.value
+    params = {
+        "id": run.allocation_id,
+        "state": state,
+        "now": now,
+        "awaited_until": awaited_until,
+    }
+    tx.execute(_REVIVE, params)
+    sessions.renew_for_task(tx, run.allocation_id)
+    if run.trial_id is not None:
+        tx.execute(_SET_RUN, {"trial": run.trial_id, "run": run.run_id})
+
+
+def revive_container(tx: Tx, member: Member, state: ContainerState) -> None:
+    """Let a lost container live again, with its slots."""
+    tx.execute(_REVIVE_CONTAINER, {"id": member.id, "state": state.value})
+    slots.hold_again(tx, member.peer.agent_id, member.id, member.slot_ids)
+
+
+def is_awaited(tx: Tx, container_id: UUID, now: datetime) -> bool:
+    """Return whether a revived run still waits for the agent of this container to join again."""
+    return tx.execute(_IS_AWAITED, {"id": container_id, "now": now}).first() is not None
+
+
+def stop_waiting_for(tx: Tx, agent_id: str) -> None:
+    """Let no run wait for an agent that is gone for good."""
+    tx.execute(_STOP_WAITING, {"agent": agent_id})
 
 
 def reopen_task(tx: Tx, task_id: str, state: GenericTaskState | None, now: datetime) -> None:
@@ -174,11 +246,9 @@ def reopen_task(tx: Tx, task_id: str, state: GenericTaskState | None, now: datet
     tx.execute(_REOPEN, params)
 
 
-def has_free_slots(tx: Tx, agent_id: str, lost: LostContainer, runs: Runs) -> bool:
-    """Return whether no work but later runs of the same task has the slots of a lost container."""
+def have_free_slots(tx: Tx, returning: Sequence[Member], runs: Runs) -> bool:
+    """Return whether no work but later runs of the same task has the slots of lost containers."""
     later = [run.allocation_id for run in runs.later]
-    return slots.free_for(tx, agent_id, lost.slot_ids, later) == len(lost.slot_ids)
-
-
-def hold_slots(tx: Tx, agent_id: str, lost: LostContainer) -> None:
-    slots.hold_again(tx, agent_id, lost.id, lost.slot_ids)
+    return all(
+        slots.free_for(tx, m.peer.agent_id, m.slot_ids, later) == len(m.slot_ids) for m in returning
+    )

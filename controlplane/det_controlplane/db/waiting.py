@@ -20,8 +20,8 @@ _REASONS = (
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
             WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
-            ELSE 'runs on ' || {agents} || {silent} END,
-        'lostAgent', {lost_agent},
+            ELSE 'runs on ' || {agents} || {silent} || {awaited} END,
+        'lostAgents', {lost_agents},
         'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
     FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN (
         SELECT DISTINCT ON (i.purpose) i.purpose, json_build_object('id', i.id, 'console', i.console) AS no_show
@@ -39,10 +39,21 @@ _REASONS = (
             WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND g.state = 'SUSPECT'), '')""",
     )
     .replace(
-        "{lost_agent}",
-        """CASE WHEN a.state = 'QUEUED' THEN (SELECT c.agent_id FROM allocations p JOIN containers c ON c.allocation_id = p.id
-            JOIN agents g ON g.id = c.agent_id WHERE p.task_id = a.task_id AND p.run_id = a.run_id - 1
-            AND c.failure = 'agent_lost' AND g.state = 'LOST' LIMIT 1) END""",
+        "{awaited}",
+        """coalesce((SELECT '; waits until ' || to_char(a.awaited_until AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
+                || ' for agent ' || string_agg(c.agent_id, ' and agent ' ORDER BY c.rank) || ' to join again'
+            FROM containers c JOIN agents g ON g.id = c.agent_id
+            WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' AND g.state = 'LOST'), '')""",
+    )
+    # A run continues only if each of its containers was lost with its agent or ended well.
+    .replace(
+        "{lost_agents}",
+        """CASE WHEN a.state = 'QUEUED' THEN (
+            SELECT array_agg(c.agent_id ORDER BY c.rank) FILTER (WHERE c.failure = 'agent_lost')
+            FROM allocations p JOIN containers c ON c.allocation_id = p.id AND c.epoch = p.epoch
+            LEFT JOIN agents g ON g.id = c.agent_id WHERE p.task_id = a.task_id AND p.run_id = a.run_id - 1
+            HAVING bool_and(CASE WHEN c.failure = 'agent_lost' THEN coalesce(g.state = 'LOST', false)
+                            ELSE c.failure IS NULL AND c.exit_code = 0 END)) END""",
     )
     .replace("{next_try}", time("a.machine_next_try"))
     .replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from det_controlplane.testing.world.crowded_world import CrowdedWorld
+    from det_controlplane.testing.world.gang_world import GangWorld
     from det_controlplane.testing.world.hosts import Hosts
     from det_controlplane.testing.world.machine_world import MachineWorld
     from det_controlplane.testing.world.task_world import TaskWorld
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CrowdedWorld": "world.crowded_world",
+    "GangWorld": "world.gang_world",
     "Hosts": "world.hosts",
     "MachineWorld": "world.machine_world",
     "TaskWorld": "world.task_world",
@@ -23,7 +25,7 @@ _HOMES = {
     "World": "world.world",
 }
 
-__all__ = ["CrowdedWorld", "Hosts", "MachineWorld", "TaskWorld", "Violation", "World"]
+__all__ = ["CrowdedWorld", "GangWorld", "Hosts", "MachineWorld", "TaskWorld", "Violation", "World"]
 
 
 def __getattr__(name: str) -> Any:

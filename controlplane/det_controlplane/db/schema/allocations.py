@@ -152,6 +152,8 @@ allocations = Table(
     # reports of earlier runs count up to this step.
     Column("start_checkpoint", Uuid),
     Column("start_steps", Integer),
+    # How long a revived run over several agents waits for agents that have not joined again.
+    Column("awaited_until", Time),
     CheckConstraint("slots >= 0", name="slots"),
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'TERMINATED')", name="ended"),
     # A task has one live allocation at most: nothing runs twice.

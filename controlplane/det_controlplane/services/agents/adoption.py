@@ -3,16 +3,17 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from det_controlplane.core.lifecycle import adoption, generic
 from det_controlplane.core.lifecycle.adoption import LostRun, ReturnedContainer
-from det_controlplane.core.lifecycle.allocation import ContainerState
+from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.core.lifecycle.generic import GenericTaskState
 from det_controlplane.core.lifecycle.trial import Signal, TrialState, signal_for
 from det_controlplane.db import allocations, logs, lost_runs
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.lost_runs import LostContainer, Runs
+from det_controlplane.db.lost_runs import LostContainer, Member, Runs
+from det_controlplane.services.agents import containers
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import Change
@@ -41,50 +42,79 @@ class Return:
 
     agent_id: str
     last_seen_at: datetime
+    was_lost: bool
     reports: Sequence[Report]
+    wait: timedelta  # for other agents of its runs
 
 
 def adopt(change: Change, back: Return, lost: Sequence[LostContainer]) -> None:
     """Let each run go on that can; the agent kills the others, as nothing lists them."""
     by_id = {report.id: report for report in back.reports}
     for container in lost:
-        _adopt_one(change, back, container, by_id[str(container.id)])
+        outcome = _adopt_one(change, back, container, by_id[str(container.id)])
+        if outcome:
+            _explain(change, back, container.task_id, outcome)
 
 
-def _adopt_one(change: Change, back: Return, lost: LostContainer, report: Report) -> None:
+def _explain(change: Change, back: Return, task_id: str, outcome: str) -> None:
+    log.info("agent %s: %s", back.agent_id, outcome)
+    away = f"{(change.now - back.last_seen_at).total_seconds():.0f} s out of contact"
+    line = f"Agent {back.agent_id} is back after {away}. {outcome}"
+    logs.add_line(change.tx, task_id, line, change.now)
+    change.wake(f"logs:{task_id}")
+
+
+def _adopt_one(change: Change, back: Return, lost: LostContainer, report: Report) -> str:
+    """Decide about one lost container; return the outcome for its run, or '' if that stays as it is."""
     tx = change.tx
     runs = lost_runs.lock_runs(tx, lost)
-    if runs.exit_kind is None:
-        return  # it was given back by an earlier try of this request
+    members = lost_runs.members(tx, lost, back.agent_id, back.last_seen_at)
+    own = next((member for member in members if member.id == lost.id), None)
+    if runs is None or own is None:
+        return ""
+    if own.peer.failure != Failure.AGENT_LOST.value:
+        return _complete(change, back, lost, members)
     task_state = lost_runs.lock_task(tx, lost.task_id) if lost.trial_id is None else None
     trial_state = None if lost.trial_id is None else lost_runs.lock_trial(tx, lost.trial_id)
+    peers = [member for member in members if member is not own]
+    away = [member for member in peers if member.peer.is_awaited]
     run = LostRun(
         exit_kind=runs.exit_kind,
-        containers=lost_runs.count_containers(tx, lost),
         successors=[later.successor for later in runs.later],
+        peers=[member.peer for member in peers],
+        ready=runs.ready,
+        heard_end=own.peer.heard_end,
         trial_state=trial_state,
         task_state=task_state,
         under_killed_task=task_state is not None
         and lost_runs.is_under_killed_task(tx, lost.task_id),
-        slots_free=lost_runs.has_free_slots(tx, back.agent_id, lost, runs),
+        slots_free=lost_runs.have_free_slots(tx, [own, *away], runs),
     )
     returned = ReturnedContainer(report.state, report.exit_code, report.failure)
     why_not = adoption.obstacle(run, returned)
-    away = f"{(change.now - back.last_seen_at).total_seconds():.0f} s out of contact"
     if why_not:
-        outcome = f"Run {lost.run_id} is stopped there: {why_not}."
-    else:
-        _withdraw(change, runs)
-        _revive(change, back.agent_id, lost, report, task_state, trial_state)
-        outcome = f"Run {lost.run_id} goes on there.{_withdrawn(runs)}"
-    log.info("agent %s: %s", back.agent_id, outcome)
-    logs.add_line(
-        change.tx,
-        lost.task_id,
-        f"Agent {back.agent_id} is back after {away}. {outcome}",
-        change.now,
-    )
-    change.wake(f"logs:{lost.task_id}")
+        return f"Run {lost.run_id} is stopped there: {why_not}."
+    _withdraw(change, runs)
+    _revive(change, lost, own, report, away, change.now + back.wait)
+    _go_on(change, lost, task_state, trial_state)
+    waits = _waits_for(away, back.wait)
+    return f"Run {lost.run_id} goes on there{waits}.{_withdrawn(runs)}"
+
+
+def _waits_for(away: Sequence[Member], wait: timedelta) -> str:
+    if not away:
+        return ""
+    names = " and ".join(member.peer.agent_id for member in away)
+    return f" and waits up to {wait.total_seconds():.0f} s for agent {names}"
+
+
+def _complete(change: Change, back: Return, lost: LostContainer, members: Sequence[Member]) -> str:
+    """Note that an agent joined for which its run waits, or that joined again by a repeated request."""
+    if not back.was_lost:
+        return ""
+    if not any(member.peer.agent_away for member in members):
+        lost_runs.stop_waiting_for(change.tx, back.agent_id)
+    return f"Run {lost.run_id} goes on there."
 
 
 def _withdrawn(runs: Runs) -> str:
@@ -109,18 +139,33 @@ def _withdraw(change: Change, runs: Runs) -> None:
 
 def _revive(
     change: Change,
-    agent_id: str,
     lost: LostContainer,
+    own: Member,
     report: Report,
+    away: Sequence[Member],
+    deadline: datetime,
+) -> None:
+    tx, now = change.tx, change.now
+    lost_runs.revive(tx, lost, now, deadline if away else None)
+    # The end itself is taken from the next poll, as any other.
+    state = ContainerState.RUNNING if report.terminated else report.state
+    lost_runs.revive_container(tx, own, state)
+    for member in away:
+        lost_runs.revive_container(tx, member, ContainerState.RUNNING)
+    allocation = allocations.lock(tx, lost.allocation_id)
+    if allocation is not None:
+        containers.advance(change, allocation)
+    change.allocation_changed(lost.allocation_id)
+
+
+def _go_on(
+    change: Change,
+    lost: LostContainer,
     task_state: GenericTaskState | None,
     trial_state: TrialState | None,
 ) -> None:
+    """Reopen the task of a revived run; ask the run to stop if its trial or task was paused meanwhile."""
     tx, now = change.tx, change.now
-    # The end itself is taken from the next poll, as any other.
-    state = ContainerState.RUNNING if report.terminated else report.state
-    lost_runs.revive(tx, lost, state, now)
-    lost_runs.hold_slots(tx, agent_id, lost)
-    change.allocation_changed(lost.allocation_id)
     if trial_state is not None:
         _stop_if_asked(change, lost, signal_for(trial_state), f"the trial is {trial_state.value}")
         return

@@ -15,7 +15,7 @@ from det_controlplane.core.lifecycle.allocation import (
     classify,
     state_of,
 )
-from det_controlplane.db import agents, allocations, containers, sessions, slots, trials
+from det_controlplane.db import agents, allocations, containers, lost_runs, sessions, slots, trials
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.containers import ContainerRow, LostContainer
 from det_controlplane.db.engine import as_json
@@ -70,7 +70,7 @@ def _take(ctx: Context, agent_id: str, report: Report, prepare: Callable[[Change
             allocation = _apply(experiment.change, allocation_id, report, prepare)
             if allocation is None:
                 return False
-            exit = _end_if_over(experiment.change, allocation)
+            exit = advance(experiment.change, allocation)
             trial = trials.by_id(experiment.tx, owner.trial_id)
             if exit is not None and trial is not None:
                 experiment.allocation_ended(trial, exit)
@@ -79,7 +79,7 @@ def _take(ctx: Context, agent_id: str, report: Report, prepare: Callable[[Change
         allocation = _apply(changed, allocation_id, report, prepare)
         if allocation is None:
             return False
-        exit = _end_if_over(changed, allocation)
+        exit = advance(changed, allocation)
         if exit is not None:
             lifecycle.allocation_ended(changed, allocation, exit)
     return True
@@ -113,7 +113,7 @@ def _apply(
     return allocation
 
 
-def _end_if_over(change: Change, allocation: AllocationRow) -> Exit | None:
+def advance(change: Change, allocation: AllocationRow) -> Exit | None:
     """Advance the allocation's state to that of its containers.
 
     The first failure kills the others, the last exit ends it.
@@ -155,6 +155,8 @@ def end_with_agent(ctx: Context, agent_id: str, container_ids: Iterable[UUID]) -
     def prepare(change: Change, lost: LostContainer) -> bool:
         if not agents.is_lost(change.tx, agent_id):
             return False  # it has joined again meanwhile
+        if lost_runs.is_awaited(change.tx, lost.id, change.now):
+            return False  # its run was revived meanwhile and waits for the agent
         _keep_token(ctx, change, lost, LONGEST_ABSENCE, waits_for_agent=agent_id)
         return True
 

@@ -101,7 +101,10 @@ def join(ctx: Context, joining: Joining) -> Joined:
         }  # fmt: skip
         agents.upsert(changed.tx, row, joining.slots)
         if holder is not None and _has_key(holder, key_hash):
-            back = adoption.Return(joining.agent_id, holder.last_seen_at, joining.reports)
+            back = adoption.Return(
+                joining.agent_id, holder.last_seen_at, holder.state is AgentState.LOST,
+                joining.reports, LEASE + silence.reconnect_wait(ctx, pool.pool_name),
+            )  # fmt: skip
             adoption.adopt(changed, back, lost)
         sessions.release_waiting(changed.tx, joining.agent_id, now + containers.LATE_REPORTS)
         changed.queue_changed(pool.pool_name)

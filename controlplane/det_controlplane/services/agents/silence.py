@@ -29,7 +29,7 @@ def watch(ctx: Context) -> None:
         for pool in sorted(set(changed)):
             pool_marks.mark(tx, pool)
         # Including containers that an earlier tick did not end before it died.
-        lost = agents.abandoned_containers(tx)
+        lost = agents.abandoned_containers(tx, now)
     for agent_id, container_ids in lost.items():
         log.warning("agent %s was lost with %d containers", agent_id, len(container_ids))
         containers.end_with_agent(ctx, agent_id, container_ids)
@@ -54,6 +54,11 @@ def _note_tick(ctx: Context, tx: Tx, now: datetime) -> None:
         )  # fmt: skip
 
 
+def reconnect_wait(ctx: Context, pool: str) -> timedelta:
+    """Return how long a silent agent of a pool is waited for after its lease."""
+    return timedelta(seconds=special_waits(ctx).get(pool, DEFAULT_RECONNECT_WAIT_S))
+
+
 def special_waits(ctx: Context) -> dict[str, float]:
     """Return the waits of the pools that do not use the default, in seconds by name."""
     waits = {p.pool_name: float(p.agent_reconnect_wait) for p in ctx.config.resource_pools}
@@ -65,8 +70,7 @@ def _next_state(tx: Tx, ctx: Context, agent: agents.OverdueAgent, now: datetime)
     if agent.state is AgentState.SUSPECT:
         agents.set_overdue(tx, agent.id, AgentState.LOST, agent.lost_after)
     else:
-        wait_s = special_waits(ctx).get(agent.pool, DEFAULT_RECONNECT_WAIT_S)
-        deadline = silence.lost_after(agent.lease_until, now, timedelta(seconds=wait_s))
+        deadline = silence.lost_after(agent.lease_until, now, reconnect_wait(ctx, agent.pool))
         agents.set_overdue(tx, agent.id, AgentState.SUSPECT, deadline)
     return agent.pool
 

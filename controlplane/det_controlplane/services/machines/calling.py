@@ -16,7 +16,7 @@ from det_controlplane.core.provision.cooldown import after_success
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.sightings import Sighting, reconcile
-from det_controlplane.db import agents, cooldowns, machines
+from det_controlplane.db import agents, cooldowns, lost_runs, machines
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.machines import OrderedEnd, Requested
 from det_controlplane.ports.compute import (
@@ -284,6 +284,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
             changed.queue_changed(gone.pool)
             if gone.agent_id is not None:
                 agents.give_up(tx, gone.agent_id, now)
+                lost_runs.stop_waiting_for(tx, gone.agent_id)
         for moved in machines.pools_of(tx, [*found.stopped, *found.adopted]):
             changed.queue_changed(moved.pool)
     for id, machine in alone.items():

@@ -115,18 +115,23 @@ def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str
 
 def _told(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
     """Join what the scheduler says, what the provisioner says, and what a budget has to do with it."""
-    machines, lost_agent = reason.pop("machineReason"), reason.pop("lostAgent")
+    machines, lost_agents = reason.pop("machineReason"), reason.pop("lostAgents")
     if reason["state"] == "QUEUED" and machines:
         reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
     if reason["code"] in ("PREEMPTED", "KILLED") and spent:
         reason["sentence"] += f", as {spent}"
     if nearly:
         reason["sentence"] += f"; {nearly}"
-    if lost_agent:
-        reason["sentence"] += (
-            f"; its run on agent {lost_agent}, which is out of contact, goes on if the agent comes back first"
-        )
+    if lost_agents:
+        reason["sentence"] += _may_go_on(lost_agents)
     return _with_no_show(reason)
+
+
+def _may_go_on(lost_agents: list[str]) -> str:
+    if len(lost_agents) == 1:
+        return f"; its run on agent {lost_agents[0]}, which is out of contact, goes on if the agent comes back first"
+    named = ", ".join(lost_agents)
+    return f"; its run on agents {named}, which are out of contact, goes on if all of them come back first"
 
 
 def in_queue(waits: dict[str, Any]) -> str:

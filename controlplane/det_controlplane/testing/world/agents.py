@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.testing.world.containers import FakeContainer
+from det_controlplane.testing.world.invariants import Returned
 from det_controlplane.testing.world.processes import BOOTSTRAP_TOKEN
 from det_controlplane.testing.world.script import Call, Reply
 from det_controlplane.testing.world.stage import Stage
@@ -43,6 +44,7 @@ class FakeAgent:
         self._leaving = False
         # Agents of the version before do not.
         self.says_what_it_has = world.stream(f"{id} version").random() < 0.9
+        self._spoke_at = world.timeline.now()  # when it last polled
         self._plan_number = 0
         self._planned: Callable[[], None] = self._poll
 
@@ -91,10 +93,12 @@ class FakeAgent:
             "containers": reports,
         }  # fmt: skip
         kept = [r["id"] for r in reports if _may_go_on(r)]
+        whole = [r["id"] for r in reports if _is_whole(r) and not self.containers[r["id"]].killed]
+        returned = Returned(self.id, kept, whole, self._spoke_at)
 
         def judge(reply: Reply) -> None:
             if reply.ok:
-                self.world.invariants.check_given_back(self.id, kept)
+                self.world.invariants.check_given_back(returned)
 
         call = Call("POST", "/agents/v1/join", body)
         self._send(call, lambda r: self._joined(incarnation, r), judge)
@@ -129,7 +133,11 @@ class FakeAgent:
     def _judge(self, reports: list[dict[str, Any]]) -> Callable[[Reply], None]:
         """Judge an answer: a poll is refused only because its sender was replaced, or given up."""
 
+        heard_before = self._spoke_at
+
         def judge(reply: Reply) -> None:
+            if reply.status == 401:
+                self._spoke_at = heard_before  # the poll of a lost agent extends no lease
             if reply.ok:
                 begun = {r["id"] for r in reports if r["state"] != "assigned"}
                 self.world.ledger.reported |= begun
@@ -218,6 +226,8 @@ class FakeAgent:
                 answered(reply if self.connected and self.hears else Reply(0))
 
         if self.connected:
+            if call.token:
+                self._spoke_at = self.world.timeline.now()
             self.world.network.send(call, heard, judge)
         else:
             self.world.timeline.after(5.0, lambda: heard(Reply(0)))
@@ -278,6 +288,15 @@ class FakeAgent:
 
         self.world.timeline.after(self.rng.choice((30, 120, 300)) * self.rng.uniform(0.2, 1), back)
 
+    def cut_off(self, length_s: float) -> None:
+        """Lose the way to the control plane, which the agent shares with others."""
+        self.connected = False
+
+        def back() -> None:
+            self.connected = True
+
+        self.world.timeline.after(length_s, back)
+
     def _restart(self) -> None:
         """Let another incarnation adopt the containers; the old one sometimes says something yet."""
         old = self._me
@@ -309,6 +328,12 @@ class FakeAgent:
         if self.rng.random() < 0.3:
             self._key = f"{self.id}-key-{self._life}"
         self.world.timeline.after(self.rng.uniform(3, 150), self._restart_if_down)
+
+
+def _is_whole(report: dict[str, Any]) -> bool:
+    """Return whether a container still runs, or has ended well."""
+    ended_well = report.get("exit_code") == 0 and "failure" not in report
+    return report["state"] != "terminated" or ended_well
 
 
 def _may_go_on(report: dict[str, Any]) -> bool:

@@ -24,7 +24,7 @@ class FakeContainer:
         self.agent = agent
         self.rng = agent.world.stream(f"container {self.id}")
         self._gone = False
-        self._killed = False
+        self.killed = False
         self._play: Play | None = None
         self._gateway = FakeGateway(self)
 
@@ -55,8 +55,8 @@ class FakeContainer:
             self._play.stop()
 
     def kill(self) -> None:
-        if not self._killed and self.state != "terminated":
-            self._killed = True
+        if not self.killed and self.state != "terminated":
+            self.killed = True
             if self._play is not None:
                 self._play.stop()
             self.later(self.rng.uniform(0.05, 3), lambda: self._end(_KILLED, "aborted"))
@@ -67,7 +67,7 @@ class FakeContainer:
 
     def _pulled(self) -> None:
         trouble = self.rng.random() < self.agent.world.rates.program_trouble / 2
-        if trouble and not self._killed:
+        if trouble and not self.killed:
             failure = self.rng.choice(("image_pull", "agent_error"))
             if failure == "image_pull":
                 self._count_pull_failure()
@@ -78,7 +78,7 @@ class FakeContainer:
 
     def _run(self) -> None:
         self._become("running")
-        if self._killed:
+        if self.killed:
             return
         self.program: Program = program_of(self)
         timeline = self.agent.world.timeline
@@ -97,7 +97,7 @@ class FakeContainer:
         if self.state == "terminated":
             return
         self.exit_code, self.failure = code, failure
-        if code is not None and not self._killed and self.agent.says_what_it_has:
+        if code is not None and not self.killed and self.agent.says_what_it_has:
             self.agent.world.ledger.ended.add(self.id)
         self._become("terminated")
 

@@ -1,6 +1,7 @@
 """Check the invariants of the world after every step, and at the end."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from det_controlplane.testing.world.violation import Violation
 if TYPE_CHECKING:
     from det_controlplane.testing.world.hosts import Hosts
 
-__all__ = ["Invariants", "Violation"]
+__all__ = ["Invariants", "Returned", "Violation"]
 
 
 def all_rules(named: dict[str, str]) -> TextClause:
@@ -37,6 +38,7 @@ _REPORTED = text("""
     WHERE trial_id = :trial AND NOT archived
 """)
 _NOT_GIVEN_BACK = text(rules.NOT_GIVEN_BACK)
+_AWAITED, _GIVEN_UP = text(rules.AWAITED), text(rules.GIVEN_UP)
 _ENDED_AS_LOST = text(rules.ENDED_AS_LOST)
 _LAST_RUNS = text(rules.LAST_RUNS)
 # An agent whose machine is known to be gone is lost at once.
@@ -62,6 +64,16 @@ _ENDED = ("COMPLETED", "CANCELED", "ERROR")
 _SILENCE_S = 54.0  # lease and wait, less rounding
 
 
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """An agent that has joined again with containers."""
+
+    agent_id: str
+    containers: Sequence[str]  # that run, or have ended by themselves
+    whole: Sequence[str]  # of those, the ones that run or have ended well
+    spoke_at: datetime  # when it last sent anything before
+
+
 class Invariants:
     def __init__(
         self, hosts: "Hosts", ledger: Ledger, timeline: Timeline, *, skew_s: float = 0.0
@@ -76,6 +88,8 @@ class Invariants:
         self._states: list[tuple[str, str, int | None]] = []
         self._lost: set[str] = set()
         self._skew_s = skew_s
+        # Containers of gangs that wait for an agent, and until when they do at least, in seconds of the timeline.
+        self._awaited: dict[str, float] = {}
         # When an outage ended last, after which agents have their whole time.
         self.answering_since: datetime | None = None
 
@@ -83,6 +97,7 @@ class Invariants:
         with hosts.observed() as tx:
             none_broken(tx, self._rules)
             self._check_lost(tx)
+            self._check_awaited(tx)
             self._check_trials(tx.execute(_TRIALS).all())
             states = [tuple(r) for r in tx.execute(_STATES).all()]
             if self._replays.check(tx, hosts.processes) or states != self._states:
@@ -101,6 +116,14 @@ class Invariants:
                 if silent_s < _SILENCE_S - self._skew_s:
                     raise Violation(f"{agent.id} is lost after {silent_s:.0f} s of silence")
         self._lost = {agent.id for agent in agents if agent.state == "LOST"}
+
+    def _check_awaited(self, tx: Tx) -> None:
+        """Check that a gang waits long enough for its other agents after one of them has joined again."""
+        now_s = self._timeline.seconds
+        self._awaited = {id: until_s for id, until_s in self._awaited.items() if until_s > now_s}
+        if self._awaited:
+            for broken in tx.execute(_GIVEN_UP, {"ids": sorted(self._awaited)}):
+                raise Violation(f"{broken.what} was given up while its run waited for it")
 
     def is_live(self, container_id: str) -> bool:
         """Return whether a container is of an allocation that lives."""
@@ -125,12 +148,20 @@ class Invariants:
                     what = f"{group} at step {steps} is {value}, not {loss}"
                     raise Violation(f"trial {trial_id} has a hole: {what}")
 
-    def check_given_back(self, agent_id: str, container_ids: Sequence[str]) -> None:
+    def check_given_back(self, back: Returned) -> None:
         """Check that an agent that has joined again got back every run that nothing has replaced."""
         with self._hosts.observed() as tx:
-            params = {"agent": agent_id, "ids": list(container_ids)}
+            params = {
+                "agent": back.agent_id, "ids": list(back.containers), "whole": list(back.whole),
+                "spoke_at": back.spoke_at,
+            }  # fmt: skip
             for lost in tx.execute(_NOT_GIVEN_BACK, params):
-                raise Violation(f"{agent_id} is back with {lost.what}, which is not given back")
+                raise Violation(
+                    f"{back.agent_id} is back with {lost.what}, which is not given back"
+                )
+            until_s = self._timeline.seconds + _SILENCE_S - self._skew_s
+            for row in tx.execute(_AWAITED, {"agent": back.agent_id}):
+                self._awaited.setdefault(row.id, until_s)
 
     def check_tick(self, before: datetime) -> None:
         """Check a tick that nothing interrupted, which began at `before`."""

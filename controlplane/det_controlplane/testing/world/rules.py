@@ -55,6 +55,8 @@ RULES: dict[str, str] = {
     "a trial was restarted more often than max_restarts": """
         SELECT t.id::text FROM trials t JOIN experiments e ON e.id = t.experiment_id
         WHERE t.restarts > (e.config->>'max_restarts')::integer + (t.ended_at IS NOT NULL)::integer""",
+    "a run is killed, and nothing says why": """
+        SELECT a.id FROM allocations a WHERE a.state <> 'TERMINATED' AND a.killed AND a.preempt_reason IS NULL""",
     "a report of a run that was replaced was taken": """
         SELECT m.id || ' of trial ' || m.trial_id FROM metrics m
         JOIN allocations a ON a.trial_id = m.trial_id AND a.run_id > m.run_id AND m.total_batches > a.start_steps
@@ -98,7 +100,12 @@ JOURNAL_RULES: dict[str, str] = {
 TICK_RULES: dict[str, str] = {
     "a container of a lost agent lives on": """
         SELECT c.id || ' on ' || c.agent_id FROM containers c JOIN agents g ON g.id = c.agent_id
-        WHERE c.state <> 'TERMINATED' AND g.state = 'LOST' AND g.lost_after < :now""",
+        JOIN allocations a ON a.id = c.allocation_id
+        WHERE c.state <> 'TERMINATED' AND g.state = 'LOST' AND g.lost_after < :now
+        AND (a.awaited_until IS NULL OR a.awaited_until <= :now)""",
+    "a run waits for its agents for too long": """
+        SELECT a.id || ' until ' || a.awaited_until FROM allocations a
+        WHERE a.state <> 'TERMINATED' AND a.awaited_until > cast(:now AS timestamptz) + interval '62 seconds'""",
     "a kill is overdue": """
         SELECT a.id FROM allocations a WHERE a.state <> 'TERMINATED' AND a.kill_at <= :now""",
 }
@@ -117,16 +124,42 @@ STATES = """
     t.experiment_id FROM allocations a
     JOIN tasks t ON t.id = a.task_id"""
 
-# Runs that were lost and that nothing has replaced go on when their agent has joined again with their container.
+# Lost runs without a replacement continue when their agent has joined again with their container. A run over several
+# agents continues if each other container ended well, or was lost with an agent that has not polled since.
 NOT_GIVEN_BACK = """
     SELECT k.kind || ' ' || a.id AS what FROM containers c JOIN allocations a ON a.id = c.allocation_id
     JOIN tasks k ON k.id = a.task_id LEFT JOIN trials t ON t.id = k.trial_id
     WHERE c.agent_id = :agent AND c.id = ANY(cast(:ids AS uuid[])) AND c.failure = 'agent_lost' AND c.epoch = a.epoch
     AND a.state = 'TERMINATED' AND a.exit_kind = 'infrastructure' AND t.ended_at IS NULL AND k.kind <> 'GENERIC'
-    AND 1 = (SELECT count(*) FROM containers p WHERE p.allocation_id = a.id AND p.epoch = a.epoch)
+    AND (1 = (SELECT count(*) FROM containers p WHERE p.allocation_id = a.id AND p.epoch = a.epoch)
+        OR a.ready AND c.id = ANY(cast(:whole AS uuid[])) AND (
+            SELECT cast(:spoke_at AS timestamptz) < f.lost_at - interval '20 seconds' AND bool_and(p.id = c.id
+                OR (p.state = 'TERMINATED' AND p.failure IS NULL AND p.exit_code = 0)
+                OR (p.failure = 'agent_lost' AND g.state = 'LOST' AND g.last_seen_at <= f.lost_at
+                    AND cardinality(p.slot_ids) = (SELECT count(*) FROM slots s WHERE s.agent_id = p.agent_id
+                        AND s.slot_id = ANY(p.slot_ids) AND s.container_id IS NULL)))
+            FROM containers p JOIN agents g ON g.id = p.agent_id, (
+                SELECT min(x.ended_at) AS lost_at FROM containers x
+                WHERE x.allocation_id = a.id AND x.epoch = a.epoch AND x.failure = 'agent_lost') f
+            WHERE p.allocation_id = a.id AND p.epoch = a.epoch GROUP BY f.lost_at))
     AND NOT EXISTS (SELECT 1 FROM allocations l WHERE l.task_id = a.task_id AND l.run_id > a.run_id AND l.ready)
     AND cardinality(c.slot_ids) = (SELECT count(*) FROM slots s
         WHERE s.agent_id = c.agent_id AND s.slot_id = ANY(c.slot_ids) AND s.container_id IS NULL)"""
+
+# Containers on lost agents for which runs wait.
+AWAITED = """
+    SELECT c.id::text AS id FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    JOIN agents g ON g.id = c.agent_id
+    WHERE c.state <> 'TERMINATED' AND g.state = 'LOST' AND NOT a.killed AND a.id IN (
+        SELECT o.allocation_id FROM containers o WHERE o.agent_id = :agent AND o.state <> 'TERMINATED')"""
+
+# Awaited containers that ended too early: no other cause has ended their run.
+GIVEN_UP = """
+    SELECT c.id || ' of ' || a.id AS what FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    WHERE c.id = ANY(cast(:ids AS uuid[])) AND c.failure = 'agent_lost' AND c.message LIKE '% was lost'
+    AND a.preempt_at IS NULL AND a.preempt_reason = 'another of its containers failed'
+    AND NOT EXISTS (SELECT 1 FROM containers o WHERE o.allocation_id = a.id AND o.epoch = a.epoch AND o.id <> c.id
+                    AND (o.ended_at <= c.ended_at OR o.failure = 'agent_lost'))"""
 
 # Commands run once: one that ended by itself, on an agent that came back with its exit, ended so.
 ENDED_AS_LOST = """

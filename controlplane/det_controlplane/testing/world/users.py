@@ -15,6 +15,8 @@ _MOST_EXPERIMENTS = 3
 
 
 class FakeUser:
+    _pace_s = 12.0  # between two acts, on average
+
     def __init__(self, world: Stage, number: int, token: str = USER_TOKEN) -> None:
         self._world = world
         self._token = token
@@ -35,7 +37,7 @@ class FakeUser:
     def _everyday(self) -> Script:
         yield from self._create()
         while not self._world.calm:
-            yield Sleep(self._rng.expovariate(1 / 12))
+            yield Sleep(self._rng.expovariate(1 / self._pace_s))
             act = self._rng.choices(_ACTS, _WEIGHTS)[0]
             if not self._world.calm:
                 yield from act(self)

@@ -1,0 +1,17 @@
+"""Histories of trials over several agents that are out of contact for a while, together."""
+
+import os
+
+import pytest
+from det_controlplane.testing import GangWorld, Hosts
+
+_FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
+_SEEDS = int(os.environ.get("SIM_SEEDS", "2"))
+
+
+@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
+def test_gangs_go_on_that_come_back_whole(seed: int, hosts: Hosts) -> None:
+    world = GangWorld(seed, hosts)
+    summary = world.run()
+    assert summary.experiments > 0
+    assert summary.steps > 20
