@@ -86,8 +86,8 @@ class Cluster:
         """Give up the connection: the server closes one that rests for a minute."""
         self._connection.close()
 
-    def sign_in(self) -> None:
-        login = {"username": "determined", "password": ""}
+    def sign_in(self, username: str = "determined") -> None:
+        login = {"username": username, "password": ""}
         self.token = self.call("POST", "/api/v1/auth/login", login)["token"]
 
 

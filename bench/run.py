@@ -25,6 +25,7 @@ SKIPPED = {
     "bare.py",
     "senders.py",
     "gateways.py",
+    "scale_fill.py",
 }
 
 

@@ -1,0 +1,158 @@
+"""Measure what pages cost at a company's size: `python -m bench.scale --size 1 10 100`.
+
+The figures are CPU milliseconds of API and PostgreSQL together for one request, and the factor by which a request costs
+more than at the size before. Size 1 has 1,000 experiments, size 100 has 100,000 (bench/scale_fill.py).
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from bench import scale_fill
+from bench.api import Cluster, create, figure, running
+from bench.cpu import cpu_ms, memory_mib
+
+LONGEST_S = 2.0  # for one request's repetitions
+FEWEST, MOST = 3, 30
+PAGE_MS, FILTER_MS, YEAR_MS, CREATE_MS = 50, 300, 500, 60
+FACTOR = 2.0
+API_MIB = 250
+
+Request = tuple[str, str, Any, float]
+
+
+def requests(size: scale_fill.Size) -> dict[str, Request]:
+    """Return the requests by name: method, path, body, and the most milliseconds at size 100."""
+    today = datetime.now(UTC)
+    month, year = (f"{(today - timedelta(days=d)):%Y-%m-%dT00:00:00Z}" for d in (30, 365))
+    now = f"{today:%Y-%m-%dT00:00:00Z}"
+    project, person = size.first_project, size.first_user
+    live = size.first + size.experiments - 1
+    table = {"limit": 50, "offset": 0, "showArchived": False}
+
+    def get(path: str, most_ms: float = PAGE_MS) -> Request:
+        return ("GET", path, None, most_ms)
+
+    def search(path: str, most_ms: float = PAGE_MS, **body: Any) -> Request:
+        return ("POST", path, {**table, **body}, most_ms)
+
+    field = {
+        "kind": "field",
+        "columnName": "hp.lr",
+        "location": "LOCATION_TYPE_HYPERPARAMETERS",
+        "operator": "<",
+    }
+    by_lr = {
+        "filterGroup": {
+            "kind": "group",
+            "conjunction": "and",
+            "children": [{**field, "type": "COLUMN_TYPE_NUMBER", "value": 0.02}],
+        },
+        "showArchived": False,
+    }
+    return {
+        "experiments_cli": get("/api/v1/experiments?limit=200"),
+        "experiments_webui": search("/api/v1/experiments-search"),
+        "experiments_of_project": search("/api/v1/experiments-search", projectId=project),
+        "experiments_by_name": get("/api/v1/experiments?limit=50&name=model%20500%20"),
+        "experiments_by_start": get(
+            "/api/v1/experiments?limit=50&sortBy=SORT_BY_START_TIME&orderBy=ORDER_BY_DESC"
+        ),
+        "experiments_by_state": get("/api/v1/experiments?limit=50&states=STATE_ERROR"),
+        "experiments_live": get("/api/v1/experiments?limit=50&states=STATE_ACTIVE"),
+        "experiments_by_user": get(f"/api/v1/experiments?limit=50&userIds={person}"),
+        "experiments_by_label": get("/api/v1/experiments?limit=50&labels=label-7"),
+        "experiments_by_trials": get(
+            "/api/v1/experiments?limit=50&sortBy=SORT_BY_NUM_TRIALS&orderBy=ORDER_BY_DESC"
+        ),
+        "experiments_by_hparam": search(
+            "/api/v1/experiments-search", FILTER_MS, filter=json.dumps(by_lr)
+        ),
+        "experiment_queued": get(f"/api/v1/experiments/{live}"),
+        "runs": search("/api/v1/runs"),
+        "runs_by_metric": search("/api/v1/runs", FILTER_MS, sort="validation.loss.min=asc"),
+        "runs_by_hparam": search("/api/v1/runs", FILTER_MS, filter=json.dumps(by_lr)),
+        "columns": get("/api/v1/projects/0/columns"),
+        "columns_of_project": get(f"/api/v1/projects/{project}/columns"),
+        "metric_ranges": get(f"/api/v1/projects/{project}/experiments/metric-ranges"),
+        "workspaces": get("/api/v1/workspaces?limit=50"),
+        "projects": get("/api/v1/workspaces/0/projects?limit=50"),
+        "users": get("/api/v1/users?limit=50"),
+        "queue": get("/api/v1/job-queues-v2?resourcePool=default&limit=50"),
+        "queue_stats": get("/api/v1/job-queues/stats"),
+        "agents": get("/api/v1/agents"),
+        "audit": get("/api/v1/audit?limit=50"),
+        "audit_of_user": get("/api/v1/audit?limit=50&user=person-7"),
+        "audit_of_action": get("/api/v1/audit?limit=50&action=experiment.kill"),
+        "tensorboards": get(f"/api/v1/tensorboards?limit=50&userIds={person}"),
+        "costs_today": get("/api/v1/costs/me"),
+        "costs_of_users": get(f"/api/v1/costs/users?startTime={month}&endTime={now}"),
+        "usage_month_raw": get(
+            f"/api/v1/resources/allocation/raw?timestampAfter={month}&timestampBefore={now}",
+            YEAR_MS,
+        ),
+        "usage_year": get(
+            "/api/v1/resources/allocation/aggregated?period=RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY"
+            f"&startDate={year[:10]}&endDate={now[:10]}",
+            YEAR_MS,
+        ),
+    }
+
+
+def cost_ms(cluster: Cluster, action: Callable[[], object]) -> float:
+    """Return the CPU time of API and PostgreSQL for a request, the median of some repetitions' mean."""
+    action()  # to warm up
+    pids = cluster.pids("api", "postgres")
+    before, began, calls = cpu_ms(pids), time.perf_counter(), 0
+    while calls < FEWEST or (calls < MOST and time.perf_counter() - began < LONGEST_S):
+        action()
+        calls += 1
+    return (cpu_ms(pids) - before) / calls
+
+
+def measure(factor: int, names: list[str]) -> dict[str, float]:
+    """Fill a cluster of a size and return what each request costs there."""
+    costs = {}
+    with running() as cluster:
+        cluster.sign_in("admin")
+        prototype = create(cluster, activate=False)
+        size, took_s = scale_fill.fill(cluster.database_url(), factor, prototype)
+        print(
+            f"# size {factor}: filled in {took_s:.0f} s, {size.database_mib} MiB", file=sys.stderr
+        )
+        for name, request in requests(size).items():
+            if names and name not in names:
+                continue
+            cluster.connect_anew()
+            costs[name] = cost_ms(cluster, partial(cluster.call, *request[:3]))
+            print(f"# size {factor}: {name} {costs[name]:.1f} ms", file=sys.stderr)
+        costs["create"] = cost_ms(cluster, lambda: create(cluster, activate=True))
+        costs["api_memory"] = memory_mib(cluster.pids("api"))
+    return costs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--size", type=int, nargs="+", default=[1, 10], help="1, 10 or 100")
+    parser.add_argument("names", nargs="*", help="requests, all if none is named")
+    arguments = parser.parse_args()
+    before: dict[str, float] = {}
+    for factor in arguments.size:
+        costs = measure(factor, arguments.names)
+        limits = {name: request[3] for name, request in requests(scale_fill.Size(factor)).items()}
+        limits |= {"create": CREATE_MS, "api_memory": API_MIB}
+        for name, cost in costs.items():
+            unit = "MiB" if name == "api_memory" else "ms CPU"
+            figure(f"scale_{factor}_{name}", cost, unit, limits[name])
+            if name in before and name != "api_memory":
+                figure(f"scale_{factor}_{name}_factor", cost / max(before[name], 1.0), "x", FACTOR)
+        before = costs
+
+
+if __name__ == "__main__":
+    main()
