@@ -23,6 +23,9 @@ _CLAIM = text("""
 _DELAY = text("""
     UPDATE outbox SET due_at = cast(:now AS timestamptz) + make_interval(secs => least(2 * attempts, 60)) WHERE id = :id
 """)
+_GO_ON = text("""
+    UPDATE outbox SET attempts = 0, due_at = cast(:now AS timestamptz) + interval '1 second' WHERE id = :id
+""")
 _HASTEN = (
     update(schema.outbox)
     .where(
@@ -59,6 +62,11 @@ def claim(tx: Tx, now: datetime, *, of_webhooks: bool = False) -> Effect | None:
 def delay(tx: Tx, effect_id: int, now: datetime) -> None:
     """Try an effect again soon: nothing failed, it depends on something that takes a moment."""
     tx.execute(_DELAY, {"id": effect_id, "now": now})
+
+
+def go_on(tx: Tx, effect_id: int, now: datetime) -> None:
+    """Continue an effect in a second: a part of it is done."""
+    tx.execute(_GO_ON, {"id": effect_id, "now": now})
 
 
 def hasten_deletions(tx: Tx, now: datetime) -> bool:

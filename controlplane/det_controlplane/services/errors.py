@@ -37,6 +37,10 @@ class Unready(Refused):
     """The request depends on something that has not happened yet: try again."""
 
 
+class Unfinished(Unready):
+    """A part of the work is done: go on in a moment."""
+
+
 class DeletionsHeld(Unready):
     """Stored files are not deleted now, because a backup is copying them."""
 

@@ -10,12 +10,15 @@ from det_controlplane.db import checkpoints, deletions, experiments, outbox
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Unready, WrongState
+from det_controlplane.services.errors import Unfinished, Unready, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization.deletion import refuse_needed
 from det_controlplane.services.use_case import change
+
+# Between turns other work is done.
+_PARTS_OF_A_TURN = 10
 
 
 def delete(ctx: Context, user: User, experiment_id: int) -> None:
@@ -50,6 +53,8 @@ def experiment_effect(ctx: Context, payload: dict[str, Any]) -> None:
         collection.launch(ctx, experiment, doomed, key=key, tensorboards=True)
     if experiment.has_trials and not (queued and all(task.ended_at for task in queued)):
         raise Unready(f"experiment {experiment_id}: its files are being deleted")
+    if not (doomed and queued):
+        _delete_trials(ctx, experiment_id)
     with change(ctx) as changed:
         tx = changed.tx
         if doomed and queued:
@@ -62,3 +67,12 @@ def experiment_effect(ctx: Context, payload: dict[str, Any]) -> None:
         if unused is not None:
             changed.later(EffectKind.DELETE_OBJECT, key=unused)
         outbox.hasten_deletions(tx, changed.now)
+
+
+def _delete_trials(ctx: Context, experiment_id: int) -> None:
+    """Delete the trials of an experiment part by part; raise Unfinished if that takes longer than a turn."""
+    for _ in range(_PARTS_OF_A_TURN):
+        with ctx.db.begin() as tx:
+            if not deletions.delete_part(tx, experiment_id):
+                return
+    raise Unfinished(f"experiment {experiment_id}: its trials are being deleted")

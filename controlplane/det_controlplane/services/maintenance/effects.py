@@ -8,7 +8,7 @@ from det_controlplane.db import backups, outbox
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import DeletionsHeld, Unready
+from det_controlplane.services.errors import DeletionsHeld, Unfinished, Unready
 from det_controlplane.services.experiments import deletion as experiment_deletion
 from det_controlplane.services.maintenance import housekeeping
 from det_controlplane.services.organization import deletion
@@ -51,6 +51,11 @@ def run_due(ctx: Context) -> int:
             break
         try:
             _HANDLERS[effect.kind](ctx, effect.payload)
+        except Unfinished as e:
+            log.debug("effect %d (%s) goes on: %s", effect.id, effect.kind.value, e)
+            with ctx.db.begin() as tx:
+                outbox.go_on(tx, effect.id, ctx.now())
+            continue
         except Unready as e:
             log.debug("effect %d (%s) waits: %s", effect.id, effect.kind.value, e)
             with ctx.db.begin() as tx:
