@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.db.errors import QueryFailed
+from det_controlplane.services.experiments import listing
 from sqlalchemy import text
 
 from tests.support.api import POOLS, Api, Caller, Told, config_of, create
@@ -231,3 +233,17 @@ def test_a_weight_is_a_number_that_shares_can_be_counted_by(user: Caller, weight
     body = f'{{"resources": {{"weight": {weight}}}}}'.encode()
     assert user.ask("PATCH", path, body).status == 400
     user.done("PATCH", path, {"resources": {"weight": 2.5}})
+
+
+def test_a_request_that_waited_too_long_for_a_lock_may_be_sent_again(
+    user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that is being built holds a lock of its table, for example that of the audit log."""
+
+    def locked(*_: object) -> None:
+        raise QueryFailed("55P03", "canceling statement due to lock timeout")
+
+    monkeypatch.setattr(listing, "experiments", locked)
+    answer = user.ask("GET", "/api/v1/experiments")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert "lock timeout" in answer.error

@@ -18,7 +18,14 @@ from det_controlplane.api.http import (
 from det_controlplane.api.router import Access, Handler, Match, Route, Router
 from det_controlplane.core import audit
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.errors import WAKING_S, DatabaseDown, DatabaseFull, TryAgain, Unstorable
+from det_controlplane.db.errors import (
+    WAKING_S,
+    DatabaseDown,
+    DatabaseFull,
+    QueryFailed,
+    TryAgain,
+    Unstorable,
+)
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.audit import recording
 from det_controlplane.services.audit.recording import Recorder
@@ -152,6 +159,9 @@ class App:
             return Response(e.to_json(), e.status, headers=e.headers)
         if isinstance(e, DatabaseFull):
             self.ctx.full_at = self.ctx.now()
+        if isinstance(e, QueryFailed) and e.is_of_lock:
+            log.warning("%s %s waited too long for a lock: %s", request.method, request.path, e)
+            return unavailable(e)
         if isinstance(e, (DatabaseDown, TryAgain, refusals.Busy)):
             return unavailable(e)
         for kind, api_error in _STATUS:

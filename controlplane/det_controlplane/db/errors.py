@@ -17,7 +17,8 @@ _GOING_DOWN = ("57P", "53", "08", "25P03")
 _UNFIT = ("22", "54")
 _DIVISION_BY_ZERO = "22012"
 _DISK_FULL = "53100"
-_TIMED_OUT = ("55P03", "57014")  # lock_timeout, statement_timeout
+_LOCK_TIMEOUT = "55P03"
+_TIMED_OUT = (_LOCK_TIMEOUT, "57014")  # the last one is statement_timeout
 
 
 class BadUrl(ValueError):
@@ -63,6 +64,11 @@ class QueryFailed(Exception):
     def is_of_time(self) -> bool:
         """Return whether the transaction waited or worked for longer than it may."""
         return self.sqlstate in _TIMED_OUT
+
+    @property
+    def is_of_lock(self) -> bool:
+        """Return whether another transaction held a lock for longer than `lock_timeout`."""
+        return self.sqlstate == _LOCK_TIMEOUT
 
 
 def translating(engine: Engine) -> Engine:
