@@ -90,23 +90,33 @@ _IDLE = text(f"""
     LEFT JOIN (SELECT instance_id, sum(usd) AS usd FROM ({_SHARES}) s GROUP BY instance_id) w ON w.instance_id = m.id
     ORDER BY i.launched_at, i.id
 """)
-_DAYS = """SELECT d AS after, d + interval '1 day' AS before FROM generate_series(
-    cast(:first AS timestamptz), cast(:last AS timestamptz), interval '1 day') AS d"""
+# Each share or machine is read once and expanded to the days that it touches.
+_FIRST_DAY = """cast(:first AS timestamptz)
+    + interval '1 day' * floor(extract(epoch FROM {start} - cast(:first AS timestamptz)) / 86400)"""
+_ON_DAY = """greatest(0, extract(epoch FROM least({end}, d.after + interval '1 day') - greatest({start}, d.after)))::numeric"""
 
 
 def _daily(sql: str) -> str:
-    """Return the SQL of a report about one period, as a part of a report about the days `d`."""
-    return sql.replace(":after", "d.after").replace(":before", "d.before")
+    """Return the SQL of a report about one period, for the days from the first to the last."""
+    return sql.replace(":after", "cast(:first AS timestamptz)").replace(
+        ":before", "(cast(:last AS timestamptz) + interval '1 day')"
+    )
 
 
 _WORK_BY_DAY = text(f"""
-    SELECT d.after, u.username, s.labels, sum(s.usd) AS usd
-    FROM ({_DAYS}) d CROSS JOIN LATERAL ({_daily(_SHARES)}) s JOIN users u ON u.id = s.user_id
+    SELECT d.after, u.username, s.labels,
+           sum(s.usd * {_ON_DAY.format(start="s.start_time", end="s.end_time")} / extract(epoch FROM s.end_time - s.start_time)) AS usd
+    FROM ({_daily(_SHARES)}) s JOIN users u ON u.id = s.user_id CROSS JOIN LATERAL generate_series(
+        {_FIRST_DAY.format(start="s.start_time")}, s.end_time - interval '1 microsecond', interval '1 day') AS d (after)
     GROUP BY d.after, u.username, s.labels ORDER BY d.after
 """)
 _MACHINES_BY_DAY = text(f"""
-    SELECT d.after, m.pool, sum(m.usd) AS usd FROM ({_DAYS}) d CROSS JOIN LATERAL ({_daily(_MACHINES)}) m
-    GROUP BY d.after, m.pool ORDER BY d.after
+    SELECT d.after, i.pool, sum({_ON_DAY.format(start="i.start_time", end="i.end_time")} * i.price_usd_hour / 3600) AS usd
+    FROM (SELECT pool, price_usd_hour, greatest(launched_at, cast(:first AS timestamptz)) AS start_time,
+              least(coalesce(ended_at, :now), cast(:last AS timestamptz) + interval '1 day') AS end_time
+          FROM instances WHERE launched_at IS NOT NULL) i
+    CROSS JOIN LATERAL generate_series({_FIRST_DAY.format(start="i.start_time")}, i.end_time - interval '1 microsecond', interval '1 day') AS d (after)
+    WHERE i.end_time > i.start_time GROUP BY d.after, i.pool ORDER BY d.after
 """)
 _SPENT = {
     BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE experiment_id = cast(:scope_id AS integer)",

@@ -37,15 +37,17 @@ _RAW = text(f"""
            {time("coalesce(a.ended_at, :now)")} AS end_time, {_SECONDS}::double precision AS seconds
     FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
 """)
+# Each allocation is read once and expanded to the days that it touches.
 _BY_DAY = text(f"""
-    WITH days AS (SELECT d AS after, d + interval '1 day' AS before
-                  FROM generate_series(cast(:first AS timestamptz), cast(:last AS timestamptz), interval '1 day') AS d),
-    used AS (SELECT a.*, u.username FROM {_EVERY}
-             WHERE a.slots > 0 AND a.started_at < cast(:last AS timestamptz) + interval '1 day'
-               AND coalesce(a.ended_at, :now) > cast(:first AS timestamptz))
-    SELECT d.after, a.username, a.pool, a.labels,
-           (a.slots * extract(epoch FROM least(coalesce(a.ended_at, :now), d.before) - greatest(a.started_at, d.after)))::double precision AS seconds
-    FROM days d JOIN used a ON a.started_at < d.before AND coalesce(a.ended_at, :now) > d.after ORDER BY d.after
+    SELECT d.after, u.username, a.pool, a.labels,
+           sum(a.slots * extract(epoch FROM least(coalesce(a.ended_at, :now), d.after + interval '1 day')
+               - greatest(a.started_at, d.after)))::double precision AS seconds
+    FROM {_EVERY} CROSS JOIN LATERAL generate_series(
+        cast(:first AS timestamptz) + interval '1 day' * greatest(0, floor(extract(epoch FROM a.started_at - cast(:first AS timestamptz)) / 86400)),
+        least(cast(:last AS timestamptz), coalesce(a.ended_at, :now) - interval '1 microsecond'), interval '1 day') AS d (after)
+    WHERE a.slots > 0 AND a.started_at < cast(:last AS timestamptz) + interval '1 day'
+        AND coalesce(a.ended_at, :now) > cast(:first AS timestamptz)
+    GROUP BY d.after, u.username, a.pool, a.labels ORDER BY d.after, u.username, a.pool, a.labels
 """)
 _KEEP = f"""
     INSERT INTO deleted_allocations ({_COLUMNS.format(kind="task_kind")})
