@@ -36,7 +36,9 @@ def test_a_queue_is_listed_while_one_of_its_jobs_ends(
         return execute(tx, statement, *params)
 
     monkeypatch.setattr(Tx, "execute", overtaken)
-    assert len(jobs.listed(ctx, "default", descending=False)) == 1
+    queue = jobs.queue_of(ctx, "default", descending=False)
+    assert len(queue.entries) == 1
+    assert jobs.shown(ctx, queue, queue.entries) == []
 
 
 @pytest.mark.parametrize(("default", "first"), [(42, "named"), (10, "plain")])
@@ -49,4 +51,5 @@ def test_a_job_without_a_priority_has_the_default_of_the_pool(
     for name, more in (("plain", ""), ("named", "resources: {priority: 20}")):
         config = SINGLE.replace("name: one", f"name: {name}") + more
         creation.create(ctx, OWNER, creation.Submission(config=config))
-    assert jobs.listed(ctx, "default", descending=False)[0]["name"] == first
+    queue = jobs.queue_of(ctx, "default", descending=False)
+    assert jobs.shown(ctx, queue, queue.entries[:1])[0]["name"] == first

@@ -19,21 +19,25 @@ _LIMITED = (
 
 def list_jobs(ctx: Context, request: Request) -> Answer:
     pool = request.text("resourcePool", "resource_pool")
-    found = jobs.shown(ctx, pool, descending=sort_of(request).descending)
-    states = states_of(request, _STATES)
+    queue = jobs.queue_of(ctx, pool, descending=sort_of(request).descending)
+    entries, states = queue.entries, states_of(request, _STATES)
     if states:
-        found = [j for j in found if j["summary"]["state"].removeprefix("STATE_") in states]
+        entries = [entry for entry in entries if entry.state.removeprefix("STATE_") in states]
     if not request.path.endswith("-v2"):
-        found = [j for j in found if _is_seen(request, j)]
-    shown, pagination = part_of(found, page_of(request))
+        entries = [entry for entry in entries if _is_seen(request, entry.workspace_id)]
+    part, pagination = part_of(entries, page_of(request))
+    shown = jobs.shown(ctx, queue, part)
     if not request.path.endswith("-v2"):
         return json_response({"jobs": shown, "pagination": pagination})
-    rows = [{"full": j} if _is_seen(request, j) else {"limited": _limited(j)} for j in shown]
+    rows = [
+        {"full": j} if _is_seen(request, j["workspaceId"]) else {"limited": _limited(j)}
+        for j in shown
+    ]
     return json_response({"jobs": rows, "pagination": pagination})
 
 
-def _is_seen(request: Request, job: dict[str, Any]) -> bool:
-    return request.within is None or job["workspaceId"] in request.within
+def _is_seen(request: Request, workspace_id: int) -> bool:
+    return request.within is None or workspace_id in request.within
 
 
 def _limited(job: dict[str, Any]) -> dict[str, Any]:

@@ -21,14 +21,33 @@ _LISTED = f"""
         'name', coalesce(e.name, j.name), 'progress', e.progress,
         'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
         bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
-        e.progress, (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = j.id) AS began_at,
         (array_agg(json_build_object('trialId', a.trial_id, 'code', a.wait_code, 'sentence', a.wait_reason, 'machines', a.machine_reason)
             ORDER BY a.requested_at, a.id) FILTER (WHERE a.state = 'QUEUED' AND a.wait_reason IS NOT NULL))[1] AS waits
     FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
     LEFT JOIN experiments e ON e.job_id = j.id
     WHERE {{where}} GROUP BY j.id, u.username, e.id
 """
-_LISTED_OF_POOL = text(_LISTED.replace("{where}", "a.pool = :pool"))
+_LISTED_BY_ID = text(
+    _LISTED.replace("{where}", "a.pool = :pool AND j.id = ANY(cast(:ids AS uuid[]))")
+)
+_LIVE = """
+    SELECT a.job_id::text AS id, j.workspace_id, bool_or(a.state <> 'QUEUED') AS scheduled,
+        bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
+    FROM allocations a JOIN jobs j ON j.id = a.job_id WHERE a.state <> 'TERMINATED' AND a.pool = :pool {where}
+    GROUP BY a.job_id, j.workspace_id
+"""
+_LIVE_OF_POOL = text(_LIVE.format(where=""))
+_LIVE_ONE = text(_LIVE.format(where="AND a.job_id = cast(:id AS uuid)"))
+_COUNTS = text(f"""
+    SELECT count(*) FILTER (WHERE NOT scheduled) AS queued, count(*) FILTER (WHERE scheduled) AS scheduled
+    FROM ({_LIVE.format(where="")}) x
+""")
+# Only jobs that run have one.
+_ADVANCES = text("""
+    SELECT e.job_id::text AS id, e.progress, (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = e.job_id) AS began_at
+    FROM experiments e WHERE e.progress IS NOT NULL AND e.job_id IN (
+        SELECT a.job_id FROM allocations a WHERE a.pool = :pool AND a.state NOT IN ('TERMINATED', 'QUEUED'))
+""")
 _LISTED_ELSEWHERE = text(_LISTED.replace("{where}", "a.pool <> ALL(cast(:pools AS text[]))"))
 _WAITED = text("""
     SELECT to_char(a.assigned_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
@@ -47,20 +66,57 @@ _QUEUED = text("""
 
 
 @dataclass(frozen=True, slots=True)
+class LiveJob:
+    """A job with live allocations in a pool."""
+
+    id: str
+    workspace_id: int
+    scheduled: bool
+    backfilled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ListedJob:
     id: str
     job: dict[str, Any]  # in the API's JSON
     scheduled: bool
     backfilled: bool
-    progress: float | None
-    began_at: datetime | None  # when its first allocation got slots
-    waits: dict[str, Any] | None  # why its first waiting allocation does
+    waits: dict[str, Any] | None  # why its first queued allocation is not scheduled
 
 
-def listed(tx: Tx, pool: str, default_priority: int) -> list[ListedJob]:
-    """Return jobs with live allocations in the pool."""
-    params = {"pool": pool, "default_priority": default_priority}
-    return [ListedJob(*row) for row in tx.execute(_LISTED_OF_POOL, params)]
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The progress of an experiment that runs, and when its first allocation got slots."""
+
+    job_id: str
+    progress: float
+    began_at: datetime
+
+
+def live(tx: Tx, pool: str) -> list[LiveJob]:
+    return [LiveJob(*row) for row in tx.execute(_LIVE_OF_POOL, {"pool": pool})]
+
+
+def live_one(tx: Tx, pool: str, job_id: str) -> LiveJob | None:
+    row = tx.execute(_LIVE_ONE, {"pool": pool, "id": job_id}).first()
+    return None if row is None else LiveJob(*row)
+
+
+def counts(tx: Tx, pool: str) -> tuple[int, int]:
+    """Return how many jobs of a pool are queued, and how many are scheduled."""
+    row = tx.execute(_COUNTS, {"pool": pool}).one()
+    return row.queued, row.scheduled
+
+
+def advances(tx: Tx, pool: str) -> list[Advance]:
+    rows = tx.execute(_ADVANCES, {"pool": pool})
+    return [Advance(*row) for row in rows if row.began_at is not None]
+
+
+def listed(tx: Tx, pool: str, ids: Collection[str], default_priority: int) -> list[ListedJob]:
+    """Return some of the jobs with live allocations in a pool."""
+    params = {"pool": pool, "ids": list(ids), "default_priority": default_priority}
+    return [ListedJob(*row) for row in tx.execute(_LISTED_BY_ID, params)]
 
 
 def listed_elsewhere(tx: Tx, pools: Collection[str], default_priority: int) -> list[ListedJob]:

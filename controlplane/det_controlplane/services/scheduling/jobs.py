@@ -1,13 +1,14 @@
 """Show the job queue: which job is next, and where an experiment stands in it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core import schedule
 from det_controlplane.db import jobs as job_rows
 from det_controlplane.db.experiment_pages import ShownExperiment
-from det_controlplane.db.jobs import ListedJob
+from det_controlplane.db.jobs import Advance, ListedJob, LiveJob
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.scheduling import schedule_pool, why
@@ -15,30 +16,58 @@ from det_controlplane.services.scheduling import schedule_pool, why
 _WAITS_SHOWN = timedelta(days=30)
 
 
-def listed(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, Any]]:
-    """List jobs with live requests, in the order the scheduler would take them."""
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """A job's place in the queue of a pool."""
+
+    id: str
+    workspace_id: int
+    state: str
+    ahead: int  # jobs; -1 where there is no order
+    job: dict[str, Any] | None = None  # in the API's JSON, if that is known
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    pool: str
+    entries: list[QueueEntry]
+    snapshot: schedule.PoolSnapshot
+
+
+def queue_of(ctx: Context, pool_name: str, *, descending: bool) -> Queue:
+    """Return a queue in its order; the default pool's ends with the jobs of pools that are no longer configured."""
     name = pool_name or ctx.config.default_compute_resource_pool
-    pool = ctx.config.pool(name)
-    if pool is None:
+    if ctx.config.pool(name) is None:
         raise Missing(f"resource pool '{name}' not found")
-    settings = schedule_pool.settings_of(ctx, name)
     with ctx.db.begin() as tx:
-        rows = job_rows.listed(tx, name, ctx.config.scheduler_of(name).default_priority)
+        live = job_rows.live(tx, name)
         snapshot = schedule_pool.snapshot_of(ctx, name, schedule_pool.load(ctx, tx, name))
-    ahead, starts = schedule.jobs_ahead(snapshot), _expected_starts(snapshot, rows, ctx.now())
-    jobs = [
-        {**_listed_job(r, settings.preemption, ahead.get(r.id, -1)), **starts.get(r.id, {})}
-        for r in rows
-    ]
-    jobs.sort(key=lambda j: (j["summary"]["jobsAhead"], j["jobId"]), reverse=descending)
-    return jobs
+    ahead = schedule.jobs_ahead(snapshot)
+    entries = [QueueEntry(j.id, j.workspace_id, _state(j), ahead.get(j.id, -1)) for j in live]
+    entries.sort(key=lambda entry: (entry.ahead, entry.id), reverse=descending)
+    if name == ctx.config.default_compute_resource_pool:
+        entries += [
+            QueueEntry(job["jobId"], job["workspaceId"], job["summary"]["state"], -1, job)
+            for job in _stranded(ctx)
+        ]
+    return Queue(name, entries, snapshot)
 
 
-def shown(ctx: Context, pool_name: str, *, descending: bool) -> list[dict[str, Any]]:
-    """List a queue; the default pool's ends with the jobs of pools that are no longer configured."""
-    jobs = listed(ctx, pool_name, descending=descending)
-    default = ctx.config.default_compute_resource_pool
-    return jobs if (pool_name or default) != default else [*jobs, *_stranded(ctx)]
+def shown(ctx: Context, queue: Queue, entries: Sequence[QueueEntry]) -> list[dict[str, Any]]:
+    """Return some entries of a queue in the API's JSON. Jobs that have ended since are left out."""
+    preemptible = queue.snapshot.settings.preemption
+    jobs = {entry.id: entry.job for entry in entries if entry.job is not None}
+    ahead = {entry.id: entry.ahead for entry in entries if entry.job is None}
+    if ahead:
+        default_priority = ctx.config.scheduler_of(queue.pool).default_priority
+        with ctx.db.begin() as tx:
+            rows = job_rows.listed(tx, queue.pool, ahead.keys(), default_priority)
+            advances = job_rows.advances(tx, queue.pool)
+        starts = _expected_starts(queue.snapshot, advances, ctx.now())
+        for row in rows:
+            job = _listed_job(row, preemptible, ahead[row.id])
+            jobs[row.id] = {**job, **starts.get(row.id, {})}
+    return [jobs[entry.id] for entry in entries if entry.id in jobs]
 
 
 def _stranded(ctx: Context) -> list[dict[str, Any]]:
@@ -60,19 +89,22 @@ def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
     """Return where an experiment stands in the queue; None unless it waits there."""
     if experiment.state != "STATE_QUEUED" or ctx.config.pool(experiment.pool) is None:
         return None
-    jobs = listed(ctx, experiment.pool, descending=False)
-    own = [j["summary"] for j in jobs if j["jobId"] == experiment.job_id]
-    return own[0] if own else None
+    with ctx.db.begin() as tx:
+        job = job_rows.live_one(tx, experiment.pool, experiment.job_id)
+        if job is None:
+            return None
+        rows = schedule_pool.load(ctx, tx, experiment.pool)
+    ahead = schedule.jobs_ahead(schedule_pool.snapshot_of(ctx, experiment.pool, rows))
+    return {"state": _state(job), "jobsAhead": ahead.get(job.id, -1)}
 
 
 def _expected_starts(
-    snapshot: schedule.PoolSnapshot, rows: Sequence[ListedJob], now: datetime
+    snapshot: schedule.PoolSnapshot, running: Sequence[Advance], now: datetime
 ) -> dict[str, dict[str, str]]:
     """Return the expected starts that are known, by job, as the API shows them."""
     advances = {
-        r.id: schedule.JobProgress(r.progress, (now - r.began_at).total_seconds())
-        for r in rows
-        if r.progress is not None and r.began_at is not None
+        job.job_id: schedule.JobProgress(job.progress, (now - job.began_at).total_seconds())
+        for job in running
     }
     found = schedule.expected_starts(snapshot, advances)
     return {
@@ -82,25 +114,29 @@ def _expected_starts(
 
 
 def _listed_job(row: ListedJob, preemptible: bool, ahead: int) -> dict[str, Any]:
-    state = "STATE_QUEUED"
-    if row.scheduled:
-        state = "STATE_SCHEDULED_BACKFILLED" if row.backfilled else "STATE_SCHEDULED"
     return {
         **row.job,
         "isPreemptible": preemptible,
-        "summary": {"state": state, "jobsAhead": ahead},
+        "summary": {"state": _state(row), "jobsAhead": ahead},
         "why": why.in_queue(row.waits) if row.waits else "",
     }
+
+
+def _state(job: LiveJob | ListedJob) -> str:
+    if not job.scheduled:
+        return "STATE_QUEUED"
+    return "STATE_SCHEDULED_BACKFILLED" if job.backfilled else "STATE_SCHEDULED"
 
 
 def stats(ctx: Context, pools: Sequence[str]) -> list[dict[str, Any]]:
     wanted = pools or [p.pool_name for p in ctx.config.resource_pools]
     answer = []
     for pool in wanted:
-        jobs = listed(ctx, pool, descending=False)
-        queued = sum(j["summary"]["state"] == "STATE_QUEUED" for j in jobs)
-        counts = {"queuedCount": queued, "scheduledCount": len(jobs) - queued}
+        if ctx.config.pool(pool) is None:
+            raise Missing(f"resource pool '{pool}' not found")
         with ctx.db.autocommit() as tx:
+            queued, scheduled = job_rows.counts(tx, pool)
+            counts = {"queuedCount": queued, "scheduledCount": scheduled}
             waited = job_rows.waited(tx, pool, ctx.now() - _WAITS_SHOWN)
         answer.append({"resourcePool": pool, "stats": counts, "aggregates": waited})
     return answer
