@@ -23,6 +23,14 @@ class Page:
             return None
         return 0 if limit == -2 else limit
 
+    def corrected_total(self, earlier: int, found: int) -> int:
+        """Return the total by an earlier count and the rows that this page has now. Its offset is not negative."""
+        if 0 < found < (self.most or 0):
+            return self.offset + found  # the last page
+        if found == 0 and self.most:
+            return min(earlier, self.offset)
+        return max(earlier, self.offset + found)
+
     def pagination(self, total: int) -> dict[str, int]:
         """Return the field `pagination` of an answer with this page of so many rows."""
         first = max(total + self.offset, 0) if self.offset < 0 else min(self.offset, total)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, or_, select, text
+from sqlalchemy import and_, bindparam, delete, func, or_, select, text
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages
@@ -41,12 +41,18 @@ _LISTED = Collection(
         "object": or_(
             _a.object == bindparam("object"), func.starts_with(_a.object, bindparam("object") + " ")
         ),
+        # Names that begin with the action and a dot; `/` is the next character. An index finds such a range.
         "action": or_(
-            _a.action == bindparam("action"), func.starts_with(_a.action, bindparam("action") + ".")
+            _a.action == bindparam("action"),
+            and_(
+                _a.action.bool_op("~>=~")(func.concat(bindparam("action"), ".")),
+                _a.action.bool_op("~<~")(func.concat(bindparam("action"), "/")),
+            ),
         ),
         "since": _a.at >= bindparam("since"),
         "until": _a.at < bindparam("until"),
     },
+    counted=10_000,
 )  # fmt: skip
 
 

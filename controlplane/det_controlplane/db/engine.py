@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Executable, Row
 from det_controlplane.db.connections import PATIENCE_S, Pausing, connected, pooled_engine
 from det_controlplane.db.errors import DatabaseDown
 from det_controlplane.db.scarce_connections import ScarceConnections
+from det_controlplane.db.totals import Totals
 
 Params = Mapping[str, Any]
 Tx = Connection
@@ -47,6 +48,7 @@ class Database:
 
     def __init__(self, url: str, *, pool_size: int = _MOST, pausing: Pausing | None = None) -> None:
         self.url = url
+        self.totals = Totals()
         self.engine = pooled_engine(url, pool_size, pausing or Pausing(), as_json)
         self._limit = _ConnectionLimit(pool_size)
         self._scarce = ScarceConnections(self.engine) if pausing and pausing.idle_s else None

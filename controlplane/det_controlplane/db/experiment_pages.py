@@ -4,12 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, Integer, Text, all_, bindparam, cast, literal_column, select, text
+from sqlalchemy import ARRAY, Integer, all_, bindparam, literal_column, select, text
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.pages import Collection, label_filters, one_of, owner_filters
+from det_controlplane.db.pages import (
+    Collection,
+    in_states,
+    label_filters,
+    one_of,
+    owner_filters,
+)
 from det_controlplane.db.schema import experiments, jobs, projects, users, workspaces
 
 # Under the names that `views` gives them.
@@ -41,7 +47,7 @@ _LISTED = Collection(
     filters={
         **owner_filters(_EXPERIMENTS, _USERS),
         **label_filters(_EXPERIMENTS),
-        "states": one_of(cast(_e.state, Text), "states"),
+        "states": in_states(_e.state),
         "project_id": _e.project_id == bindparam("project_id"),
         "in_workspaces": one_of(_p.workspace_id, "in_workspaces"),
         "visible": ~_p.archived & ~_w.archived,

@@ -1,17 +1,19 @@
 """Listings: filter, order and page in one statement; PostgreSQL writes the JSON of each row.
 
 A long page, as one without a limit may be, is read and sent in parts: no process holds all of it.
+The total of a very long listing is counted once in a while (`totals.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
     BigInteger,
     BindParameter,
+    Column,
     ColumnElement,
     FromClause,
     Integer,
@@ -28,7 +30,9 @@ from sqlalchemy import (
     desc,
     func,
     literal_column,
+    null,
     select,
+    text,
 )
 
 from det_controlplane.core.paging import Page, Sort
@@ -51,6 +55,8 @@ class Collection:
     orders: Mapping[str, ColumnElement[Any] | TextClause]
     filters: Mapping[str, ColumnElement[bool]] = field(default_factory=dict)
     key: ColumnElement[Any] | None = None
+    # A total above this is not counted further: it is one more than this, or than the end of the page.
+    counted: int | None = None
 
     @property
     def own_key(self) -> Any:
@@ -72,10 +78,10 @@ def find(
 
     The rows of a long page are settled at its beginning, each is as it is when its part is read."""
     chosen = (collection, tuple(given), sort.checked(collection.orders), sort.descending)
-    statement = _first_page(*chosen, _first(page))
-    return _read(
-        db, collection.name, statement, lambda: _listed(*chosen), page, {**given, **others}
-    )
+    params = {**given, **others}
+    subject = (collection, repr(sorted(params.items())))
+    first = partial(_first_page, *chosen)
+    return _read(db, collection.name, first, lambda: _listed(*chosen), page, params, subject)
 
 
 def search(
@@ -85,10 +91,13 @@ def search(
     key: ColumnElement[Any],
     order: Sequence[Any],
     page: Page,
+    subject: Hashable,
 ) -> Iterator[str]:
-    """Return a page of rows that a caller's own conditions chose, in an order of the caller's."""
+    """Return a page of rows that a caller's own conditions chose, in an order of the caller's.
+
+    The subject identifies these conditions: listings of one subject have the same total."""
     listed = _Listed(rows, key, order)
-    return _read(db, name, listed.page(_first(page)), lambda: listed, page, {})
+    return _read(db, name, listed.page, lambda: listed, page, {}, (name, subject))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +107,13 @@ class _Listed:
     rows: Select[Any]
     key: Any
     order: Sequence[Any]
+    counted: int | None = None
 
-    def page(self, page: Page) -> Select[Any]:
+    def page(self, page: Page, *, counted: bool) -> Select[Any]:
+        """Return the statement for a page, with the total unless that is known."""
         fitting = _fitting(self._chosen(page), literal_column("0"))
-        return select(self._total().label("total"), fitting)
+        total = self._total(page) if counted else null()
+        return select(total.label("total"), fitting)
 
     def keys(self, page: Page) -> Select[Any]:
         return self._chosen(page).with_only_columns(self.key, maintain_column_froms=True)
@@ -122,12 +134,21 @@ class _Listed:
         if page.offset > 0:
             rows = rows.offset(_OFFSET)
         elif page.offset < 0:
-            rows = rows.offset(func.greatest(self._total() + _OFFSET, 0))
+            rows = rows.offset(func.greatest(self._total(page) + _OFFSET, 0))
         return rows if page.most is None else rows.limit(literal_column(str(page.most)))
 
-    def _total(self) -> ScalarSelect[Any]:
-        counted = self.rows.with_only_columns(func.count(), maintain_column_froms=True)
-        return counted.correlate(None).scalar_subquery()
+    def _total(self, page: Page) -> ScalarSelect[Any]:
+        rows = self.rows
+        if self.counted is None or page.most is None or page.offset < 0:
+            total = rows.with_only_columns(func.count(), maintain_column_froms=True)
+        else:
+            least = literal_column(str(self.counted + 1))
+            end = _OFFSET + literal_column(str(page.most + 1)) if page.offset else least
+            some = rows.with_only_columns(self.key, maintain_column_froms=True)
+            total = select(func.count()).select_from(
+                some.limit(func.greatest(least, end)).subquery()
+            )
+        return total.correlate(None).scalar_subquery()
 
 
 def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
@@ -148,15 +169,28 @@ def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
 
 def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> _Listed:
     columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
-    order = [desc(c).nulls_last() if descending else asc(c) for c in columns]
-    return _Listed(collection.filtered(filters), collection.own_key, order)
+    order = [_descending(c) if descending else asc(c) for c in columns]
+    return _Listed(collection.filtered(filters), collection.own_key, order, collection.counted)
+
+
+def _descending(order: Any) -> ColumnElement[Any]:
+    """Order from the highest to the lowest, and rows without a value at the end."""
+    # An index that ascends is read backwards only where the order of NULL is not given.
+    is_filled = isinstance(order, Column) and not order.nullable
+    return desc(order) if is_filled else desc(order).nulls_last()
 
 
 @lru_cache(maxsize=512)
 def _first_page(
-    collection: Collection, filters: tuple[str, ...], by: str, descending: bool, page: Page
+    collection: Collection,
+    filters: tuple[str, ...],
+    by: str,
+    descending: bool,
+    page: Page,
+    *,
+    counted: bool,
 ) -> Select[Any]:
-    return _listed(collection, filters, by, descending).page(page)
+    return _listed(collection, filters, by, descending).page(page, counted=counted)
 
 
 def _first(page: Page) -> Page:
@@ -170,17 +204,25 @@ def _first(page: Page) -> Page:
 def _read(
     db: Database,
     name: str,
-    first: Select[Any],
+    first: Callable[..., Select[Any]],
     listed: Callable[[], _Listed],
     page: Page,
     params: Mapping[str, Any],
+    subject: Hashable,
 ) -> Iterator[str]:
     """Read a page by its first statement; if that could not take all of it, settle its rows and read them in parts."""
     keys: Sequence[Any] = ()
     given = {**params, "offset": page.offset}
+    beginning = _first(page)
+    known = db.totals.get(subject) if page.offset >= 0 and beginning.limit == page.limit else None
     with db.autocommit() as tx:
-        found = tx.execute(first, {**given, "part_bytes": PART_BYTES}).one()
-        pagination = page.pagination(found.total)
+        statement = first(beginning, counted=known is None)
+        found = tx.execute(statement, {**given, "part_bytes": PART_BYTES}).one()
+        if known is None:
+            db.totals.keep(subject, found.total)
+            pagination = page.pagination(found.total)
+        else:
+            pagination = page.pagination(page.corrected_total(known, found.found))
         if pagination["endIndex"] - pagination["startIndex"] > found.taken:
             keys = tx.execute(listed().keys(page), given).scalars().all()
     before, after = f'{{"{name}":[', f'],"pagination":{as_json(pagination)}}}'
@@ -217,6 +259,17 @@ _OFFSET = bindparam("offset", type_=Integer)
 def one_of(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     """Compare a column with a list, which is the parameter of that name."""
     return column == any_(bindparam(name, type_=ARRAY(column.type)))
+
+
+def in_states(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Compare a state with the parameter `states`. Names that its type does not have match no row."""
+    # Compared as its own type, and not as text, the column is found in indexes.
+    kind = column.type.name  # type: ignore[attr-defined]
+    states = text(
+        f"ARRAY(SELECT cast(s AS {kind}) FROM unnest(cast(:states AS text[])) s"
+        f" WHERE s = ANY(cast(enum_range(NULL::{kind}) AS text[])))"
+    )
+    return column == func.any(states)
 
 
 def has_text(

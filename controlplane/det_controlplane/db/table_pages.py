@@ -20,8 +20,10 @@ from det_controlplane.db.table_columns import (
     of_each,
 )
 
-_EXPERIMENTS = text(views.EXPERIMENT_FROM)
-_RUNS = text(f"trials t JOIN ({views.EXPERIMENT_FROM}) ON e.id = t.experiment_id")
+# Every job, user, project and workspace exists. PostgreSQL leaves unused outer joins out of counts.
+_EXPERIMENT_FROM = views.EXPERIMENT_FROM.replace(" JOIN ", " LEFT JOIN ")
+_EXPERIMENTS = text(_EXPERIMENT_FROM)
+_RUNS = text(f"trials t JOIN ({_EXPERIMENT_FROM}) ON e.id = t.experiment_id")
 _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 'state', {views.TRIAL_STATE},
     'startTime', {views.time("t.started_at")}, 'endTime', {views.time("t.ended_at")},
     'duration', floor(date_part('epoch', coalesce(t.ended_at, now()) - t.started_at))::integer,
@@ -97,7 +99,8 @@ def runs(
 ) -> Iterator[str]:
     rows = _chosen(_RUN, _RUNS, place, chosen, _OF_RUNS, "(t.archived OR e.archived)")
     key = literal_column("t.id", Integer)
-    return pages.search(db, "runs", rows, key, [*ordered(sort, _OF_RUNS), key], page)
+    order = [*ordered(sort, _OF_RUNS), key]
+    return pages.search(db, "runs", rows, key, order, page, subject=repr((place, chosen)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def _experiments(
     rows = _chosen(item, _EXPERIMENTS, place, chosen, _OF_EXPERIMENTS, "e.archived")
     key = literal_column("e.id", Integer)
     order = [*ordered(sort, _OF_EXPERIMENTS), key]
-    return pages.search(db, "experiments", rows, key, order, page)
+    return pages.search(db, "experiments", rows, key, order, page, subject=repr((place, chosen)))
 
 
 def _chosen(

@@ -172,6 +172,14 @@ allocations = Table(
     Index("allocations_by_trial", "trial_id"),
     Index("allocations_by_job", "job_id"),
     Index("allocations_by_task", "task_id"),
+    # How long allocations of the last weeks were queued.
+    Index(
+        "allocations_by_assignment",
+        "pool",
+        "assigned_at",
+        postgresql_include=["requested_at"],
+        postgresql_where=text("assigned_at IS NOT NULL"),
+    ),
     # Reports of usage read allocations by time.
     Index("allocations_by_end", "ended_at", postgresql_where=text("started_at IS NOT NULL")),
     Index(

@@ -21,4 +21,6 @@ audit_log = Table(
     Column("details", JSON, nullable=False),
     Index("audit_log_by_time", "at"),
     Index("audit_log_by_object", "object"),
+    Index("audit_log_by_user", "username", "id"),
+    Index("audit_log_by_action", "action", "id", postgresql_ops={"action": "text_pattern_ops"}),
 )

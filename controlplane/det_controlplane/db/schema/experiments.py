@@ -151,6 +151,15 @@ experiments = Table(
         "(ended_at IS NOT NULL) = (state IN ('COMPLETED', 'CANCELED', 'ERROR', 'DELETING', 'DELETE_FAILED'))",
         name="ended",
     ),
+    # Counts of lists read this index alone: rows are wide with their configurations.
+    Index(
+        "experiments_listed",
+        "id",
+        postgresql_include=["archived", "project_id", "user_id", "state"],
+    ),
+    Index("experiments_by_start", "started_at", "id"),
+    Index("experiments_by_state", "state", "id"),
+    Index("experiments_by_label", "labels", postgresql_using="gin"),
     Index("experiments_by_project", "project_id", "id"),
     Index("experiments_by_user", "user_id", "id"),
     Index(
@@ -245,6 +254,8 @@ trials = Table(
     CheckConstraint(
         "(ended_at IS NOT NULL) = (state IN ('COMPLETED', 'CANCELED', 'ERROR'))", name="ended"
     ),
+    # Counts of runs read this index alone.
+    Index("trials_listed", "experiment_id", "id", postgresql_include=["archived"]),
     Index("trials_live", "experiment_id", postgresql_where=text("ended_at IS NULL")),
     # Managed trials have no external id: an index over all of them only tempts the planner away from the request id.
     Index(
