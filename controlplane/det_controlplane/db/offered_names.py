@@ -6,7 +6,6 @@ hide the names of other tasks. The statements read at most MOST_READ bytes of do
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import text
 
@@ -16,6 +15,7 @@ from det_controlplane.db.table_columns import STATISTICS
 MOST_READ = 64 * 1024 * 1024  # of stored, compressed bytes
 MOST_NAMES, MOST_BYTES = 4_000, 512 * 1024
 MOST_VALUES, LONGEST_VALUE = 1_000, 1_000
+MOST_ROWS = 100_000
 
 _OF_TRIALS = "FROM trials t JOIN experiments e ON e.id = t.experiment_id"
 _IN_PROJECT = "(cast(:project_id AS integer) = 0 OR e.project_id = :project_id)"
@@ -39,40 +39,24 @@ def _bounded(shown: str, names: str) -> str:
         WHERE number <= :most_names AND bytes <= :most_bytes ORDER BY path"""
 
 
-def _leaves(document: str) -> Any:
-    """Return the statement for the names in documents of trials. Names of nested objects are joined by dots."""
-    documents = _documents(
-        document, "t.id", f"{_OF_TRIALS} WHERE {_IN_PROJECT} AND {document} IS NOT NULL"
+# The names of all projects are read up to MOST_ROWS rows.
+_OFFERED = text(
+    _bounded(
+        "path, type",
+        f"""SELECT path, min(smallest) AS place, {_TYPE.format(type="type")} FROM (
+            SELECT path, type, smallest FROM offered_names
+            WHERE kind = :kind AND (cast(:project_id AS integer) = 0 OR project_id = :project_id)
+            ORDER BY smallest, path LIMIT {MOST_ROWS}) o GROUP BY path""",
     )
-    of_object = "CASE WHEN jsonb_typeof(leaf.value) = 'object' THEN leaf.value ELSE '{}'::jsonb END"
-    names = f"""SELECT path, min(place) AS place, {_TYPE.format(type="jsonb_typeof(value)")}
-        FROM leaf WHERE jsonb_typeof(value) NOT IN ('object', 'null') GROUP BY path"""
-    return text(f"""
-        WITH RECURSIVE leaf (path, value, place) AS (
-            SELECT h.key, h.value, min(d.place) FROM {documents} d, jsonb_each(nullif(d.document::jsonb, 'null'::jsonb)) h(key, value)
-            GROUP BY 1, 2
-            UNION SELECT leaf.path || '.' || h.key, h.value, leaf.place FROM leaf, jsonb_each({of_object}) h(key, value))
-        {_bounded("path, type", names)}
-    """)
-
-
-def _metrics(source: str) -> Any:
-    """Return the statement for the metric names of experiments."""
-    return text(
-        _bounded(
-            "path, type",
-            f"""SELECT concat(g.key, '.', n.key) AS path, min(d.place) AS place, {_TYPE.format(type="n.value")}
-                FROM {_documents("k.names", "k.experiment_id", source)} d,
-                jsonb_each(d.document) g, jsonb_each_text(g.value) n GROUP BY 1""",
-        )
-    )
-
-
-_HPARAMS, _METADATA = _leaves("t.hparams"), _leaves("t.metadata")
-_METRICS = _metrics(
-    f"FROM metric_names k JOIN experiments e ON e.id = k.experiment_id WHERE {_IN_PROJECT}"
 )
-_METRICS_OF = _metrics("FROM metric_names k WHERE k.experiment_id = ANY(cast(:ids AS integer[]))")
+_METRICS_OF = text(
+    _bounded(
+        "path, type",
+        f"""SELECT concat(g.key, '.', n.key) AS path, min(d.place) AS place, {_TYPE.format(type="n.value")}
+            FROM {_documents("k.names", "k.experiment_id", "FROM metric_names k WHERE k.experiment_id = ANY(cast(:ids AS integer[]))")} d,
+            jsonb_each(d.document) g, jsonb_each_text(g.value) n GROUP BY 1""",
+    )
+)
 _RANGES = text(
     _bounded(
         "path, low, high",
@@ -96,13 +80,16 @@ _BOUNDS = {"most_read": MOST_READ, "most_names": MOST_NAMES, "most_bytes": MOST_
 
 def hyperparameters(tx: Tx, project_id: int) -> list[tuple[str, str]]:
     """Return the name and JSON type of hyperparameters; project 0 stands for all."""
-    rows = tx.execute(_HPARAMS, {"project_id": project_id, **_BOUNDS})
-    return [(row.path, row.type) for row in rows]
+    return _offered(tx, "hparam", project_id)
 
 
 def metadata(tx: Tx, project_id: int) -> list[tuple[str, str]]:
     """Return the name and JSON type of keys of runs' metadata."""
-    rows = tx.execute(_METADATA, {"project_id": project_id, **_BOUNDS})
+    return _offered(tx, "metadata", project_id)
+
+
+def _offered(tx: Tx, kind: str, project_id: int) -> list[tuple[str, str]]:
+    rows = tx.execute(_OFFERED, {"kind": kind, "project_id": project_id, **_BOUNDS})
     return [(row.path, row.type) for row in rows]
 
 
@@ -115,21 +102,21 @@ class MetricName:
 
 def metrics(tx: Tx, project_id: int) -> list[MetricName]:
     """Return the metrics of a project's experiments, including metrics that all trials have rolled back."""
-    return _metric_names(tx, _METRICS, {"project_id": project_id})
+    return _metric_names(_offered(tx, "metric", project_id))
 
 
 def metrics_of(tx: Tx, experiment_ids: Sequence[int]) -> list[MetricName]:
     """Return metrics of experiments by group and name."""
-    return _metric_names(tx, _METRICS_OF, {"ids": list(experiment_ids)})
+    rows = tx.execute(_METRICS_OF, {"ids": list(experiment_ids), **_BOUNDS})
+    return _metric_names([(row.path, row.type) for row in rows])
 
 
-def _metric_names(tx: Tx, statement: Any, params: dict[str, Any]) -> list[MetricName]:
-    rows = tx.execute(statement, {**params, **_BOUNDS})
-    names = []
-    for row in rows:
-        group, _, name = row.path.partition(".")
-        names.append(MetricName(group, name, row.type))
-    return sorted(names, key=lambda metric: (metric.group, metric.name))
+def _metric_names(names: Sequence[tuple[str, str]]) -> list[MetricName]:
+    metrics = []
+    for path, kind in names:
+        group, _, name = path.partition(".")
+        metrics.append(MetricName(group, name, kind))
+    return sorted(metrics, key=lambda metric: (metric.group, metric.name))
 
 
 @dataclass(frozen=True, slots=True)

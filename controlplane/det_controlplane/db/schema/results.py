@@ -54,6 +54,20 @@ metric_names = Table(
     Column("names", JSON, nullable=False, server_default=text("'{}'")),  # group: name: type
 )
 
+# The names that tables and filters of a project offer: one row for each name and JSON type. Triggers of `trials`,
+# `metric_names` and `experiments` add rows. Rows stay when the experiments that reported a name are deleted.
+offered_names = Table(
+    "offered_names",
+    metadata,
+    Column("project_id", Integer, ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    Column("kind", Text, primary_key=True),  # hparam, metadata, metric
+    Column("path", Text, primary_key=True),
+    Column("type", Text, primary_key=True),
+    # How many names the smallest document with this name has: reports with thousands of names come last.
+    Column("smallest", Integer, nullable=False),
+    Index("offered_names_in_order", "kind", "project_id", "smallest", "path"),
+)
+
 refused_metrics = Table(
     "refused_metrics",
     metadata,
