@@ -1,4 +1,4 @@
-"""Measure what pages cost at a company's size: `python -m bench.scale --size 1 10 100`.
+"""Measure the cost of pages at the size of a company: `python -m bench.scale --size 1 10 100`.
 
 The figures are CPU milliseconds of API and PostgreSQL together for one request, and the factor by which a request costs
 more than at the size before. Size 1 has 1,000 experiments, size 100 has 100,000 (bench/scale_fill.py).
@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ Request = tuple[str, str, Any, float]
 
 def requests(size: scale_fill.Size) -> dict[str, Request]:
     """Return the requests by name: method, path, body, and the most milliseconds at size 100."""
-    today = datetime.now(UTC)
+    today = datetime.now(timezone.utc)
     month, year = (f"{(today - timedelta(days=d)):%Y-%m-%dT00:00:00Z}" for d in (30, 365))
     now = f"{today:%Y-%m-%dT00:00:00Z}"
     project, person = size.first_project, size.first_user
@@ -116,7 +116,7 @@ def cost_ms(cluster: Cluster, action: Callable[[], object]) -> float:
 
 
 def measure(factor: int, names: list[str]) -> dict[str, float]:
-    """Fill a cluster of a size and return what each request costs there."""
+    """Fill a cluster of a size; return the cost of each request."""
     costs = {}
     with running() as cluster:
         cluster.sign_in("admin")

@@ -147,7 +147,7 @@ _TRIALS = (
     SELECT t.task_id, 'TRIAL', e.job_id, t.id, e.id, t.started_at, t.ended_at
     FROM trials t JOIN experiments e ON e.id = t.experiment_id WHERE e.id >= :first
     """,
-    # Of the live experiments the first ones run, on one agent each; the others are queued.
+    # The first live experiments run on one agent each. The others are queued.
     """
     INSERT INTO allocations (id, task_id, trial_id, job_id, run_id, pool, slots, state, epoch, preemptible, ready,
         requested_at, assigned_at, started_at, ended_at, workspace_name, exit_kind, wait_code, wait_since)

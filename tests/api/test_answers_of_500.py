@@ -238,7 +238,7 @@ def test_a_weight_is_a_number_that_shares_can_be_counted_by(user: Caller, weight
 def test_a_request_that_waited_too_long_for_a_lock_may_be_sent_again(
     user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An index that is being built holds a lock of its table, for example that of the audit log."""
+    """An index that is being built holds a lock of its table, for example the audit log."""
 
     def locked(*_: object) -> None:
         raise QueryFailed("55P03", "canceling statement due to lock timeout")

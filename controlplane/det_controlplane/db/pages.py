@@ -142,8 +142,8 @@ class _Listed:
         if self.counted is None or page.most is None or page.offset < 0:
             total = rows.with_only_columns(func.count(), maintain_column_froms=True)
         else:
-            least = literal_column(str(self.counted + 1))
-            end = _OFFSET + literal_column(str(page.most + 1)) if page.offset else least
+            least = literal_column(str(self.counted + 1), Integer)
+            end = _OFFSET + (page.most + 1) if page.offset else least
             some = rows.with_only_columns(self.key, maintain_column_froms=True)
             total = select(func.count()).select_from(
                 some.limit(func.greatest(least, end)).subquery()
@@ -175,9 +175,10 @@ def _listed(collection: Collection, filters: tuple[str, ...], by: str, descendin
 
 def _descending(order: Any) -> ColumnElement[Any]:
     """Order from the highest to the lowest, and rows without a value at the end."""
-    # An index that ascends is read backwards only where the order of NULL is not given.
+    descending: ColumnElement[Any] = desc(order)
+    # PostgreSQL reads an ascending index backwards only if the order does not say where NULL goes.
     is_filled = isinstance(order, Column) and not order.nullable
-    return desc(order) if is_filled else desc(order).nulls_last()
+    return descending if is_filled else descending.nulls_last()
 
 
 @lru_cache(maxsize=512)

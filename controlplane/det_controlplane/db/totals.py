@@ -11,7 +11,7 @@ _MOST = 256
 
 
 class Totals:
-    """Totals by what they count. A process has its own; threads may use it at once."""
+    """The totals of listings by subject. Each process has one object; its threads may use it at the same time."""
 
     def __init__(self) -> None:
         self._totals: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()

@@ -38,7 +38,7 @@ class Unready(Refused):
 
 
 class Unfinished(Unready):
-    """A part of the work is done: go on in a moment."""
+    """A part of the work is done. The next part follows in a second."""
 
 
 class DeletionsHeld(Unready):

@@ -83,7 +83,9 @@ _OVER = (GenericTaskState.CANCELED, GenericTaskState.STOPPING_CANCELED, GenericT
 
 
 def obstacle(run: LostRun, container: ReturnedContainer) -> str:
-    """Return why a run cannot go on; empty if it can. A run that ended by itself counts as if it had ended in time."""
+    """Return the reason why a run cannot continue, or ''.
+
+    A run that has ended by itself counts as if it had ended in time."""
     if run.exit_kind not in (ExitKind.INFRASTRUCTURE, None):
         return "it had been told to end"
     if container.state is ContainerState.TERMINATED and not container.has_ended_by_itself:

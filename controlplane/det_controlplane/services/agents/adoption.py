@@ -1,4 +1,4 @@
-"""Give an agent that was lost its runs back, where nothing has taken their place yet (docs/concepts/lifecycle.md#agent)."""
+"""Continue the runs of a lost agent that joins again, unless a replacement has begun (docs/concepts/lifecycle.md#agent)."""
 
 import logging
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ log = logging.getLogger("det.agents")
 
 
 def find_lost(tx: Tx, agent_id: str, reports: Sequence[Report]) -> list[LostContainer]:
-    """Return the lost runs that an agent brings back, with their experiments locked.
+    """Return the lost runs of an agent that joins again, with their experiments locked.
 
-    Nothing else may be locked before: whoever changes a trial locks its experiment first."""
+    This must be the first lock of the transaction, because every change of a trial locks its experiment first."""
     if not reports:
         return []
     lost = lost_runs.of_agent(tx, agent_id, [report.id for report in reports])
@@ -48,7 +48,7 @@ class Return:
 
 
 def adopt(change: Change, back: Return, lost: Sequence[LostContainer]) -> None:
-    """Let each run go on that can; the agent kills the others, as nothing lists them."""
+    """Continue each run that can continue. The agent kills the other containers, because no answer lists them."""
     by_id = {report.id: report for report in back.reports}
     for container in lost:
         outcome = _adopt_one(change, back, container, by_id[str(container.id)])

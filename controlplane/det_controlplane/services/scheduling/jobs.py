@@ -23,7 +23,7 @@ class QueueEntry:
     id: str
     workspace_id: int
     state: str
-    ahead: int  # jobs; -1 where there is no order
+    ahead: int  # jobs; -1 if the scheduler keeps no order
     job: dict[str, Any] | None = None  # in the API's JSON, if that is known
 
 

@@ -41,7 +41,7 @@ _NOT_GIVEN_BACK = text(rules.NOT_GIVEN_BACK)
 _AWAITED, _GIVEN_UP = text(rules.AWAITED), text(rules.GIVEN_UP)
 _ENDED_AS_LOST = text(rules.ENDED_AS_LOST)
 _LAST_RUNS = text(rules.LAST_RUNS)
-# An agent whose machine is known to be gone is lost at once.
+# The control plane declares an agent lost at once if its machine was terminated.
 _AGENTS = text("""
     SELECT g.id, g.state::text AS state, g.last_seen_at FROM agents g
     WHERE NOT EXISTS (SELECT 1 FROM instances i WHERE i.agent_id = g.id AND i.state IN ('TERMINATING', 'GONE'))
@@ -149,7 +149,7 @@ class Invariants:
                     raise Violation(f"trial {trial_id} has a hole: {what}")
 
     def check_given_back(self, back: Returned) -> None:
-        """Check that an agent that has joined again got back every run that nothing has replaced."""
+        """Check that all runs of an agent that has joined again continue, except replaced runs."""
         with self._hosts.observed() as tx:
             params = {
                 "agent": back.agent_id, "ids": list(back.containers), "whole": list(back.whole),
