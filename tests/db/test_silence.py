@@ -116,6 +116,28 @@ def test_a_stall_restarts_the_wait_of_a_suspect_agent(ctx: Context, clock: list[
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
 
 
+def test_an_outage_at_the_end_of_a_lease_gives_the_agent_its_lease_again(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    """Ticks end before they would watch the lease, and begin again a moment after its end."""
+    working(ctx)
+    pass_time(ctx, clock, 10)
+    clock[0] += timedelta(seconds=23)
+    tick.run(ctx)
+    assert one(ctx, _AGENT) == "SUSPECT"
+    pass_time(ctx, clock, 50)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+    pass_time(ctx, clock, 5)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
+
+
+def test_a_tick_is_due_before_a_lease_ends(ctx: Context, clock: list[datetime]) -> None:
+    working(ctx)
+    assert tick.run(ctx) == 25
+    clock[0] += timedelta(seconds=25)
+    assert tick.run(ctx) == 5
+
+
 def test_ticks_follow_each_other_closely_while_an_agent_is_suspect(
     ctx: Context, clock: list[datetime]
 ) -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, literal_column, or_, select, text, update
+from sqlalchemy import Interval, bindparam, case, func, literal_column, or_, select, text, update
 
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.db import schema
@@ -147,6 +147,11 @@ _NEXT_AWAITED = (
 )
 _NEXT_SILENCE = func.min(
     case(
+        (
+            (_agents.state == AgentState.JOINED)
+            & (_agents.lease_until > bindparam("look_at", type_=_agents.lost_after.type)),
+            _agents.lease_until - bindparam("watch", type_=Interval()),
+        ),
         (_agents.state == AgentState.JOINED, _agents.lease_until),
         else_=func.least(_agents.lost_after, bindparam("look_at", type_=_agents.lost_after.type)),
     )
@@ -281,6 +286,8 @@ def abandoned_containers(tx: Tx, now: datetime) -> dict[str, list[UUID]]:
     return found
 
 
-def next_due(tx: Tx, look_at: datetime) -> datetime | None:
-    """Return when a lease or a wait for an agent ends next, `look_at` at the latest while an agent is suspect."""
-    return tx.execute(_NEXT_DUE, {"look_at": look_at}).scalar()
+def next_due(tx: Tx, now: datetime, watch: timedelta) -> datetime | None:
+    """Return when a tick is due next: `watch` before a lease ends, at its end, and at the end of a wait for an agent.
+
+    While an agent is suspect, a tick is due after `watch` at the latest."""
+    return tx.execute(_NEXT_DUE, {"look_at": now + watch, "watch": watch}).scalar()

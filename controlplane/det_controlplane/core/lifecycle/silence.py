@@ -8,13 +8,15 @@ from datetime import datetime, timedelta
 
 # A poll extends an agent's lease by this time.
 LEASE = timedelta(seconds=30)
-# The interval of ticks while an agent is suspect. Turns on Lambda and Cloud Run continue during this time.
+# The interval of ticks while an agent is suspect, and from this time before the end of a lease on. Agents that poll
+# extend their leases earlier. Turns on Lambda and Cloud Run continue during this time.
 WATCH = timedelta(seconds=5)
 # Longer pauses between ticks mean that the control plane was interrupted. Schedules of clouds start a tick each minute.
 LONGEST_PAUSE = timedelta(seconds=90)
 LONGEST_WATCHING_PAUSE = timedelta(seconds=20)
 # A tick that finds a lease ended for longer than this did not watch when it ended.
 LATE = timedelta(seconds=5)
+_EARLY = timedelta(seconds=1)  # a tick may run a little before it is due
 
 
 def was_interrupted(ticked_at: datetime | None, now: datetime, *, is_watching: bool) -> bool:
@@ -24,7 +26,16 @@ def was_interrupted(ticked_at: datetime | None, now: datetime, *, is_watching: b
     return now - ticked_at > (LONGEST_WATCHING_PAUSE if is_watching else LONGEST_PAUSE)
 
 
-def lost_after(lease_until: datetime, now: datetime, reconnect_wait: timedelta) -> datetime:
-    """Return when an agent that becomes suspect at this tick is lost, unless it polls before."""
-    grace = LEASE if now - lease_until > LATE else timedelta(0)
+def lost_after(
+    lease_until: datetime,
+    now: datetime,
+    reconnect_wait: timedelta,
+    previous_tick: datetime | None,
+) -> datetime:
+    """Return when an agent that becomes suspect at this tick is lost, unless it polls before.
+
+    If no tick watched the end of the lease, the control plane may have been interrupted, and the lease starts again."""
+    watched_until_end = now - lease_until <= LATE
+    watched_before = previous_tick is not None and previous_tick >= lease_until - WATCH - _EARLY
+    grace = timedelta(0) if watched_before and watched_until_end else LEASE
     return now + grace + reconnect_wait

@@ -23,8 +23,9 @@ def watch(ctx: Context) -> None:
     """Make agents suspect at the end of their lease, and lost after the wait of their pool. End the lost containers."""
     now = ctx.now()
     with ctx.db.begin() as tx:
-        _note_tick(ctx, tx, now)
-        changed = [_next_state(tx, ctx, agent, now) for agent in agents.lock_overdue(tx, now)]
+        previous_tick = _note_tick(ctx, tx, now)
+        overdue = agents.lock_overdue(tx, now)
+        changed = [_next_state(tx, ctx, agent, now, previous_tick) for agent in overdue]
         # In the order of their names: two transactions that mark several pools never wait for each other.
         for pool in sorted(set(changed)):
             pool_marks.mark(tx, pool)
@@ -35,23 +36,26 @@ def watch(ctx: Context) -> None:
         containers.end_with_agent(ctx, agent_id, container_ids)
 
 
-def _note_tick(ctx: Context, tx: Tx, now: datetime) -> None:
-    """Store the time of the tick. After an interruption, restart all deadlines that depend on silence."""
+def _note_tick(ctx: Context, tx: Tx, now: datetime) -> datetime | None:
+    """Store the time of the tick, and return the time of the tick before; None if that is not known.
+
+    After an interruption, restart all deadlines that depend on silence."""
     last = rows.lock_last_tick(tx)
     if last is None:
-        return
+        return None
     interrupted = silence.was_interrupted(last.ticked_at, now, is_watching=last.is_watching)
     if not interrupted and last.ticked_at and now - last.ticked_at < _SHORTEST_PAUSE:
-        return
+        return last.ticked_at
     rows.store_tick(tx, now, after_interruption=interrupted)
     if not interrupted:
-        return
+        return last.ticked_at
     rows.restart_deadlines(tx, now, now + LEASE, special_waits(ctx), DEFAULT_RECONNECT_WAIT_S)
     if last.ticked_at is not None:
         log.warning(
             "the last tick ran at %s: agents have %.0f s and the wait of their pools to poll again",
             last.ticked_at.isoformat(timespec="seconds"), LEASE.total_seconds(),
         )  # fmt: skip
+    return None
 
 
 def reconnect_wait(ctx: Context, pool: str) -> timedelta:
@@ -65,16 +69,21 @@ def special_waits(ctx: Context) -> dict[str, float]:
     return {name: wait for name, wait in waits.items() if wait != DEFAULT_RECONNECT_WAIT_S}
 
 
-def _next_state(tx: Tx, ctx: Context, agent: agents.OverdueAgent, now: datetime) -> str:
+def _next_state(
+    tx: Tx, ctx: Context, agent: agents.OverdueAgent, now: datetime, previous_tick: datetime | None
+) -> str:
     """Move an overdue agent to its next state; return its pool."""
     if agent.state is AgentState.SUSPECT:
         agents.set_overdue(tx, agent.id, AgentState.LOST, agent.lost_after)
     else:
-        deadline = silence.lost_after(agent.lease_until, now, reconnect_wait(ctx, agent.pool))
+        wait = reconnect_wait(ctx, agent.pool)
+        deadline = silence.lost_after(agent.lease_until, now, wait, previous_tick)
         agents.set_overdue(tx, agent.id, AgentState.SUSPECT, deadline)
     return agent.pool
 
 
 def next_due(tx: Tx, now: datetime) -> datetime | None:
-    """Return when the next lease or wait of an agent ends, or a few seconds from now while an agent is suspect."""
-    return agents.next_due(tx, now + WATCH)
+    """Return when the next lease or wait of an agent ends, and a few seconds earlier when a lease is about to end.
+
+    While an agent is suspect, the next tick is due in a few seconds."""
+    return agents.next_due(tx, now, WATCH)
