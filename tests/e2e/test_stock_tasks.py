@@ -57,7 +57,7 @@ def test_a_command_is_listed_steered_and_killed(cluster: Cluster, stock: StockCl
     stock.det("cmd", "kill", id)
     cluster.until(lambda: "TERMINATED" in stock.det("cmd", "describe", id), "the command has ended")
     assert "killed" in stock.det("cmd", "logs", id)
-    assert "entrypoint" in stock.refused("cmd", "run", "--config", "entrypoint=", "--detach")
+    assert "colour" in stock.refused("cmd", "run", "--config", "colour=1", "--detach", "true")
 
 
 def test_a_shell_is_started_and_opened(cluster: Cluster, stock: StockClient) -> None:

@@ -5,8 +5,8 @@ locals {
   name   = "det-${var.cluster_id}"
   bucket = var.bucket != "" ? var.bucket : "det-${var.cluster_id}-${var.project}"
   # A network of the operator's own, or one made here.
-  network_id    = var.network_id != "" ? var.network_id : module.network[0].network_id
-  subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
+  network_id            = var.network_id != "" ? var.network_id : module.network[0].network_id
+  subnetwork_id         = var.network_id != "" ? var.subnetwork_id : module.network[0].subnetwork_id
   machine_subnetwork_id = var.network_id != "" ? var.subnetwork_id : module.network[0].machine_subnetwork_id
   peering               = var.network_id != "" ? var.network_peering : module.network[0].peering
   secrets_key           = var.secrets_key != "" ? var.secrets_key : join("", terraform_data.secrets_key[*].id)
