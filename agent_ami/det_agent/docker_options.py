@@ -159,7 +159,7 @@ def _environment(spec: ContainerSpec, env: Mapping[str, str], payload: Payload) 
 
 
 def _mounts(spec: ContainerSpec, payload: Payload) -> list[Mount]:
-    lent = {f"{HARNESS_DIR}/determined": payload.harness}
+    lent = {f"{HARNESS_DIR}/{name}": path for name, path in payload.packages.items()}
     lent |= {f"{DEPS_DIR}/{place}": path for place, path in payload.dependencies.items()}
     ours = [Mount(target, str(path), "bind", read_only=True) for target, path in lent.items()]
     theirs = [

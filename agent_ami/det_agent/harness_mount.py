@@ -1,4 +1,4 @@
-"""The harness, and what programs for Determined import, lent read-only: nothing is installed when a task starts."""
+"""The harness, the `det` command and the libraries that tasks import, mounted read-only."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from pathlib import Path
 
 HARNESS_DIR = "/opt/determined/harness"
 DEPS_DIR = "/opt/determined/deps"
+# The harness, and the command that `python3 -m determined.cli` and `det` run in tasks.
+_PACKAGES = ("determined", "det_cli")
 # Pure Python, good for any interpreter of the image: what the harness imports lazily, then what Determined's own
 # package brings into tasks, with what that needs. Packages with compiled parts (numpy, psutil…) come from the image.
 _DEPENDENCIES = (
@@ -41,25 +43,27 @@ _DEPENDENCIES = (
 
 @dataclass(frozen=True)
 class Payload:
-    """The harness, and dependencies by their places below the directory of dependencies."""
+    """The packages of this product by name, and dependencies by their paths below the directory of dependencies."""
 
-    harness: Path
+    packages: dict[str, Path]
     dependencies: dict[str, Path]
 
 
 def find_payload() -> Payload:
     """Look in the agent's own environment; a dependency it lacks is simply not lent."""
-    harness = _location("determined")
-    if harness is None:
-        raise RuntimeError("the agent's environment lacks the determined package: reinstall it")
+    packages = {name: path for name in _PACKAGES if (path := _location(name)) is not None}
+    missing = [name for name in _PACKAGES if name not in packages]
+    if missing:
+        raise RuntimeError(f"the agent's environment lacks the package {missing[0]}: reinstall it")
     found = {name: _location(name) for name in _DEPENDENCIES}
-    return Payload(harness, {_place(n, p): p for n, p in found.items() if p is not None})
+    return Payload(packages, {_place(n, p): p for n, p in found.items() if p is not None})
 
 
 def link_payload(payload: Payload, folder: Path) -> tuple[Path, Path]:
     """Make two folders of links to the payload, for processes, which see this machine's files."""
     harness, deps = folder / "harness", folder / "deps"
-    _link(harness / "determined", payload.harness)
+    for name, path in payload.packages.items():
+        _link(harness / name, path)
     for place, path in payload.dependencies.items():
         _link(deps / place, path)
     return harness, deps

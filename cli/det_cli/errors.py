@@ -153,4 +153,10 @@ def _tell_local(error: BaseException) -> "ErrorReport | None":
         return ErrorReport(FAILED, f"'{error.filename}' does not exist")
     if isinstance(error, OSError) and error.filename is not None:
         return ErrorReport(FAILED, f"cannot use '{error.filename}': {error.strerror}")
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        return ErrorReport(
+            FAILED,
+            f"this command needs the Python package {error.name}, which is not installed here",
+            "install the whole package (pip install determined-serverless); tasks have only a part of it",
+        )
     return None

@@ -13,7 +13,8 @@ from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 from tests.support.agents import make_spec
 
-PAYLOAD = Payload(Path("/venv/determined"), {"boto3": Path("/venv/boto3")})
+PACKAGES = {name: Path(f"/venv/{name}") for name in ("determined", "det_cli")}
+PAYLOAD = Payload(PACKAGES, {"boto3": Path("/venv/boto3")})
 CUDA = (Slot(0, "cuda", "GPU-a", "A100"), Slot(1, "cuda", "GPU-b", "A100"))
 ROCM = (Slot(0, "rocm", "0xaa", "MI250"), Slot(1, "rocm", "0xbb", "MI250"))
 
@@ -75,7 +76,8 @@ def test_a_task_has_no_capability_to_hear_others_unless_it_is_given_it() -> None
 
 def test_harness_and_dependencies_are_lent_read_only() -> None:
     mounts = {m["Target"]: m for m in options(())["mounts"]}
-    assert mounts["/opt/determined/harness/determined"]["Source"] == "/venv/determined"
+    for name in ("determined", "det_cli"):
+        assert mounts[f"/opt/determined/harness/{name}"]["Source"] == f"/venv/{name}"
     assert all(m["ReadOnly"] for m in mounts.values())
     assert options(())["environment"]["DET_DEPS_DIR"] == "/opt/determined/deps"
 

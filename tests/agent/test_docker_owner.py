@@ -10,7 +10,7 @@ from det_agent.docker_runtime import DockerRuntime
 from det_agent.harness_mount import Payload
 from det_agent.identity import StateDirectory
 
-PAYLOAD = Payload(Path("/venv/determined"), {})
+PAYLOAD = Payload({"determined": Path("/venv/determined")}, {})
 
 
 class Engine:

@@ -55,6 +55,34 @@ def test_user_output_comes_through_the_gateway_once_and_the_exit_code_is_the_use
 
 
 @pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.mark.parametrize("command", ["det", "PYTHONPATH=/mine det", "python3 -m determined.cli"])
+def test_the_det_command_works_in_every_task(
+    plane: FakeControlPlane,
+    start_agent: StartAgent,
+    runtime: str,
+    command: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    if runtime == "docker":
+        request.getfixturevalue("docker_client")
+
+    def answer(method: str, path: str, body: bytes) -> tuple[int, Any]:
+        if path.startswith("/api/v1/workspaces"):
+            place = {"id": 7, "name": "vision", "numProjects": 3, "numExperiments": 5}
+            return 200, {"workspaces": [place], "pagination": {"total": 1}}
+        return answer_as_a_cluster(method, path, body)
+
+    plane.answer_to = answer
+    start_agent(runtime=runtime, **{"agent-id": f"entry-{runtime}"})
+    spec = entry_spec(f"{command} workspace list --csv")
+    plane.want(spec)
+    ended = plane.until_state(spec["container_id"], "terminated")
+    lines = [line["log"] for line in plane.logs() if line.get("source") == "task"]
+    assert ended["exit_code"] == 0, lines
+    assert any(line.startswith("7,vision,") for line in lines), lines
+
+
+@pytest.mark.parametrize("runtime", ["process", pytest.param("docker", marks=pytest.mark.docker)])
 def test_a_container_that_prepares_waits_for_the_next_process_of_its_agent(
     plane: FakeControlPlane, start_agent: StartAgent, runtime: str, request: pytest.FixtureRequest
 ) -> None:

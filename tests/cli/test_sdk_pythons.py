@@ -46,3 +46,22 @@ def test_the_sdk_runs_on_every_supported_python(
     assert done.stdout == f"({major}, {minor}) {code}/out\n"
     (asked,) = cluster.sent("POST", "/api/v1/experiments")
     assert [file["path"] for file in asked.body["modelDefinition"]] == ["train.py"]
+
+
+@pytest.mark.parametrize("version", pythons.VERSIONS)
+def test_tasks_run_the_command_on_python_3_10_and_newer(
+    request: pytest.FixtureRequest, tmp_path: Path, version: str
+) -> None:
+    python = pythons.require(version)
+    cluster: FakeCluster = request.getfixturevalue("cluster")
+    cluster.add(1)
+    search_path = os.pathsep.join(map(str, link_payload(find_payload(), tmp_path / "payload")))
+    env = {**os.environ, "PYTHONPATH": search_path, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [python, "-W", "error", "-S", "-m", "determined.cli", "e", "list", "--all", "--csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    if version == "3.9":
+        assert done.returncode == 1
+        assert "needs Python 3.10 or newer" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].startswith("1,")

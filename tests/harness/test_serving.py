@@ -1,5 +1,6 @@
 """What runs in the containers of notebooks, shells and TensorBoards."""
 
+import ast
 import importlib.machinery
 import importlib.util
 import json
@@ -122,6 +123,14 @@ def test_a_notebook_without_a_token_of_its_own_does_not_serve(given: dict[str, s
     with pytest.raises(Failure, match="gave this notebook no token"):
         notebook.token_of(given)
     assert notebook.token_of({"DET_NOTEBOOK_TOKEN": "told-to-its-owner"}) == "told-to-its-owner"
+
+
+def test_terminals_of_jupyter_keep_the_path_of_the_task() -> None:
+    (option,) = [o for o in notebook.command("python3", 8888, "task") if "terminado" in o]
+    name, _, value = option.partition("=")
+    (shell_command,) = ast.literal_eval(value).values()
+    assert name == "--ServerApp.terminado_settings"
+    assert len(shell_command) == 1, "an option such as -l would make a login shell"
 
 
 @pytest.mark.parametrize("name", ["notebook", "tensorboard"])

@@ -1,1 +1,1 @@
-"""Programs that users start as `python -m determined.cli.…`; the `det` command is `det_cli`."""
+"""Programs that users start as `python -m determined.cli` (the `det` command) and `python -m determined.cli.…`."""

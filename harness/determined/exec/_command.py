@@ -3,10 +3,18 @@
 import json
 import os
 import re
+import shlex
 import sys
 from typing import Any, Dict, List, Mapping, Sequence, Union
 
+from determined._paths import run_dir
+
 _TRIAL_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+_DET = """\
+#!/bin/sh
+PYTHONPATH={harness}${{PYTHONPATH:+:$PYTHONPATH}} exec {python} -m determined.cli "$@"
+"""
 
 Entrypoint = Union[str, Sequence[str]]
 
@@ -47,14 +55,32 @@ def as_command(entrypoint: Entrypoint, total_slots: int) -> List[str]:
     return [sys.executable, "-m", "determined.exec.harness", *trial]
 
 
+def write_det_program() -> None:
+    """Write the `det` program of this task. It finds the harness also where a script replaced PYTHONPATH."""
+    harness = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    program = _DET.format(
+        harness=shlex.quote(os.path.dirname(harness)), python=shlex.quote(sys.executable)
+    )
+    os.makedirs(_programs_dir(), exist_ok=True)
+    path = os.path.join(_programs_dir(), "det")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755), "w") as f:
+        f.write(program)
+
+
+def _programs_dir() -> str:
+    return os.path.join(run_dir(), "bin")
+
+
 def child_environment(env: Mapping[str, str]) -> Dict[str, str]:
+    """Return the environment of the user's command, with `det` on its PATH."""
     child = dict(env)
+    folders = [_programs_dir()]
     # Piped output would be held back in blocks; people watch logs live.
     child.setdefault("PYTHONUNBUFFERED", "1")
     if env.get("DET_RUNTIME") == "process":
         # Without an image, `python3` means the interpreter that the agent chose.
-        own = os.path.dirname(sys.executable)
-        child["PATH"] = os.pathsep.join(p for p in (own, env.get("PATH", "")) if p)
+        folders.append(os.path.dirname(sys.executable))
+    child["PATH"] = os.pathsep.join((*folders, env.get("PATH") or os.defpath))
     return child
 
 

@@ -14,7 +14,12 @@ from determined.common.exit_status import AGENT_AWAY, INVALID_CONTAINER
 from determined.common.http import APIError, MasterUnreachableError, Session
 from determined.exec import _credentials, _exit_reason, _prepare
 from determined.exec._child import Child, SignalForwarder
-from determined.exec._command import NoEntrypoint, child_environment, task_command
+from determined.exec._command import (
+    NoEntrypoint,
+    child_environment,
+    task_command,
+    write_det_program,
+)
 from determined.exec._gateway import AgentAway
 from determined.exec._hooks import HookedShell, NoBash, find_hooks
 from determined.exec._probe import StorageProbe
@@ -84,6 +89,7 @@ def prepare(env: Mapping[str, str], session: Session) -> str:
     workdir = env.get("DET_WORKDIR") or os.path.join(_paths.run_dir(), "workdir")
     pristine = os.path.join(_paths.run_dir(), "train", "model")
     _prepare.write_info_files(env)
+    write_det_program()
     _prepare.extract_context(session, env["DET_TASK_ID"], [workdir, pristine])
     _prepare.report_accelerators(session, env)
     return workdir

@@ -52,9 +52,17 @@ def command(python: str, port: int, task: str) -> List[str]:
         "allow_remote_access": True,
         "open_browser": False,
         "root_dir": os.getcwd(),
+        # Terminals of Jupyter are login shells otherwise, and /etc/profile replaces the PATH that has `det`.
+        "terminado_settings": {"shell_command": [os.environ.get("SHELL") or _shell()]},
     }
     options = [f"--ServerApp.{name}={value}" for name, value in settings.items()]
     return [python, "-m", "jupyterlab", *options]
+
+
+def _shell() -> str:
+    return next(
+        (path for path in ("/bin/bash", "/usr/bin/bash") if os.path.exists(path)), "/bin/sh"
+    )
 
 
 def paths(env: Mapping[str, str]) -> Dict[str, str]:

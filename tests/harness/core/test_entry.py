@@ -80,6 +80,16 @@ def test_the_entrypoint_runs_in_the_context_and_its_lines_are_shipped(
     assert "hello from the context" in master.log_lines()
 
 
+def test_det_is_on_the_path_of_the_entrypoint_and_of_startup_hooks(
+    master: FakeMaster, trial_env: TrialEnv, tmp_path: Path
+) -> None:
+    serve(master, {"startup-hook.sh": "command -v det\n"})
+    done = run_entry(trial_env({"entrypoint": "PYTHONPATH=/mine det --version"}))
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path}/run/bin/det" in master.log_lines()
+    assert any(line.startswith("det 0.38.1 ") for line in master.log_lines())
+
+
 def test_the_exit_status_is_the_entrypoints(master: FakeMaster, trial_env: TrialEnv) -> None:
     serve(master, {})
     assert run_entry(trial_env({"entrypoint": ["sh", "-c", "exit 7"]})).returncode == 7
