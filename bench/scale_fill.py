@@ -6,6 +6,7 @@ A size of 1 is a small team's first year: 1,000 experiments with 9,500 trials. S
 import time
 from dataclasses import dataclass
 
+from det_controlplane.db import counts
 from det_controlplane.db.engine import Database, Tx
 from sqlalchemy import text
 
@@ -282,6 +283,7 @@ def fill(url: str, factor: int, prototype: int) -> tuple[Size, float]:
         tx.execute(text("SET LOCAL session_replication_role = origin"))
         for statement in _NAMES:
             tx.execute(text(statement), params)
+        counts.repair(tx, range(params["first"], last + 1))
     with database.autocommit() as tx:
         tx.execute(text("VACUUM ANALYZE"))
         mib = tx.execute(text("SELECT pg_database_size(current_database()) >> 20")).scalar_one()

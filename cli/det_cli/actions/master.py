@@ -79,6 +79,27 @@ def _entries(session: Session, follow: bool, tail: int | None) -> Iterator[dict[
         yield from (e for e in read(_MARGIN, follow=True) if int(e["id"]) > newest)
 
 
+def counts(args: argparse.Namespace) -> int:
+    """Print the experiments with wrong numbers; the exit status is 1 if there are any that were not repaired."""
+    session = connect(args)
+    path = V1 + "/master/counts"
+    found = session.post(f"{path}/repair") if args.repair else session.get(path)
+    differences = found["differences"]
+    if args.format:
+        print_object(args, differences)
+    elif not differences:
+        print("All numbers are right")
+    else:
+        for d in differences:
+            print(
+                f"experiment {d['experimentId']}: trials {d['keptTrials']}, counted {d['trials']};"
+                f" checkpoints {d['keptCheckpoints']}, counted {d['checkpoints']};"
+                f" bytes {d['keptCheckpointSize']}, counted {d['checkpointSize']}"
+            )
+        print(f"{'Repaired' if args.repair else 'Wrong:'} {len(differences)} experiments")
+    return 1 if differences and not args.repair else 0
+
+
 def get_message(args: argparse.Namespace) -> None:
     message = connect(args).get(V1 + "/master/cluster_message").get("clusterMessage")
     if message is None:

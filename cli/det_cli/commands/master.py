@@ -47,6 +47,13 @@ MEMBERS = {
                 Arg("-m", "--message", required=True, help="the text"),
             ),
         ),
+        Command(
+            "counts",
+            "verify the numbers of trials and checkpoints that lists show",
+            "master:counts",
+            Arg("--repair", action="store_true", help="replace wrong numbers"),
+            AS,
+        ),
         Command("info", "print the cluster's version and identity", "master:info", AS),
         Command(
             "logs",

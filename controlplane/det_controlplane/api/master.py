@@ -20,6 +20,7 @@ from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.services.cluster import status, usage
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs import master_log, retention
+from det_controlplane.services.maintenance import counts
 
 
 def get_message(ctx: Context, request: Request) -> Answer:
@@ -83,6 +84,30 @@ def logs(ctx: Context, request: Request) -> Answer:
 def clean_logs(ctx: Context, request: Request) -> Answer:
     removed = retention.clean_up(ctx, user_of(request))
     return json_response({"removedCount": str(removed)})
+
+
+def verify_counts(ctx: Context, request: Request) -> Answer:
+    return _differences(counts.differences(ctx, user_of(request)))
+
+
+def repair_counts(ctx: Context, request: Request) -> Answer:
+    return _differences(counts.repair(ctx, user_of(request)))
+
+
+def _differences(differences: list[counts.Difference]) -> Response:
+    shown = [
+        {
+            "experimentId": d.experiment_id,
+            "keptTrials": d.kept_trials,
+            "trials": d.trials,
+            "keptCheckpoints": d.kept_checkpoints,
+            "checkpoints": d.checkpoints,
+            "keptCheckpointSize": None if d.kept_size is None else str(d.kept_size),
+            "checkpointSize": str(d.size),
+        }
+        for d in differences
+    ]
+    return json_response({"differences": shown})
 
 
 def _times(request: Request) -> tuple[datetime, datetime]:
@@ -159,6 +184,8 @@ ROUTES = (
     patch("/api/v1/master/config", set_config, summary="Change the log level"),
     get("/api/v1/master/logs", logs, summary="The control plane's log (stream)"),
     post("/api/v1/cleanup_logs", clean_logs, summary="Delete logs past their retention now"),
+    get("/api/v1/master/counts", verify_counts, summary="Wrong numbers of trials and checkpoints"),
+    post("/api/v1/master/counts/repair", repair_counts, summary="Repair wrong numbers"),
     get(f"/api/v1{_USAGE}/raw", raw_usage, summary="Allocations between two times"),
     get(f"/api/v1{_USAGE}/aggregated", aggregated_usage, summary="Slot-seconds by day or month"),
     get(f"{_USAGE}/raw", raw_csv, produces=_CSV, summary="Allocations between two times, as CSV"),

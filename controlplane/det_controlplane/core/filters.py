@@ -3,7 +3,7 @@
 See docs/reference/compatibility.md#tables-of-experiments-and-runs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
@@ -77,6 +77,19 @@ class Filter:
     @property
     def has_conditions(self) -> bool:
         return _has_conditions(self.root)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Return the names of the columns that conditions compare."""
+        return frozenset(_columns(self.root))
+
+
+def _columns(group: Group) -> Iterator[str]:
+    for child in group.children:
+        if isinstance(child, Group):
+            yield from _columns(child)
+        else:
+            yield child.column
 
 
 def _has_conditions(group: Group) -> bool:

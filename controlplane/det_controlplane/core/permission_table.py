@@ -127,6 +127,8 @@ GET    master/cluster_message                                              read 
 PUT    master/cluster_message                                              never          UPDATE_MASTER_CONFIG@cluster
 GET    master/config                                                       read           VIEW_MASTER_CONFIG@cluster
 PATCH  master/config                                                       never          UPDATE_MASTER_CONFIG@cluster
+GET    master/counts                                                       read           UPDATE_MASTER_CONFIG@cluster
+POST   master/counts/repair                                                never          UPDATE_MASTER_CONFIG@cluster
 GET    master/logs                                                         read           VIEW_MASTER_LOGS@cluster
 GET    me                                                                  read+own       everybody
 GET    model/labels                                                        read           VIEW_MODEL_REGISTRY@workspace:query.workspaceId,listed

@@ -64,6 +64,7 @@ class TableColumn:
     within: Callable[[ColumnElement[bool]], ColumnElement[bool]] = _as_it_is
     order: Value | None = None  # where not all that it has can be ordered by
     known: Sequence[str] = ()  # all names that it can have, where there are few
+    filled: bool = False  # no row is without a value
 
 
 Find = Callable[[str], TableColumn | None]
@@ -99,7 +100,9 @@ def ordered(keys: tuple[SortKey, ...], columns: Columns) -> list[ColumnElement[A
         column = _found(columns, key.column, "sort")
         value = column.values[0] if column.order is None else column.order
         parts = [value] if column.type else [_number(value), _text(value)]
-        by += [(desc if key.descending else asc)(part).nulls_last() for part in parts]
+        directed = [(desc if key.descending else asc)(part) for part in parts]
+        # PostgreSQL reads an ascending index backwards only if the order does not say where NULL goes.
+        by += directed if column.filled else [part.nulls_last() for part in directed]
     return by
 
 

@@ -29,6 +29,7 @@ from sqlalchemy import (
     column,
     desc,
     func,
+    join,
     literal_column,
     null,
     select,
@@ -57,6 +58,8 @@ class Collection:
     key: ColumnElement[Any] | None = None
     # A total above this is not counted further: it is one more than this, or than the end of the page.
     counted: int | None = None
+    # Tables that only some orders read, with the condition to join them. Each row has exactly one of theirs.
+    joins: Sequence[tuple[FromClause, ColumnElement[bool]]] = ()
 
     @property
     def own_key(self) -> Any:
@@ -64,6 +67,14 @@ class Collection:
 
     def filtered(self, names: Iterable[str]) -> Select[Any]:
         return self.rows.where(*(self.filters[name] for name in names))
+
+    def joined(self, rows: Select[Any], order: ColumnElement[Any] | TextClause) -> Select[Any]:
+        """Join the table that an order reads."""
+        for table, condition in self.joins:
+            if isinstance(order, Column) and order.table is table:
+                source = rows.get_final_froms()[0]
+                rows = rows.select_from(join(source, table, condition))
+        return rows
 
 
 def find(
@@ -170,7 +181,8 @@ def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
 def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> _Listed:
     columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
     order = [_descending(c) if descending else asc(c) for c in columns]
-    return _Listed(collection.filtered(filters), collection.own_key, order, collection.counted)
+    rows = collection.joined(collection.filtered(filters), collection.orders[by])
+    return _Listed(rows, collection.own_key, order, collection.counted)
 
 
 def _descending(order: Any) -> ColumnElement[Any]:

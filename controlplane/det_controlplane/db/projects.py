@@ -18,7 +18,7 @@ from det_controlplane.db.schema import (
     jobs,
     project_views,
     projects,
-    trials,
+    trial_counts,
     users,
     workspaces,
 )
@@ -51,8 +51,13 @@ _KNOWN = (
 _LOCK = _KNOWN.with_for_update(of=projects)
 _SHARE = _KNOWN.with_for_update(of=projects, read=True)
 _COUNT = select(func.count()).select_from(experiments).where(_e.project_id == _p.id)
-_ACTIVE = _COUNT.where(_e.ended_at.is_(None), _e.state != ExperimentState.PAUSED)
-_RUNS = select(func.count()).select_from(trials.join(experiments)).where(_e.project_id == _p.id)
+# States, and not ended_at: the index `experiments_of_project` has them.
+_ACTIVE = _COUNT.where(
+    _e.state.in_([s for s in ExperimentState if not s.terminal and s is not ExperimentState.PAUSED])
+)
+_RUNS = select(func.coalesce(func.sum(trial_counts.c.trials), 0)).where(
+    trial_counts.c.project_id == _p.id
+)
 _LAST_START = select(func.max(_e.started_at)).where(_e.project_id == _p.id)
 _LISTED = Collection(
     "projects",

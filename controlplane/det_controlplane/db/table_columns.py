@@ -18,6 +18,11 @@ def column(type_: ColumnType, *sql: str) -> TableColumn:
     return TableColumn(tuple(literal_column(part) for part in sql), type_)
 
 
+def _filled(type_: ColumnType, sql: str) -> TableColumn:
+    """Return a column without NULL."""
+    return TableColumn((literal_column(sql),), type_, filled=True)
+
+
 def _state(row: str, listed: str) -> TableColumn:
     """Return a column that is filtered by the stored state, and by the one that lists show of ACTIVE."""
     stored: Value = literal_column(f"{row}.state::text")
@@ -40,46 +45,42 @@ _SHARED = {
     "projectId": column(NUMBER, "e.project_id"),
     "parentArchived": column(TEXT, "(p.archived OR w.archived)::text"),
 }
-_OF = "(SELECT {what} FROM checkpoints c WHERE c.{key} AND c.state {states})"
-_COUNTED, _SIZED = "= 'COMPLETED'", "IN ('COMPLETED', 'PARTIALLY_DELETED')"
+_COMPLETE = "(SELECT count(*) FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'COMPLETED')"
+_SIZE = """(SELECT coalesce(sum(c.size), 0) FROM checkpoints c
+    WHERE c.trial_id = t.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'))"""
 
 
-def _count(key: str) -> TableColumn:
-    return column(NUMBER, _OF.format(what="count(*)", key=key, states=_COUNTED))
-
-
-def _size(key: str) -> TableColumn:
-    return column(NUMBER, _OF.format(what="coalesce(sum(c.size), 0)", key=key, states=_SIZED))
-
-
+# The aliases of tables that only some columns of experiments read, and how each is joined.
+COUNTS_OF_EXPERIMENTS = {
+    "n": "trial_counts n ON n.experiment_id = e.id",
+    "k": "checkpoint_counts k ON k.experiment_id = e.id",
+}
 EXPERIMENT_COLUMNS = {
-    "id": column(NUMBER, "e.id"),
-    "name": column(TEXT, "e.name"),
+    "id": _filled(NUMBER, "e.id"),
+    "name": _filled(TEXT, "e.name"),
     "description": column(TEXT, "e.description"),
-    "startTime": column(DATE, "e.started_at"),
+    "startTime": _filled(DATE, "e.started_at"),
     "endTime": column(DATE, "e.ended_at"),
     "duration": column(NUMBER, _duration("e")),
-    "numTrials": column(NUMBER, "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)"),
+    "numTrials": _filled(NUMBER, "n.trials"),
     "state": _state("e", views.SHOWN_EXPERIMENT_STATE),
     "progress": column(NUMBER, "e.progress"),
     "searcherMetricsVal": column(NUMBER, "e.best_metric"),
-    "checkpointCount": _count("experiment_id = e.id"),
-    "checkpointSize": _size("experiment_id = e.id"),
+    "checkpointCount": _filled(NUMBER, "k.complete"),
+    "checkpointSize": _filled(NUMBER, "k.size"),
     "archived": column(TEXT, "e.archived::text"),
     **_SHARED,
 }
 # Of trials t as well.
 RUN_COLUMNS = {
-    "id": column(NUMBER, "t.id"),
+    "id": _filled(NUMBER, "t.id"),
     "localId": column(TEXT, "concat(p.key, '-', t.id)"),
     "experimentId": column(NUMBER, "e.id"),
     "experimentName": column(TEXT, "e.name"),
     "experimentDescription": column(TEXT, "e.description"),
     "experimentProgress": column(NUMBER, "e.progress"),
-    "isExpMultitrial": column(
-        TEXT, "((SELECT count(*) FROM trials x WHERE x.experiment_id = e.id) > 1)::text"
-    ),
-    "startTime": column(DATE, "t.started_at"),
+    "isExpMultitrial": column(TEXT, f"({views.NUMBER_OF_TRIALS} > 1)::text"),
+    "startTime": _filled(DATE, "t.started_at"),
     "endTime": column(DATE, "t.ended_at"),
     "duration": column(NUMBER, _duration("t")),
     "state": _state("t", views.SHOWN_TRIAL_STATE),
@@ -87,8 +88,8 @@ RUN_COLUMNS = {
     "totalBatchesProcessed": column(NUMBER, "t.total_batches"),
     "restarts": column(NUMBER, "t.restarts"),
     "externalRunId": column(TEXT, "t.external_id"),
-    "checkpointCount": _count("trial_id = t.id"),
-    "checkpointSize": _size("trial_id = t.id"),
+    "checkpointCount": column(NUMBER, _COMPLETE),
+    "checkpointSize": column(NUMBER, _SIZE),
     "archived": column(TEXT, "(t.archived OR e.archived)::text"),
     **_SHARED,
 }

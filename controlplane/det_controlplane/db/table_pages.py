@@ -1,10 +1,10 @@
 """Pages of the tables of experiments and runs, which callers filter and sort by any column."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Integer, Select, and_, exists, literal_column, not_, select, text
+from sqlalchemy import Integer, Select, TextClause, and_, exists, literal_column, not_, select, text
 
 from det_controlplane.core.filters import Filter, SortKey
 from det_controlplane.core.lifecycle.trial import TrialState
@@ -13,6 +13,7 @@ from det_controlplane.db import pages, views
 from det_controlplane.db.conditions import Columns, ordered, where
 from det_controlplane.db.engine import Database, Tx
 from det_controlplane.db.table_columns import (
+    COUNTS_OF_EXPERIMENTS,
     EXPERIMENT_COLUMNS,
     RUN_COLUMNS,
     json_columns,
@@ -22,7 +23,6 @@ from det_controlplane.db.table_columns import (
 
 # Every job, user, project and workspace exists. PostgreSQL leaves unused outer joins out of counts.
 _EXPERIMENT_FROM = views.EXPERIMENT_FROM.replace(" JOIN ", " LEFT JOIN ")
-_EXPERIMENTS = text(_EXPERIMENT_FROM)
 _RUNS = text(f"trials t JOIN ({_EXPERIMENT_FROM}) ON e.id = t.experiment_id")
 _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 'state', {views.TRIAL_STATE},
     'startTime', {views.time("t.started_at")}, 'endTime', {views.time("t.ended_at")},
@@ -38,7 +38,7 @@ _RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 's
         'resourcePool', j.pool, 'searcherMetric', e.metric_name, 'searcherType', coalesce(e.searcher_name, ''),
         'unmanaged', e.unmanaged, 'forkedFrom', e.parent_id, 'externalExperimentId', e.external_id,
         'pachydermIntegration', e.pachyderm,
-        'isMultitrial', (SELECT count(*) FROM trials x WHERE x.experiment_id = e.id) > 1))"""
+        'isMultitrial', {views.NUMBER_OF_TRIALS} > 1))"""
 _EXPERIMENT = f"""concat('{{"experiment":', {views.LISTED_EXPERIMENT}, ',"bestTrial":',
     coalesce((SELECT {views.TRIAL}::text FROM trials t WHERE t.id = e.best_trial_id), 'null'), '}}')"""
 # What decides which actions fit it: enough to choose thousands by.
@@ -144,10 +144,21 @@ def _experiments(
     sort: tuple[SortKey, ...],
     page: Page,
 ) -> Iterator[str]:
-    rows = _chosen(item, _EXPERIMENTS, place, chosen, _OF_EXPERIMENTS, "e.archived")
+    source = _experiments_with(chosen.columns | {key.column for key in sort})
+    rows = _chosen(item, source, place, chosen, _OF_EXPERIMENTS, "e.archived")
     key = literal_column("e.id", Integer)
     order = [*ordered(sort, _OF_EXPERIMENTS), key]
     return pages.search(db, "experiments", rows, key, order, page, subject=repr((place, chosen)))
+
+
+def _experiments_with(names: Collection[str]) -> TextClause:
+    """Return the tables of experiments, with the ones that columns of these names need.
+
+    These are inner joins, so that PostgreSQL can read experiments in the order of their indexes."""
+    columns = [EXPERIMENT_COLUMNS[name] for name in names if name in EXPERIMENT_COLUMNS]
+    read = {str(value).partition(".")[0] for column in columns for value in column.values}
+    joins = [f" JOIN {table}" for alias, table in COUNTS_OF_EXPERIMENTS.items() if alias in read]
+    return text(_EXPERIMENT_FROM + "".join(joins))
 
 
 def _chosen(

@@ -68,6 +68,8 @@ def _quoted(value: str) -> str:
     return f"""'"', {value}, '"'"""
 
 
+# The number of trials of experiment `e`.
+NUMBER_OF_TRIALS = "(SELECT n.trials FROM trial_counts n WHERE n.experiment_id = e.id)"
 _EXTERNAL_TRIAL = """coalesce((SELECT to_json(t.external_id)::text FROM trials t
     WHERE t.experiment_id = e.id AND t.external_id IS NOT NULL ORDER BY t.id LIMIT 1), 'null')"""
 _EXPERIMENT_FIELDS = _fields(
@@ -99,7 +101,7 @@ _EXPERIMENT_FIELDS = _fields(
         "forkedFrom": "coalesce(e.parent_id::text, 'null')",
         "originalConfig": "to_json(e.original_config)",
         "modelDefinitionSize": "coalesce((SELECT x.size FROM contexts x WHERE x.id = e.context_id), 0)",
-        "numTrials": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
+        "numTrials": f"coalesce({NUMBER_OF_TRIALS}, 0)",
         "progress": "coalesce(e.progress::text, 'null')",
         "bestTrialId": "coalesce(e.best_trial_id::text, 'null')",
         "bestTrialSearcherMetric": _or_null("e.best_metric", "to_json(e.best_metric)::text"),
@@ -109,9 +111,8 @@ _EXPERIMENT_FIELDS = _fields(
         "hyperparameters": "coalesce(e.hyperparameters, 'null')",
     }
 )
-_CHECKPOINTS_OF_EXPERIMENT = """(SELECT concat(',"checkpointCount":', count(*) FILTER (WHERE c.state = 'COMPLETED'),
-        ',"checkpointSize":"', coalesce(sum(c.size), 0)::bigint, '"')
-    FROM checkpoints c WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED'))"""
+_CHECKPOINTS_OF_EXPERIMENT = """(SELECT concat(',"checkpointCount":', c.complete, ',"checkpointSize":"', c.size, '"')
+    FROM checkpoint_counts c WHERE c.experiment_id = e.id)"""
 _TRIAL_IDS = "(SELECT coalesce(json_agg(t.id ORDER BY t.id), '[]') FROM trials t WHERE t.experiment_id = e.id)"
 
 

@@ -23,6 +23,7 @@ from det_controlplane.db.schema.experiments import (
     jobs,
     search_events,
     searches,
+    trial_counts,
     trial_sources,
     trials,
 )
@@ -52,6 +53,7 @@ from det_controlplane.db.schema.organization import (
     workspaces,
 )
 from det_controlplane.db.schema.results import (
+    checkpoint_counts,
     checkpoints,
     metric_names,
     metrics,
@@ -67,6 +69,7 @@ __all__ = [
     "allocations",
     "audit_log",
     "budgets",
+    "checkpoint_counts",
     "checkpoints",
     "cluster",
     "cluster_message",
@@ -113,6 +116,7 @@ __all__ = [
     "task_logs",
     "tasks",
     "templates",
+    "trial_counts",
     "trial_sources",
     "trials",
     "users",

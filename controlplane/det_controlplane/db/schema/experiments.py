@@ -160,7 +160,13 @@ experiments = Table(
     Index("experiments_by_start", "started_at", "id"),
     Index("experiments_by_state", "state", "id"),
     Index("experiments_by_label", "labels", postgresql_using="gin"),
-    Index("experiments_by_project", "project_id", "id"),
+    # One scan counts the experiments of a project and finds the last start.
+    Index(
+        "experiments_of_project",
+        "project_id",
+        "id",
+        postgresql_include=["state", "started_at"],
+    ),
     Index("experiments_by_user", "user_id", "id"),
     Index(
         "experiments_live",
@@ -271,6 +277,20 @@ trials = Table(
         "heartbeat_at",
         postgresql_where=text("heartbeat_at IS NOT NULL AND ended_at IS NULL"),
     ),
+)
+
+# Triggers keep these numbers. Trials are added and deleted under the lock of their experiment; checkpoints are not, so
+# that their numbers are rows of another table.
+trial_counts = Table(
+    "trial_counts",
+    metadata,
+    Column(
+        "experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("project_id", Integer, nullable=False),  # of the experiment
+    Column("trials", Integer, nullable=False, server_default=text("0")),
+    Index("trial_counts_in_order", "trials", "experiment_id"),
+    Index("trial_counts_by_project", "project_id", postgresql_include=["trials"]),
 )
 
 trial_sources = Table(

@@ -111,6 +111,20 @@ checkpoints = Table(
     Index("checkpoints_by_task", "task_id"),
 )
 
+# Triggers keep these numbers of an experiment.
+checkpoint_counts = Table(
+    "checkpoint_counts",
+    metadata,
+    Column(
+        "experiment_id", Integer, ForeignKey("experiments.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("complete", Integer, nullable=False, server_default=text("0")),
+    # Bytes of complete and partially deleted checkpoints.
+    Column("size", BigInteger, nullable=False, server_default=text("0")),
+    Index("checkpoint_counts_by_complete", "complete", "experiment_id"),
+    Index("checkpoint_counts_by_size", "size", "experiment_id"),
+)
+
 models = Table(
     "models",
     metadata,

@@ -48,6 +48,14 @@ RULES: dict[str, str] = {
     "an experiment is stopping and no trial is left to wait for": """
         SELECT e.id::text FROM experiments e WHERE e.state::text LIKE 'STOPPING%'
         AND NOT EXISTS (SELECT 1 FROM trials t WHERE t.experiment_id = e.id AND t.ended_at IS NULL)""",
+    "a kept number of trials or checkpoints is wrong": """
+        SELECT e.id::text FROM experiments e LEFT JOIN trial_counts n ON n.experiment_id = e.id
+        LEFT JOIN checkpoint_counts k ON k.experiment_id = e.id
+        WHERE (n.project_id, n.trials, k.complete, k.size) IS DISTINCT FROM (e.project_id,
+            (SELECT count(*)::integer FROM trials t WHERE t.experiment_id = e.id),
+            (SELECT count(*)::integer FROM checkpoints c WHERE c.experiment_id = e.id AND c.state = 'COMPLETED'),
+            (SELECT coalesce(sum(c.size), 0)::bigint FROM checkpoints c
+             WHERE c.experiment_id = e.id AND c.state IN ('COMPLETED', 'PARTIALLY_DELETED')))""",
     "an experiment has more trials than max_trials": """
         SELECT e.id::text FROM experiments e JOIN trials t ON t.experiment_id = e.id
         WHERE t.early_exit IS NULL AND e.config#>'{searcher,max_trials}' IS NOT NULL
