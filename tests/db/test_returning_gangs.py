@@ -211,7 +211,7 @@ def test_a_gang_goes_on_whose_other_agent_has_not_heard_of_the_loss(
     ctx: Context, clock: list[datetime], gang: Gang
 ) -> None:
     """Agent b is suspect when agent a is lost, and polls only after a has joined again."""
-    clock[0] += timedelta(seconds=20)
+    pass_time(ctx, clock, 20)
     gang.b.agent.poll(gang.b.running)
     pass_time(ctx, clock, 45)
     assert gang.runs == [(1, "TERMINATING")]

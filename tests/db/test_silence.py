@@ -131,18 +131,42 @@ def test_an_outage_at_the_end_of_a_lease_gives_the_agent_its_lease_again(
     assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
 
 
+def test_an_outage_during_most_of_a_lease_gives_the_agent_its_lease_again(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    """Ticks begin again a moment before the lease ends."""
+    working(ctx)
+    clock[0] += timedelta(seconds=28)
+    tick.run(ctx)
+    pass_time(ctx, clock, 50)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("SUSPECT", 1)
+    pass_time(ctx, clock, 5)
+    assert (one(ctx, _AGENT), one(ctx, _LIVE)) == ("LOST", 0)
+
+
 def test_a_tick_is_due_before_a_lease_ends(ctx: Context, clock: list[datetime]) -> None:
     working(ctx)
-    assert tick.run(ctx) == 25
-    clock[0] += timedelta(seconds=25)
+    clock[0] += timedelta(seconds=12)
+    assert tick.run(ctx) == 13
+    clock[0] += timedelta(seconds=13)
     assert tick.run(ctx) == 5
+
+
+def test_ticks_follow_each_other_closely_while_agents_are_joined(
+    ctx: Context, clock: list[datetime]
+) -> None:
+    agent, report = working(ctx)
+    for _ in range(3):
+        assert tick.run(ctx) == 15
+        clock[0] += timedelta(seconds=15)
+        agent.poll(report)
 
 
 def test_ticks_follow_each_other_closely_while_an_agent_is_suspect(
     ctx: Context, clock: list[datetime]
 ) -> None:
     working(ctx)
-    assert (tick.run(ctx) or 0) > 20
+    assert (tick.run(ctx) or 0) > 10
     pass_time(ctx, clock, 30)
     assert 0 < (tick.run(ctx) or 0) <= 5
 

@@ -17,7 +17,11 @@ from tests.sim.mutations import Mutation, nothing, without
 
 def _give_no_grace_after_interruptions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(silence, "was_interrupted", lambda *args, **kwargs: False)
-    patch.setattr(silence, "lost_after", lambda lease_until, now, wait: lease_until + wait)
+    patch.setattr(silence, "lost_after", lambda lease_until, now, wait, since: lease_until + wait)
+
+
+def _count_silence_that_no_tick_watched(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(silence, "lost_after", lambda lease_until, now, wait, since: lease_until + wait)
 
 
 def _lose_suspect_agents_after_a_stall(patch: pytest.MonkeyPatch) -> None:
@@ -67,6 +71,7 @@ def _wait_without_end(patch: pytest.MonkeyPatch) -> None:
 
 OUTAGE_MUTATIONS = (
     Mutation("silence counts while nothing could be heard", _give_no_grace_after_interruptions),
+    Mutation("silence counts while no tick watched", _count_silence_that_no_tick_watched, with_gangs=True),
     Mutation("suspect agents are lost after a stall", _lose_suspect_agents_after_a_stall, range(1, 121)),
     Mutation("runs of returning agents are never given back", nothing(adoptions, "adopt")),
     Mutation(

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -119,7 +120,8 @@ class Api:
     def tick(self) -> None:
         """Tick as if ticks had run continuously, so that the time that passes in a test is not an interruption."""
         with self.ctx.db.begin() as tx:
-            silence.store_tick(tx, self.ctx.now(), after_interruption=False)
+            now = self.ctx.now()
+            silence.store_tick(tx, now, now - timedelta(hours=1), after_interruption=False)
         tick.run(self.ctx)
 
 

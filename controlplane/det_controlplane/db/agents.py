@@ -150,7 +150,10 @@ _NEXT_SILENCE = func.min(
         (
             (_agents.state == AgentState.JOINED)
             & (_agents.lease_until > bindparam("look_at", type_=_agents.lost_after.type)),
-            _agents.lease_until - bindparam("watch", type_=Interval()),
+            func.least(
+                _agents.lease_until - bindparam("watch", type_=Interval()),
+                bindparam("attend_at", type_=_agents.lost_after.type),
+            ),
         ),
         (_agents.state == AgentState.JOINED, _agents.lease_until),
         else_=func.least(_agents.lost_after, bindparam("look_at", type_=_agents.lost_after.type)),
@@ -286,8 +289,9 @@ def abandoned_containers(tx: Tx, now: datetime) -> dict[str, list[UUID]]:
     return found
 
 
-def next_due(tx: Tx, now: datetime, watch: timedelta) -> datetime | None:
+def next_due(tx: Tx, now: datetime, watch: timedelta, attention: timedelta) -> datetime | None:
     """Return when a tick is due next: `watch` before a lease ends, at its end, and at the end of a wait for an agent.
 
-    While an agent is suspect, a tick is due after `watch` at the latest."""
-    return tx.execute(_NEXT_DUE, {"look_at": now + watch, "watch": watch}).scalar()
+    While an agent is suspect, a tick is due after `watch` at the latest, and while one is joined after `attention`."""
+    params = {"look_at": now + watch, "watch": watch, "attend_at": now + attention}
+    return tx.execute(_NEXT_DUE, params).scalar()

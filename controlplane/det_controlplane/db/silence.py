@@ -12,6 +12,7 @@ from det_controlplane.db.schema import agents, cluster
 
 _LAST_TICK = select(
     cluster.c.ticked_at,
+    cluster.c.watched_since,
     exists(select(1).where(agents.c.state == literal_column(f"'{AgentState.SUSPECT.value}'"))),
 ).with_for_update(key_share=True, skip_locked=True, of=cluster)
 # How long an agent of a pool is waited for after its lease, in seconds.
@@ -40,6 +41,7 @@ _RESTART_HEARTBEATS = text("""
 @dataclass(frozen=True, slots=True)
 class LastTick:
     ticked_at: datetime | None
+    watched_since: datetime | None  # since then ticks have followed each other closely
     is_watching: bool  # an agent was suspect
 
 
@@ -49,9 +51,9 @@ def lock_last_tick(tx: Tx) -> LastTick | None:
     return None if row is None else LastTick(*row)
 
 
-def store_tick(tx: Tx, now: datetime, *, after_interruption: bool) -> None:
-    since = {"answering_since": now} if after_interruption else {}
-    tx.execute(update(cluster).values(ticked_at=now, **since))
+def store_tick(tx: Tx, now: datetime, watched_since: datetime, *, after_interruption: bool) -> None:
+    answering = {"answering_since": now} if after_interruption else {}
+    tx.execute(update(cluster).values(ticked_at=now, watched_since=watched_since, **answering))
 
 
 def restart_deadlines(

@@ -32,9 +32,11 @@ cluster = Table(
     Column("cleaned_at", Time),
     # Whether schedules call the control plane, where a cloud has them.
     Column("ticking", Boolean, nullable=False, server_default=text("true")),
-    # When the last tick ran, and since when no longer pause than usual lay between two ticks (core/lifecycle/silence.py).
+    # The time of the last tick, the end of the last interruption, and the time since which ticks have followed each other
+    # closely (core/lifecycle/silence.py).
     Column("ticked_at", Time),
     Column("answering_since", Time),
+    Column("watched_since", Time),
     CheckConstraint("only_row", name="only_row"),
 )
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from det_controlplane.core.lifecycle import silence
 from det_controlplane.core.lifecycle.agent import AgentState
-from det_controlplane.core.lifecycle.silence import LEASE, WATCH
+from det_controlplane.core.lifecycle.silence import ATTENTION, LEASE, WATCH
 from det_controlplane.db import agents, pool_marks
 from det_controlplane.db import silence as rows
 from det_controlplane.db.engine import Tx
@@ -23,9 +23,9 @@ def watch(ctx: Context) -> None:
     """Make agents suspect at the end of their lease, and lost after the wait of their pool. End the lost containers."""
     now = ctx.now()
     with ctx.db.begin() as tx:
-        previous_tick = _note_tick(ctx, tx, now)
+        since = _note_tick(ctx, tx, now)
         overdue = agents.lock_overdue(tx, now)
-        changed = [_next_state(tx, ctx, agent, now, previous_tick) for agent in overdue]
+        changed = [_next_state(tx, ctx, agent, now, since) for agent in overdue]
         # In the order of their names: two transactions that mark several pools never wait for each other.
         for pool in sorted(set(changed)):
             pool_marks.mark(tx, pool)
@@ -36,26 +36,28 @@ def watch(ctx: Context) -> None:
         containers.end_with_agent(ctx, agent_id, container_ids)
 
 
-def _note_tick(ctx: Context, tx: Tx, now: datetime) -> datetime | None:
-    """Store the time of the tick, and return the time of the tick before; None if that is not known.
+def _note_tick(ctx: Context, tx: Tx, now: datetime) -> datetime:
+    """Store the time of the tick, and return since when ticks have followed each other closely.
 
     After an interruption, restart all deadlines that depend on silence."""
     last = rows.lock_last_tick(tx)
-    if last is None:
-        return None
+    if last is None:  # another process ticks at this moment
+        return now
+    since = silence.watched_since(last.watched_since, last.ticked_at, now)
     interrupted = silence.was_interrupted(last.ticked_at, now, is_watching=last.is_watching)
-    if not interrupted and last.ticked_at and now - last.ticked_at < _SHORTEST_PAUSE:
-        return last.ticked_at
-    rows.store_tick(tx, now, after_interruption=interrupted)
-    if not interrupted:
-        return last.ticked_at
-    rows.restart_deadlines(tx, now, now + LEASE, special_waits(ctx), DEFAULT_RECONNECT_WAIT_S)
-    if last.ticked_at is not None:
-        log.warning(
-            "the last tick ran at %s: agents have %.0f s and the wait of their pools to poll again",
-            last.ticked_at.isoformat(timespec="seconds"), LEASE.total_seconds(),
-        )  # fmt: skip
-    return None
+    is_same = since == last.watched_since and not interrupted
+    if is_same and last.ticked_at and now - last.ticked_at < _SHORTEST_PAUSE:
+        return since
+    rows.store_tick(tx, now, since, after_interruption=interrupted)
+    if interrupted:
+        waits = special_waits(ctx)
+        rows.restart_deadlines(tx, now, now + LEASE, waits, DEFAULT_RECONNECT_WAIT_S)
+        if last.ticked_at is not None:
+            log.warning(
+                "the last tick ran at %s: agents have %.0f s and the wait of their pools to poll again",
+                last.ticked_at.isoformat(timespec="seconds"), LEASE.total_seconds(),
+            )  # fmt: skip
+    return since
 
 
 def reconnect_wait(ctx: Context, pool: str) -> timedelta:
@@ -70,14 +72,14 @@ def special_waits(ctx: Context) -> dict[str, float]:
 
 
 def _next_state(
-    tx: Tx, ctx: Context, agent: agents.OverdueAgent, now: datetime, previous_tick: datetime | None
+    tx: Tx, ctx: Context, agent: agents.OverdueAgent, now: datetime, since: datetime
 ) -> str:
     """Move an overdue agent to its next state; return its pool."""
     if agent.state is AgentState.SUSPECT:
         agents.set_overdue(tx, agent.id, AgentState.LOST, agent.lost_after)
     else:
         wait = reconnect_wait(ctx, agent.pool)
-        deadline = silence.lost_after(agent.lease_until, now, wait, previous_tick)
+        deadline = silence.lost_after(agent.lease_until, now, wait, since)
         agents.set_overdue(tx, agent.id, AgentState.SUSPECT, deadline)
     return agent.pool
 
@@ -85,5 +87,5 @@ def _next_state(
 def next_due(tx: Tx, now: datetime) -> datetime | None:
     """Return when the next lease or wait of an agent ends, and a few seconds earlier when a lease is about to end.
 
-    While an agent is suspect, the next tick is due in a few seconds."""
-    return agents.next_due(tx, now, WATCH)
+    While agents are joined, the next tick is due in 15 s at the latest, and in 5 s while one of them is suspect."""
+    return agents.next_due(tx, now, WATCH, ATTENTION)
