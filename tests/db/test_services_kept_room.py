@@ -9,7 +9,10 @@ from sqlalchemy import text
 from tests.support.searching import OWNER, SINGLE, Agent, context
 
 _AGE = text("UPDATE allocations SET requested_at = requested_at - interval '6 minutes'")
-_TOLD = text("SELECT state, wait_reason FROM allocations ORDER BY requested_at, id")
+_TOLD = text("""
+    SELECT a.state, coalesce(a.wait_reason, w.sentence) FROM allocations a
+    LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id ORDER BY a.requested_at, a.id
+""")
 
 
 def submit(ctx: Context, slots: int) -> None:

@@ -29,7 +29,7 @@ def test_a_queue_is_listed_while_one_of_its_jobs_ends(
     execute = Tx.execute
 
     def overtaken(tx: Tx, statement: Any, *params: Any) -> Any:
-        if statement is schedule._JOBS:
+        if statement is schedule._ALLOCATIONS:
             monkeypatch.setattr(Tx, "execute", execute)
             with database.begin() as other:
                 other.execute(_END)

@@ -212,7 +212,12 @@ _MOVE = (
     update(schema.allocations)
     .where(_a.job_id == bindparam("job"), _QUEUED)
     .values(
-        pool=bindparam("pool"), not_before=None, wait_code=None, wait_reason=None, wait_since=None
+        pool=bindparam("pool"),
+        not_before=None,
+        wait_code=None,
+        wait_reason=None,
+        wait_reason_id=None,
+        wait_since=None,
     )
 )
 

@@ -1,18 +1,22 @@
 """The snapshot of a pool that a scheduling decision looks at, and the guarded writes that apply it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from functools import lru_cache
 from uuid import UUID
 
 from sqlalchemy import text
 
 from det_controlplane.core import schedule
+from det_controlplane.core.lifecycle.allocation import AllocationState
 from det_controlplane.core.schedule import Agent, Job, Placement, Request, Running
 from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
 from det_controlplane.db.engine import Tx, as_json
+
+_NEXT, _ITEM = "\x1e", "\x1f"
+_REMEMBERED_LINES = 20_000
 
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
 _AGENTS = text("""
@@ -28,28 +32,36 @@ _AGENTS = text("""
     FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
     WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
 """)
-# In the order of the queue: the decision sorts what is sorted already. Thousands may wait: what is cheap to read here
-# are texts, numbers and NULLs.
-_PENDING = text("""
-    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
-           a.preemptible, nullif(t.blocked_agents, '{}') AS blocked_agents, a.wait_code, a.wait_reason
-    FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
-    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
-    ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
-""")
-_RUNNING = text("""
-    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.preemptible,
-           (a.killed OR a.preempt_at IS NOT NULL) AS releasing,
-           array_agg(c.agent_id ORDER BY c.rank) AS agents,
-           array_agg((SELECT count(*) FROM slots s WHERE s.container_id = c.id AND s.enabled AND NOT s.draining)
-                     ORDER BY c.rank) AS held
-    FROM allocations a JOIN containers c ON c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED'
-    WHERE a.pool = :pool AND a.state NOT IN ('QUEUED', 'TERMINATED') GROUP BY a.id ORDER BY a.requested_at, a.id
-""")
-_JOBS = text("""
-    SELECT j.id::text AS id, coalesce(j.priority, :default_priority) AS priority, j.weight,
-           trim_scale(j.position)::text AS position, j.max_slots, date_part('epoch', j.submitted_at) AS submitted_at
-    FROM jobs j WHERE j.id = ANY(cast(:ids AS uuid[]))
+# Thousands of allocations may wait. They come as one text with a line for each, because reading rows costs the client
+# ten times as much as looking up lines that it has read before. Pending and running ones are of one statement, so that
+# a job is the same in both.
+_JOB = """
+    concat_ws(chr(9), a.job_id, coalesce(j.priority, :default_priority), trim_scale(j.position), j.weight,
+        coalesce(j.max_slots::text, ''), date_part('epoch', j.submitted_at))
+"""
+_HOLDING = ", ".join(
+    f"'{s.value}'"
+    for s in AllocationState
+    if s not in (AllocationState.QUEUED, AllocationState.TERMINATED)
+)
+_ALLOCATIONS = text(f"""
+    SELECT (
+        SELECT string_agg(concat_ws(chr(30), {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at), a.single_agent,
+                a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), j.in_queue,
+                coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, '')), chr(10))
+        FROM allocations a JOIN jobs j ON j.id = a.job_id
+        LEFT JOIN trials t ON t.id = a.trial_id AND t.blocked_agents <> '{{}}' AND t.ended_at IS NULL
+        WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
+    ) AS pending, (
+        SELECT string_agg(concat_ws(chr(30), {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at), a.preemptible,
+                a.killed OR a.preempt_at IS NOT NULL, c.agents, c.held, j.in_queue), chr(10))
+        FROM allocations a JOIN jobs j ON j.id = a.job_id CROSS JOIN LATERAL (
+            SELECT string_agg(c.agent_id, chr(31) ORDER BY c.rank) AS agents, string_agg(
+                (SELECT count(*) FROM slots s WHERE s.container_id = c.id AND s.enabled AND NOT s.draining)::text, chr(31)
+                ORDER BY c.rank) AS held
+            FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED') c
+        WHERE a.pool = :pool AND a.state IN ({_HOLDING}) AND c.agents IS NOT NULL
+    ) AS running
 """)
 # A pass changes allocations of many experiments, whose reports lock them in orders of their own: it waits for none.
 _ASSIGN = text("""
@@ -57,7 +69,7 @@ _ASSIGN = text("""
         SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, backfilled boolean, ports jsonb)
         JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED' FOR UPDATE OF f SKIP LOCKED)
     UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
-        ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_since = NULL
+        ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_reason_id = NULL, wait_since = NULL
     FROM x WHERE a.id = x.id RETURNING a.id, a.epoch, a.task_id
 """)
 _INSERT_CONTAINERS = text("""
@@ -65,13 +77,6 @@ _INSERT_CONTAINERS = text("""
     SELECT x.id, x.allocation_id, x.agent_id, x.epoch, x.rank, x.slot_ids, 'ASSIGNED', :now
     FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id uuid, allocation_id text, agent_id text, epoch integer,
          rank integer, slot_ids integer[])
-""")
-_WAITING = text("""
-    WITH x AS (
-        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, code wait_code, reason text)
-        JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED' FOR UPDATE OF f SKIP LOCKED)
-    UPDATE allocations a SET wait_code = x.code, wait_reason = x.reason, wait_since = coalesce(a.wait_since, :now)
-    FROM x WHERE a.id = x.id
 """)
 _PORTS = text(
     "SELECT ports FROM allocations WHERE state NOT IN ('QUEUED', 'TERMINATED') AND ports <> '{}'"
@@ -90,7 +95,15 @@ class PoolRows:
     pending: tuple[Request, ...]
     running: tuple[Running, ...]
     free: dict[str, list[int]] = field(default_factory=dict)
-    reasons: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    reasons: dict[str, int | None] = field(
+        default_factory=dict
+    )  # ids in wait_reasons, by allocation
+    # Jobs in the queue without the mark of that on their rows.
+    unmarked_jobs: set[str] = field(default_factory=set)
+
+    @property
+    def job_ids(self) -> set[str]:
+        return {r.job.id for r in self.pending} | {r.job.id for r in self.running}
 
 
 def try_lock(tx: Tx, pool: str) -> bool:
@@ -101,10 +114,9 @@ def try_lock(tx: Tx, pool: str) -> bool:
 def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
     params = {"pool": pool}
     agent_rows = tx.execute(_AGENTS, params).all()
-    pending_rows = tx.execute(_PENDING, {**params, "default_priority": default_priority}).all()
-    running_rows = tx.execute(_RUNNING, params).all()
-    # Each statement sees the world a moment later: the jobs are those of what was found, not of what lives now.
-    jobs = _jobs(tx, {r.job_id for r in (*pending_rows, *running_rows)}, default_priority)
+    lines = tx.execute(_ALLOCATIONS, {**params, "default_priority": default_priority}).one()
+    pending = [_pending(line) for line in lines.pending.split("\n")] if lines.pending else []
+    running = [_running(line) for line in lines.running.split("\n")] if lines.running else []
     return PoolRows(
         agents=tuple(
             Agent(
@@ -112,43 +124,51 @@ def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
             )
             for r in agent_rows
         ),
-        pending=tuple(
-            Request(
-                r.id, jobs[r.job_id], r.slots, r.requested_at, r.single_agent, r.preemptible,
-                frozenset(r.blocked_agents) if r.blocked_agents else NO_BLOCKED_AGENTS,
-            )
-            for r in pending_rows
-        ),
-        running=tuple(_running(r, jobs[r.job_id]) for r in running_rows),
+        pending=tuple([request for request, _, _ in pending]),
+        running=tuple([allocation for allocation, _ in running]),
         free={r.id: list(r.free) for r in agent_rows},
-        reasons={r.id: (r.wait_code, r.wait_reason) for r in pending_rows},
+        reasons={request.allocation_id: reason for request, _, reason in pending},
+        unmarked_jobs={request.job.id for request, in_queue, _ in pending if not in_queue}
+        | {allocation.job.id for allocation, in_queue in running if not in_queue},
     )  # fmt: skip
 
 
-def _jobs(tx: Tx, ids: set[str], default_priority: int) -> dict[str, Job]:
-    params = {"ids": f"{{{','.join(sorted(ids))}}}", "default_priority": default_priority}
-    return {
-        r.id: Job(r.priority, _position(r.position), r.id, r.weight, r.max_slots, r.submitted_at)
-        for r in tx.execute(_JOBS, params).all()
-    }
+# A line has every value that its result depends on, so an earlier result is as good as a new one.
+@lru_cache(maxsize=_REMEMBERED_LINES)
+def _pending(line: str) -> tuple[Request, bool, int | None]:
+    """Return a queued allocation, whether its job's row says that it is in the queue, and the id of its reason."""
+    job, id, slots, requested_at, single, preemptible, blocked, in_queue, reason = line.split(_NEXT)
+    request = Request(
+        id, _job(job), int(slots), float(requested_at), single == "t", preemptible == "t",
+        frozenset(blocked.split(_ITEM)) if blocked else NO_BLOCKED_AGENTS,
+    )  # fmt: skip
+    return request, in_queue == "t", int(reason) if reason else None
+
+
+@lru_cache(maxsize=_REMEMBERED_LINES)
+def _running(line: str) -> tuple[Running, bool]:
+    """Return an allocation that holds slots, and whether its job's row says that it is in the queue."""
+    job, id, slots, requested_at, preemptible, releasing, agents, held, in_queue = line.split(_NEXT)
+    placements = tuple(
+        Placement(agent, int(n))
+        for agent, n in zip(agents.split(_ITEM), held.split(_ITEM), strict=True)
+    )
+    running = Running(
+        id, _job(job), int(slots), placements, preemptible == "t", releasing == "t", float(requested_at)
+    )  # fmt: skip
+    return running, in_queue == "t"
+
+
+@lru_cache(maxsize=_REMEMBERED_LINES)
+def _job(line: str) -> Job:
+    id, priority, position, weight, max_slots, submitted_at = line.split("\t")
+    limit = int(max_slots) if max_slots else None
+    return Job(int(priority), _position(position), id, float(weight), limit, float(submitted_at))
 
 
 def _position(written: str) -> Decimal | int:
     """Return whole numbers as such, as nearly all are: they compare several times faster."""
     return int(written) if written.isdigit() else Decimal(written)
-
-
-def _running(r: Any, job: Job) -> Running:
-    placements = tuple(Placement(a, n) for a, n in zip(r.agents, r.held, strict=True))
-    return Running(
-        r.id,
-        job,
-        r.slots,
-        placements,
-        r.preemptible,
-        r.releasing,
-        r.requested_at,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,19 +201,6 @@ def assign(
 
 def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime) -> None:
     tx.execute(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
-
-
-def record_waiting(
-    tx: Tx, rows: PoolRows, waiting: Mapping[str, schedule.WaitReason], now: datetime
-) -> None:
-    """Write the reasons that changed. What another transaction has locked is about to change anyway."""
-    changed = [
-        {"id": allocation_id, "code": reason.code.value, "reason": reason.sentence}
-        for allocation_id, reason in waiting.items()
-        if rows.reasons.get(allocation_id) != reason
-    ]
-    if changed:
-        tx.execute(_WAITING, {"rows": as_json(changed), "now": now})
 
 
 def ports_in_use(tx: Tx) -> set[int]:

@@ -15,7 +15,7 @@ _REASONS = (
         'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
                 WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' WHEN a.state = 'WAITING' THEN 'NO_METRICS' ELSE 'RUNS' END,
         'sentence', CASE WHEN a.state = 'QUEUED'
-                THEN coalesce(a.wait_reason, 'was queued just now and has not been looked at yet; ask again in a second')
+                THEN coalesce(a.wait_reason, w.sentence, 'was queued just now and has not been looked at yet; ask again in a second')
             WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
             WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
             WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
@@ -23,7 +23,7 @@ _REASONS = (
             ELSE 'runs on ' || {agents} || {silent} || {awaited} END,
         'lostAgents', {lost_agents},
         'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
-    FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN (
+    FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id LEFT JOIN (
         SELECT DISTINCT ON (i.purpose) i.purpose, json_build_object('id', i.id, 'console', i.console) AS no_show
         FROM instances i WHERE i.console <> '' ORDER BY i.purpose, i.requested_at DESC
     ) n ON n.purpose = a.id AND a.state = 'QUEUED'

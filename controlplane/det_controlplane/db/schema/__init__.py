@@ -13,6 +13,7 @@ from det_controlplane.db.schema.allocations import (
     task_log_spans,
     task_logs,
     tasks,
+    wait_reasons,
 )
 from det_controlplane.db.schema.audit import audit_log
 from det_controlplane.db.schema.base import metadata
@@ -120,6 +121,7 @@ __all__ = [
     "trial_sources",
     "trials",
     "users",
+    "wait_reasons",
     "webhook_log_matches",
     "webhook_triggers",
     "webhooks",

@@ -116,7 +116,8 @@ allocations = Table(
     # Killed while no container had exited.
     Column("kill_before_exit", Boolean, nullable=False, server_default=text("false")),
     Column("wait_code", enum(WaitCode)),  # why it waits, written by the scheduler
-    Column("wait_reason", Text),
+    Column("wait_reason", Text),  # of this allocation alone; otherwise it refers to a common one
+    Column("wait_reason_id", BigInteger),  # a row of wait_reasons, which may be gone already
     Column("wait_since", Time),
     # Why there is no machine for it yet, and when the next attempt is, written by the provisioner.
     Column("machine_code", enum(ProvisionCode)),
@@ -187,6 +188,17 @@ allocations = Table(
         "not_before",
         postgresql_where=text("not_before IS NOT NULL AND state = 'QUEUED'"),
     ),
+)
+
+# A pass of the scheduler writes them: one for all allocations of a pool that wait for the same reason.
+wait_reasons = Table(
+    "wait_reasons",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("pool", Text, nullable=False),
+    Column("code", enum(WaitCode), nullable=False),
+    Column("sentence", Text, nullable=False),
+    Index("wait_reasons_by_pool", "pool"),
 )
 
 agents = Table(

@@ -68,9 +68,12 @@ jobs = Table(
         "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
     ),
     Column("submitted_at", Time, nullable=False),
+    # Set with its first queued allocation (by a trigger), and corrected by each scheduling pass of its pool.
+    Column("in_queue", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("priority BETWEEN 1 AND 99", name="priority"),
     CheckConstraint("weight > 0", name="weight"),
     CheckConstraint("max_slots >= 0", name="max_slots"),
+    Index("jobs_in_queue", "pool", "priority", "position", "id", postgresql_where=text("in_queue")),
 )
 
 experiments = Table(
@@ -263,6 +266,12 @@ trials = Table(
     # Counts of runs read this index alone.
     Index("trials_listed", "experiment_id", "id", postgresql_include=["archived"]),
     Index("trials_live", "experiment_id", postgresql_where=text("ended_at IS NULL")),
+    # A scheduling pass reads them beside thousands of trials that may run anywhere.
+    Index(
+        "trials_with_blocked_agents",
+        "id",
+        postgresql_where=text("blocked_agents <> '{}' AND ended_at IS NULL"),
+    ),
     # Managed trials have no external id: an index over all of them only tempts the planner away from the request id.
     Index(
         "trial_external_id",

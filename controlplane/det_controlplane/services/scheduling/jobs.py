@@ -8,7 +8,7 @@ from typing import Any
 from det_controlplane.core import schedule
 from det_controlplane.db import jobs as job_rows
 from det_controlplane.db.experiment_pages import ShownExperiment
-from det_controlplane.db.jobs import Advance, ListedJob, LiveJob
+from det_controlplane.db.jobs import Advance, ListedJob, LiveJob, Place
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 from det_controlplane.services.scheduling import schedule_pool, why
@@ -89,13 +89,12 @@ def summary(ctx: Context, experiment: ShownExperiment) -> dict[str, Any] | None:
     """Return where an experiment stands in the queue; None unless it waits there."""
     if experiment.state != "STATE_QUEUED" or ctx.config.pool(experiment.pool) is None:
         return None
-    with ctx.db.begin() as tx:
-        job = job_rows.live_one(tx, experiment.pool, experiment.job_id)
-        if job is None:
-            return None
-        rows = schedule_pool.load(ctx, tx, experiment.pool)
-    ahead = schedule.jobs_ahead(schedule_pool.snapshot_of(ctx, experiment.pool, rows))
-    return {"state": _state(job), "jobsAhead": ahead.get(job.id, -1)}
+    scheduler = ctx.config.scheduler_of(experiment.pool)
+    with ctx.db.autocommit() as tx:
+        place = job_rows.place(
+            tx, experiment.pool, experiment.job_id, scheduler.type, scheduler.default_priority
+        )
+    return None if place is None else {"state": _state(place), "jobsAhead": place.ahead}
 
 
 def _expected_starts(
@@ -122,7 +121,7 @@ def _listed_job(row: ListedJob, preemptible: bool, ahead: int) -> dict[str, Any]
     }
 
 
-def _state(job: LiveJob | ListedJob) -> str:
+def _state(job: LiveJob | ListedJob | Place) -> str:
     if not job.scheduled:
         return "STATE_QUEUED"
     return "STATE_SCHEDULED_BACKFILLED" if job.backfilled else "STATE_SCHEDULED"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, logs, pool_marks, slots
+from det_controlplane.db import allocations, jobs, logs, pool_marks, slots, wait_reasons
 from det_controlplane.db import schedule as rows_of
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.logs import NamedLine
@@ -30,7 +30,8 @@ def run(ctx: Context, pool: str) -> schedule.SchedulePlan | None:
             plan = schedule.decide(snapshot_of(ctx, pool, found), now.timestamp())
             _start(ctx, changed, found, plan.start)
             _preempt(changed, plan.preempt)
-            rows_of.record_waiting(tx, found, plan.waiting, now)
+            wait_reasons.record(tx, pool, found.reasons, plan.waiting, now)
+            jobs.keep_in_queue(tx, pool, found.job_ids, found.unmarked_jobs)
             pool_marks.answer(tx, pool, marks, now, decide_at=now if _rents(ctx, pool) else None)
             return plan
     except LostRace:

@@ -37,7 +37,8 @@ RULES: dict[str, str] = {
         WHERE t.ended_at IS NOT NULL AND a.state <> 'TERMINATED'""",
     "an allocation waits, nobody can say why, and nobody will look": """
         SELECT a.id FROM allocations a LEFT JOIN pools p ON p.name = a.pool
-        WHERE a.state = 'QUEUED' AND a.wait_reason IS NULL
+        LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id
+        WHERE a.state = 'QUEUED' AND coalesce(a.wait_reason, w.sentence) IS NULL
         AND NOT coalesce(p.dirty, false)""",
     "a trial and its experiment disagree": """
         SELECT t.id || ' is ' || t.state || ', experiment ' || e.id || ' ' || e.state FROM trials t
@@ -121,8 +122,8 @@ TICK_RULES: dict[str, str] = {
 UNFINISHED = """
     SELECT 'experiment ' || e.id || ' is ' || e.state AS what FROM experiments e
     WHERE e.state NOT IN ('COMPLETED', 'CANCELED', 'ERROR', 'PAUSED', 'DELETE_FAILED')
-    UNION ALL SELECT 'allocation ' || a.id || ' is ' || a.state || coalesce(': ' || a.wait_reason, '')
-    FROM allocations a WHERE a.state <> 'TERMINATED'
+    UNION ALL SELECT concat('allocation ', a.id, ' is ', a.state, ': ' || coalesce(a.wait_reason, w.sentence))
+    FROM allocations a LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id WHERE a.state <> 'TERMINATED'
     UNION ALL SELECT 'effect ' || o.kind || ' ' || o.payload FROM outbox o"""
 
 STATES = """

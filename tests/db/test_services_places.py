@@ -1,0 +1,93 @@
+"""The place of one job is that of the whole queue, and a pass rewrites no allocation when only numbers change."""
+
+from typing import Any
+
+import pytest
+from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.db import experiment_pages
+from det_controlplane.db.engine import Database
+from det_controlplane.services.context import Context
+from det_controlplane.services.experiments import actions, creation
+from det_controlplane.services.maintenance import tick
+from det_controlplane.services.scheduling import jobs, why
+from sqlalchemy import text
+
+from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context
+
+_ROWS = text("SELECT id, xmin::text FROM allocations WHERE state = 'QUEUED' ORDER BY id")
+_DELAY = text(
+    "UPDATE allocations SET not_before = now() + interval '1 hour' WHERE trial_id IN ("
+    " SELECT id FROM trials WHERE experiment_id = :id)"
+)
+
+
+def submit(ctx: Context, more: str = "", slots: int = 1) -> int:
+    resources = f"resources: {{slots_per_trial: {slots}{more}}}"
+    created = creation.create(ctx, OWNER, creation.Submission(config=SINGLE + resources))
+    assert created.experiment_id is not None
+    return created.experiment_id
+
+
+def place(ctx: Context, experiment_id: int) -> dict[str, Any] | None:
+    with ctx.db.autocommit() as tx:
+        shown = experiment_pages.one(tx, experiment_id)
+    assert shown is not None
+    return jobs.summary(ctx, shown)
+
+
+def places_of_queue(ctx: Context) -> list[int]:
+    queue = jobs.queue_of(ctx, "default", descending=False)
+    ahead = {entry.id: entry.ahead for entry in queue.entries}
+    return [ahead[job["jobId"]] for job in jobs.shown(ctx, queue, queue.entries)]
+
+
+@pytest.mark.parametrize("scheduler", ["priority", "round_robin", "fair_share"])
+def test_the_place_of_an_experiment_is_its_place_in_the_queue(
+    scheduler: str, database: Database
+) -> None:
+    ctx = context(database)
+    manager = {"type": "agent", "scheduler": {"type": scheduler}}
+    ctx.config = load_cluster({**CLUSTER, "resource_manager": manager})
+    Agent.joined(ctx)
+    first, second, third, urgent = (submit(ctx, more) for more in ("", "", "", ", priority: 7"))
+    before_pass = [place(ctx, id) for id in (first, second, third, urgent)]
+    expected = {
+        "priority": [1, 2, 3, 0], "round_robin": [0, 1, 2, 3], "fair_share": [-1] * 4
+    }[scheduler]  # fmt: skip
+    assert [p and p["jobsAhead"] for p in before_pass] == expected
+    tick.run(ctx)
+    assert sorted(places_of_queue(ctx)) == sorted(expected)
+
+
+def test_jobs_that_left_the_queue_are_no_longer_counted(database: Database) -> None:
+    ctx = context(database)
+    first, second, third = submit(ctx), submit(ctx), submit(ctx)
+    tick.run(ctx)
+    actions.command(ctx, first, Command.KILL)
+    with ctx.db.begin() as tx:
+        tx.execute(_DELAY, {"id": second})
+    tick.run(ctx)
+    assert place(ctx, third) == {"state": "STATE_QUEUED", "jobsAhead": 0}
+    assert place(ctx, second) == {"state": "STATE_QUEUED", "jobsAhead": -1}
+
+
+def test_a_pass_that_changes_a_number_rewrites_no_allocation(database: Database) -> None:
+    ctx = context(database)
+    Agent.joined(ctx, "a", slots=4)
+    waiting = [submit(ctx, slots=4) for _ in range(3)]
+    submit(ctx, slots=3)
+    submit(ctx, ", priority: 1", slots=1)
+    tick.run(ctx)
+    sentence = why.of(ctx, "experiment", str(waiting[-1]))[0]["sentence"]
+    with database.begin() as tx:
+        rows = tx.execute(_ROWS).all()
+    Agent.joined(ctx, "b", slots=3)
+    submit(ctx, ", priority: 1", slots=2)
+    tick.run(ctx)
+    with database.begin() as tx:
+        rows_after = tx.execute(_ROWS).all()
+    assert why.of(ctx, "experiment", str(waiting[-1]))[0]["sentence"] != sentence
+    assert {row.id: row.xmin for row in rows_after}.items() >= {
+        row.id: row.xmin for row in rows if row.id in {r.id for r in rows_after}
+    }.items()
