@@ -36,7 +36,7 @@ NO_KEYS = {
 NEVER_DELETED = {"agents", "instances", "storages", "users"}
 # A deletion reads these whole, once: they have few rows, or go with what is deleted once in a month.
 READ_WHOLE = {
-    "jobs.workspace_id", "models.workspace_id", "pool_bindings.workspace_id", "project_views.project_id",
+    "models.workspace_id", "pool_bindings.workspace_id", "project_views.project_id",
     "templates.workspace_id",
 }  # fmt: skip
 

@@ -10,7 +10,6 @@ from sqlalchemy import (
     ARRAY,
     ColumnElement,
     Double,
-    String,
     Text,
     and_,
     asc,
@@ -64,6 +63,7 @@ class TableColumn:
     within: Callable[[ColumnElement[bool]], ColumnElement[bool]] = _as_it_is
     order: Value | None = None  # where not all that it has can be ordered by
     known: Sequence[str] = ()  # all names that it can have, where there are few
+    equals: Callable[[str], Holds] | None = None  # compares with a known name
     filled: bool = False  # no row is without a value
 
 
@@ -119,9 +119,13 @@ def _group(group: Group, columns: Columns) -> ColumnElement[bool]:
 def _condition(condition: Condition, columns: Columns) -> ColumnElement[bool]:
     column = _found(columns, condition.column, "filter")
     operator = _NEGATED.get(condition.operator, condition.operator)
-    holds = column.within(
-        or_(*[_holds(column, value, operator, condition) for value in column.values])
-    )
+    if column.equals and operator in _COMPARE:
+        _only_equal(ColumnType.TEXT, operator, condition)
+        holds = column.equals(_known_name(condition, column.known))
+    else:
+        holds = column.within(
+            or_(*[_holds(column, value, operator, condition) for value in column.values])
+        )
     return not_(func.coalesce(holds, False)) if condition.operator in _NEGATED else holds
 
 
@@ -133,9 +137,6 @@ def _found(columns: Columns, name: str, what: str) -> TableColumn:
 
 
 def _holds(column: TableColumn, value: Value, operator: Operator, asked: Condition) -> Holds:
-    if column.known and operator in _COMPARE:
-        _only_equal(ColumnType.TEXT, operator, asked)
-        return value == cast(literal(_known_name(asked, column.known)), Text)
     if column.type is None:
         return _of_json(value, operator, asked)
     return _of_type(value, column.type, operator, asked)
@@ -153,7 +154,7 @@ def _of_type(value: Value, type_: ColumnType, operator: Operator, asked: Conditi
         _only_equal(type_, operator, asked)
         return value.op("@>")(cast([_as_text(asked.value)], ARRAY(Text)))
     if operator is Operator.CONTAINS:
-        return _contains(cast(value, Text), asked)
+        return _contains(value, asked)
     if type_ is ColumnType.NUMBER:
         return _COMPARE[operator](value, cast(literal(_as_number(asked)), Double))
     if type_ is ColumnType.DATE:
@@ -209,7 +210,7 @@ def _date(value: Value) -> Value:
 
 
 def _contains(value: Value, asked: Condition) -> Holds:
-    return cast(value, String).icontains(_as_text(asked.value), autoescape=True)
+    return cast(value, Text).icontains(_as_text(asked.value), autoescape=True)
 
 
 def _only_equal(type_: ColumnType, operator: Operator, asked: Condition) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ARRAY, Integer, all_, bindparam, literal_column, select, text
 
+from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import pages, views
 from det_controlplane.db.engine import Database, Tx
@@ -102,9 +103,16 @@ def revision(tx: Tx, experiment_id: int) -> str | None:
 
 
 def find(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
-    return pages.find(db, _LISTED, page, sort, filters)
+    return pages.find(db, _LISTED, page, sort, _with_known_states(filters))
 
 
 def ids(tx: Tx, filters: dict[str, Any]) -> list[int]:
     found = _LISTED.filtered(filters).with_only_columns(_e.id).order_by(_e.id)
-    return list(tx.execute(found, filters).scalars())
+    return list(tx.execute(found, _with_known_states(filters)).scalars())
+
+
+def _with_known_states(filters: dict[str, Any]) -> dict[str, Any]:
+    """Return filters without names that are shown, such as QUEUED, but not stored: they match no row."""
+    if "states" not in filters:
+        return filters
+    return {**filters, "states": [s for s in filters["states"] if s in list(ExperimentState)]}

@@ -65,7 +65,7 @@ _LISTED = Collection(
         )
     )
     .select_from(tasks.join(jobs).join(users, users.c.id == _j.user_id))
-    .where(_k.kind == TaskKind.GENERIC),
+    .where(_k.kind == TaskKind.GENERIC, _k.trial_id.is_(None)),
     orders={
         "SORT_BY_START_TIME": _k.started_at,
         "SORT_BY_ID": _k.id,

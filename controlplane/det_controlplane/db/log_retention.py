@@ -9,22 +9,21 @@ from det_controlplane.db import log_spans
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema import experiments, trials
 
-# Only ended tasks: nothing that still writes loses lines.
-_PAST_RETENTION = """
-    LEFT JOIN trials t ON t.id = k.trial_id LEFT JOIN experiments e ON e.id = k.experiment_id
-    WHERE k.ended_at IS NOT NULL
-      AND coalesce(t.log_retention_days, e.log_retention_days, :days) >= 0
-      AND k.ended_at < cast(:now AS timestamptz)
-          - make_interval(days => coalesce(t.log_retention_days, e.log_retention_days, :days))
-"""
+# A task that can still write is not ended, so it keeps its lines. Each line has a span of its task, and `delete_old` removes
+# the spans of tasks without lines: tasks that lost their lines before are not read again.
+_WITH_SPANS = """(SELECT DISTINCT task_id FROM task_log_spans) s JOIN tasks k ON k.id = s.task_id
+    LEFT JOIN trials t ON t.id = k.trial_id LEFT JOIN experiments e ON e.id = k.experiment_id"""
+_PAST_RETENTION = """k.ended_at IS NOT NULL
+    AND coalesce(t.log_retention_days, e.log_retention_days, :days) >= 0
+    AND k.ended_at < cast(:now AS timestamptz)
+        - make_interval(days => coalesce(t.log_retention_days, e.log_retention_days, :days))"""
 _DELETE_OLD = text(f"""
     DELETE FROM task_logs WHERE ctid = ANY(ARRAY(
-        SELECT l.ctid FROM task_logs l JOIN tasks k ON k.id = l.task_id {_PAST_RETENTION} LIMIT :most))
+        SELECT l.ctid FROM {_WITH_SPANS} JOIN task_logs l ON l.task_id = k.id WHERE {_PAST_RETENTION} LIMIT :most))
 """)
 _WITHOUT_LINES = text(f"""
-    SELECT k.id FROM tasks k {_PAST_RETENTION}
-      AND EXISTS (SELECT 1 FROM task_log_spans s WHERE s.task_id = k.id)
-      AND NOT EXISTS (SELECT 1 FROM task_logs l WHERE l.task_id = k.id)
+    SELECT k.id FROM {_WITH_SPANS}
+    WHERE {_PAST_RETENTION} AND NOT EXISTS (SELECT 1 FROM task_logs l WHERE l.task_id = k.id)
 """)
 
 

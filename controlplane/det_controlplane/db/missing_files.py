@@ -23,10 +23,10 @@ _DUE = text(f"""
          LATERAL (SELECT coalesce(cast(s.config AS text), cast(e.config->'checkpoint_storage' AS text)) AS stored) AS of,
          LATERAL (SELECT CASE WHEN position('\\u' IN of.stored) = 0 THEN cast(of.stored AS jsonb) END AS place) AS own
     WHERE c.state IN ('COMPLETED', 'PARTIALLY_DELETED') AND c.size > 0 AND e.state <> 'DELETING'
-      AND c.reported_at < :before AND (c.files_looked_at IS NULL OR c.files_looked_at < :before)
+      AND c.reported_at < :before AND coalesce(c.files_looked_at, '-infinity') < :before
       AND jsonb_strip_nulls(jsonb_build_object({", ".join(f"'{k}', own.place->'{k}'" for k in _PLACE)}))
           = cast(:place AS jsonb)
-    ORDER BY c.files_looked_at NULLS FIRST, c.uuid LIMIT :most
+    ORDER BY coalesce(c.files_looked_at, '-infinity'), c.uuid LIMIT :most
 """)
 
 

@@ -1,11 +1,15 @@
 """Columns of the tables of experiments and runs, as SQL: fixed ones, and metrics and hyperparameters by their names."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, cast, literal_column
+from sqlalchemy import ARRAY, Boolean, ColumnElement, Text, cast, literal_column
 
 from det_controlplane.core.filters import WORK_STATES, ColumnType
+from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import views
 from det_controlplane.db.conditions import Find, TableColumn, Value
 
@@ -23,10 +27,18 @@ def _filled(type_: ColumnType, sql: str) -> TableColumn:
     return TableColumn((literal_column(sql),), type_, filled=True)
 
 
-def _state(row: str, listed: str) -> TableColumn:
+def _state(row: str, listed: str, stored: type[Enum]) -> TableColumn:
     """Return a column that is filtered by the stored state, and by the one that lists show of ACTIVE."""
-    stored: Value = literal_column(f"{row}.state::text")
-    return TableColumn((stored, literal_column(listed)), TEXT, known=WORK_STATES[1:])
+    names = {state.value for state in stored}
+
+    def equals(name: str) -> ColumnElement[bool]:
+        # Compared as its own type, and not as text, the column is found in indexes.
+        if name in names:
+            return literal_column(f"{row}.state = '{name}'", Boolean)
+        return literal_column(f"({row}.state = 'ACTIVE' AND {listed} = '{name}')", Boolean)
+
+    shown = column(TEXT, f"{row}.state::text", listed)
+    return replace(shown, known=WORK_STATES[1:], equals=equals)
 
 
 def _duration(row: str) -> str:
@@ -63,7 +75,7 @@ EXPERIMENT_COLUMNS = {
     "endTime": column(DATE, "e.ended_at"),
     "duration": column(NUMBER, _duration("e")),
     "numTrials": _filled(NUMBER, "n.trials"),
-    "state": _state("e", views.SHOWN_EXPERIMENT_STATE),
+    "state": _state("e", views.SHOWN_EXPERIMENT_STATE, ExperimentState),
     "progress": column(NUMBER, "e.progress"),
     "searcherMetricsVal": column(NUMBER, "e.best_metric"),
     "checkpointCount": _filled(NUMBER, "k.complete"),
@@ -83,7 +95,7 @@ RUN_COLUMNS = {
     "startTime": _filled(DATE, "t.started_at"),
     "endTime": column(DATE, "t.ended_at"),
     "duration": column(NUMBER, _duration("t")),
-    "state": _state("t", views.SHOWN_TRIAL_STATE),
+    "state": _state("t", views.SHOWN_TRIAL_STATE, TrialState),
     "searcherMetricsVal": column(NUMBER, "t.searcher_metric"),
     "totalBatchesProcessed": column(NUMBER, "t.total_batches"),
     "restarts": column(NUMBER, "t.restarts"),

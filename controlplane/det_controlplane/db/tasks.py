@@ -64,12 +64,16 @@ _MORE: dict[TaskKind, dict[str, Any]] = {
     },
 }  # fmt: skip
 _FROM = tasks.join(jobs).join(users, users.c.id == _j.user_id)
+# The index `tasks_by_kind` has rows with this condition only.
+_NOT_A_TRIAL = _k.trial_id.is_(None)
 
 
 def _collection(kind: TaskKind) -> Collection:
     return Collection(
         f"{NAMES[kind]}s",
-        select(shown(**_FIELDS, **_MORE[kind])).select_from(_FROM).where(_k.kind == kind),
+        select(shown(**_FIELDS, **_MORE[kind]))
+        .select_from(_FROM)
+        .where(_k.kind == kind, _NOT_A_TRIAL),
         orders={
             "SORT_BY_ID": _k.id,
             "SORT_BY_DESCRIPTION": _j.name,

@@ -22,6 +22,24 @@ JSON = postgresql.JSONB(none_as_null=True)
 # What users write: their code sees the keys in the order that they chose, which JSONB forgets.
 ORDERED_JSON = postgresql.JSON(none_as_null=True)
 
+# Managed databases and the embedded one have the extension. Others, or users without the right, continue without its index.
+CREATE_TRIGRAMS = """
+    DO $$ BEGIN
+        CREATE EXTENSION IF NOT EXISTS pg_trgm;
+    EXCEPTION WHEN OTHERS THEN
+        RAISE NOTICE 'names are searched without an index: %', SQLERRM;
+    END $$"""
+
+
+_HAS_TRIGRAMS = sa.text(
+    "SELECT EXISTS (SELECT FROM pg_opclass WHERE opcname = 'gin_trgm_ops' AND pg_opclass_is_visible(oid))"
+)
+
+
+def if_trigrams(ddl: Any, target: Any, bind: sa.Connection | None, *_: Any, **__: Any) -> bool:
+    """Return whether the database has the extension, as a condition for an index."""
+    return bind is not None and bool(bind.execute(_HAS_TRIGRAMS).scalar_one())
+
 
 def enum(kind: type[Enum], name: str = "", *, unused: Sequence[str] = ()) -> "sa.Enum":
     """Return the PostgreSQL type of an enum: `session_kind` of `SessionKind`, with its values as labels.

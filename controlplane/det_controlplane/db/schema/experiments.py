@@ -20,13 +20,22 @@ from sqlalchemy import (
     UniqueConstraint,
     Uuid,
     event,
+    func,
     text,
 )
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.search.events import ExitReason
-from det_controlplane.db.schema.base import JSON, ORDERED_JSON, Time, enum, metadata
+from det_controlplane.db.schema.base import (
+    CREATE_TRIGRAMS,
+    JSON,
+    ORDERED_JSON,
+    Time,
+    enum,
+    if_trigrams,
+    metadata,
+)
 from det_controlplane.db.schema.enums import JobKind
 
 # Model definitions: small ones inline, large ones in the object store.
@@ -74,6 +83,8 @@ jobs = Table(
     CheckConstraint("weight > 0", name="weight"),
     CheckConstraint("max_slots >= 0", name="max_slots"),
     Index("jobs_in_queue", "pool", "priority", "position", "id", postgresql_where=text("in_queue")),
+    Index("jobs_by_workspace", "workspace_id"),
+    Index("jobs_by_user", "user_id"),
 )
 
 experiments = Table(
@@ -183,6 +194,13 @@ experiments = Table(
     Index("experiments_by_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
     Index("experiments_unsealed", "id", postgresql_where=text("sealed IS NULL")),
 )
+event.listen(experiments, "before_create", DDL(CREATE_TRIGRAMS.replace("%", "%%")))  # type: ignore[no-untyped-call]
+Index(
+    "experiments_by_name",
+    func.lower(experiments.c.name).label("lowered"),
+    postgresql_using="gin",
+    postgresql_ops={"lowered": "gin_trgm_ops"},
+).ddl_if(callable_=if_trigrams)
 # Rows of usual length stay as they are, though a configuration is a little longer than what PostgreSQL compresses by
 # itself: a list of 100 takes 2.3 instead of 2.9 ms of its CPU. Tables take options from SQLAlchemy 2.1 on only.
 event.listen(

@@ -109,6 +109,12 @@ checkpoints = Table(
     Index("checkpoints_by_trial", "trial_id", "steps_completed"),
     Index("checkpoints_by_experiment", "experiment_id"),
     Index("checkpoints_by_task", "task_id"),
+    Index(
+        "checkpoints_to_look_for",
+        text("coalesce(files_looked_at, '-infinity'::timestamptz)"),
+        "uuid",
+        postgresql_where=text("state IN ('COMPLETED', 'PARTIALLY_DELETED') AND size > 0"),
+    ),
 )
 
 # Triggers keep these numbers of an experiment.
