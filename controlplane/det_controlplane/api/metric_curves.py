@@ -1,5 +1,8 @@
-"""Serve the measurements of experiments. The streams have one message: clients that draw curves ask again."""
+"""Serve the measurements of experiments, as answers and as streams that go on until the experiments have ended."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.api.errors import BadRequest
@@ -10,27 +13,41 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_curves
 
 _TRIALS, _POINTS, _MOST = 25, 1_000, 100_000
+_PERIOD_S, _LONGEST_PERIOD_S = 5, 60
+
+Message = dict[str, Any]
+# Takes the measurements and a value for the messages before, None at first. Returns the next message, None if it
+# would repeat them, and the new value.
+News = Callable[[Message, Any], tuple[Message | None, Any]]
 
 
 def names(ctx: Context, request: Request) -> Answer:
     ids = request.integers("ids")
     if not ids:
         raise BadRequest("ids is required: those of experiments")
-    return _once(metric_curves.names(ctx, ids))
+    return _follow(ctx, request, ids, lambda: metric_curves.names(ctx, ids), _new_names)
 
 
 def batches(ctx: Context, request: Request) -> Answer:
     group, name = _metric(request)
-    found = metric_curves.batches(ctx, request.id("experimentId"), group, name)
-    return _once({"batches": found})
+    experiment_id = request.id("experimentId")
+
+    def read() -> Message:
+        return {"batches": metric_curves.batches(ctx, experiment_id, group, name)}
+
+    return _follow(ctx, request, [experiment_id], read, _new_steps)
 
 
 def snapshot(ctx: Context, request: Request) -> Answer:
     group, name = _metric(request)
     at = request.integer("batchesProcessed", "batches_processed")
     margin = request.integer("batchesMargin", "batches_margin")
-    found = metric_curves.snapshot(ctx, request.id("experimentId"), group, name, at, margin)
-    return _once({"trials": found})
+    experiment_id = request.id("experimentId")
+
+    def read() -> Message:
+        return {"trials": metric_curves.snapshot(ctx, experiment_id, group, name, at, margin)}
+
+    return _follow(ctx, request, [experiment_id], read, _changed)
 
 
 def compare(ctx: Context, request: Request) -> Answer:
@@ -56,9 +73,12 @@ def sample(ctx: Context, request: Request) -> Answer:
     group, name = _metric(request)
     most = _bounded(request.integer("maxTrials", "max_trials"), _TRIALS)
     window = _window(request, [name], group)
-    trials = metric_curves.sample(ctx, request.id("experimentId"), most, window)
-    promoted = [trial["trialId"] for trial in trials]
-    return _once({"trials": trials, "promotedTrials": promoted, "demotedTrials": []})
+    experiment_id = request.id("experimentId")
+
+    def read() -> Message:
+        return {"trials": metric_curves.sample(ctx, experiment_id, most, window)}
+
+    return _follow(ctx, request, [experiment_id], read, _new_points)
 
 
 def history(ctx: Context, request: Request) -> Answer:
@@ -87,8 +107,82 @@ def _bounded(asked: int, default: int) -> int:
     return min(asked, _MOST) if asked > 0 else default
 
 
-def _once(message: dict[str, Any]) -> Stream:
-    return Stream(lambda cursor: Batch([line(message)], cursor, True))
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    revision: str
+    read_at: datetime
+    sent: Any
+
+
+def _follow(
+    ctx: Context, request: Request, ids: list[int], read: Callable[[], Message], news: News
+) -> Stream:
+    """Send the measurements, then news after each change of the experiments, until they have ended.
+
+    `once` ends the stream after the first message: hosts that cannot stream answer at the end of a stream only.
+    """
+    once = bool(request.flag("once"))
+    period = request.integer("periodSeconds", "period_seconds") or _PERIOD_S
+    pause = timedelta(seconds=min(max(period, 1), _LONGEST_PERIOD_S))
+    before = metric_curves.progress(ctx, ids)
+    message, sent = news(read(), None)
+    first = [message]
+
+    def fetch(seen: _Seen | None) -> Batch:
+        now = ctx.now()
+        if seen is None:
+            ended = once or all(state.terminal for state in before.states)
+            return Batch([line(first.pop())], _Seen(before.revision, now, sent), ended)
+        progress = metric_curves.progress(ctx, ids)
+        ended = all(state.terminal for state in progress.states)
+        is_due = ended or now - seen.read_at >= pause
+        if progress.revision in ("", seen.revision) or not is_due:
+            return Batch([], seen, ended)
+        message, known = news(read(), seen.sent)
+        lines = [] if message is None else [line(message)]
+        return Batch(lines, _Seen(progress.revision, now, known), ended)
+
+    return Stream(fetch)
+
+
+def _new_names(found: Message, sent: frozenset[tuple[str, str]] | None) -> tuple[Any, Any]:
+    new = [m for m in found["metricNames"] if (m["group"], m["name"]) not in (sent or ())]
+    known = frozenset((m["group"], m["name"]) for m in found["metricNames"])
+    if sent is not None and not new:
+        return None, known
+    lists = {
+        f"{group}Metrics": [m["name"] for m in new if m["group"] == group]
+        for group in ("training", "validation")
+    }
+    return {**found, **lists, "metricNames": new}, known
+
+
+def _new_steps(found: Message, sent: frozenset[int] | None) -> tuple[Any, Any]:
+    new = [step for step in found["batches"] if step not in (sent or ())]
+    known = frozenset(found["batches"])
+    return ({"batches": new} if new or sent is None else None), known
+
+
+def _changed(found: Message, sent: Message | None) -> tuple[Any, Any]:
+    return (None if found == sent else found), found
+
+
+def _new_points(found: Message, sent: Mapping[int, int] | None) -> tuple[Any, Any]:
+    """Return the points behind those of earlier messages; all points of a trial that is new among the best."""
+    before = sent or {}
+    trials = [
+        {**t, "data": [p for p in t["data"] if p["batches"] > before.get(t["trialId"], -1)]}
+        for t in found["trials"]
+    ]
+    last = {t["trialId"]: max([-1, *(p["batches"] for p in t["data"])]) for t in found["trials"]}
+    promoted = [trial_id for trial_id in last if trial_id not in before]
+    message = {
+        "trials": [t for t in trials if t["data"] or t["trialId"] in promoted],
+        "promotedTrials": promoted,
+        "demotedTrials": [trial_id for trial_id in before if trial_id not in last],
+    }
+    is_new = sent is None or any(message.values())
+    return (message if is_new else None), last
 
 
 _E = "/api/v1/experiments"

@@ -1,6 +1,6 @@
 """Experiments as JSON text: one, and listings of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,11 +75,11 @@ _ONE = text(f"""
 
 # A changed row has the number of a later transaction, so that no change leaves all of these sums as they were.
 _REVISION = text("""
-    SELECT concat_ws('-', e.xmin, j.xmin,
+    SELECT e.state, concat_ws('-', e.id, e.xmin, j.xmin,
         (SELECT concat(count(*), '.', sum(t.xmin::text::bigint)) FROM trials t WHERE t.experiment_id = e.id),
         (SELECT concat(count(*), '.', sum(a.xmin::text::bigint)) FROM allocations a WHERE a.job_id = e.job_id),
-        (SELECT concat(count(*), '.', sum(c.xmin::text::bigint)) FROM checkpoints c WHERE c.experiment_id = e.id))
-    FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = :id
+        (SELECT concat(count(*), '.', sum(c.xmin::text::bigint)) FROM checkpoints c WHERE c.experiment_id = e.id)) AS revision
+    FROM experiments e JOIN jobs j ON j.id = e.job_id WHERE e.id = ANY(cast(:ids AS integer[])) ORDER BY e.id
 """)
 
 
@@ -97,9 +97,18 @@ def one(tx: Tx, experiment_id: int) -> ShownExperiment | None:
     return None if found is None else ShownExperiment(*found)
 
 
-def revision(tx: Tx, experiment_id: int) -> str | None:
-    """Return a text that is another one after each change of the experiment, its trials, runs and checkpoints."""
-    return tx.execute(_REVISION, {"id": experiment_id}).scalar()
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The states of experiments, and a text that changes with them, their trials, runs and checkpoints."""
+
+    states: Sequence[ExperimentState]
+    revision: str
+
+
+def progress(tx: Tx, experiment_ids: Sequence[int]) -> Progress:
+    rows = tx.execute(_REVISION, {"ids": list(experiment_ids)}).all()
+    states = [ExperimentState(row.state) for row in rows]
+    return Progress(states, ",".join(row.revision for row in rows))
 
 
 def find(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:

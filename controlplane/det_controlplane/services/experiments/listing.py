@@ -24,7 +24,10 @@ def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
 def revision(ctx: Context, experiment_id: int) -> str:
     """Return a version that changes whenever something of the experiment does: open pages ask for it, as it is cheap."""
     with ctx.db.autocommit() as tx:
-        return found(experiment_pages.revision(tx, experiment_id), f"experiment {experiment_id}")
+        return found(
+            experiment_pages.progress(tx, [experiment_id]).revision or None,
+            f"experiment {experiment_id}",
+        )
 
 
 def blank_experiment(config: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from det_controlplane.db import experiments, metric_curves, offered_names
+from det_controlplane.db import experiment_pages, experiments, metric_curves, offered_names
+from det_controlplane.db.experiment_pages import Progress
 from det_controlplane.db.metric_curves import Window
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
@@ -26,6 +27,11 @@ def names(ctx: Context, experiment_ids: Sequence[int]) -> dict[str, Any]:
         "validationMetrics": [metric.name for metric in metrics if metric.group == "validation"],
         "metricNames": [{"group": metric.group, "name": metric.name} for metric in metrics],
     }
+
+
+def progress(ctx: Context, experiment_ids: Sequence[int]) -> Progress:
+    with ctx.db.autocommit() as tx:
+        return experiment_pages.progress(tx, experiment_ids)
 
 
 def batches(ctx: Context, experiment_id: int, group: str, name: str) -> list[int]:

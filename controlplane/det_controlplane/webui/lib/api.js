@@ -114,7 +114,7 @@ function message(text) {
   return told.result;
 }
 
-/** Read the only message of a stream. @param {string} path @param {Query} query @param {Options} [options] */
+/** Read the first message of a stream. @param {string} path @param {Query} query @param {Options} [options] */
 export async function first(path, query, options) {
   for await (const told of lines(path, query, options)) return told;
   return null;

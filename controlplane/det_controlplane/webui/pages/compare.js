@@ -103,7 +103,7 @@ function Sides({ sides, left }) {
 /** @param {{ sides: Side[] }} props */
 function Together({ sides }) {
   const ids = [...new Set(sides.map((s) => s.experiment))];
-  const names = useLive(async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids }, { signal }))?.metricNames.filter((/** @type {any} */ m) => isDrawn(m.name)) ?? [], [ids.join()]);
+  const names = useLive(async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids, once: true }, { signal }))?.metricNames.filter((/** @type {any} */ m) => isDrawn(m.name)) ?? [], [ids.join()]);
   return html`<${Loaded} of=${names}>${(/** @type {any[]} */ known) => (known.length ? html`<${Curves} sides=${sides} known=${known} />` : html`<div class="panel"><${Empty} title="No metrics yet" /></div>`)}<//>`;
 }
 

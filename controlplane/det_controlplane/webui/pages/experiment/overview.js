@@ -18,7 +18,7 @@ const NAMED = 30; // in the legend; a pointer at the chart names the others
 export function Overview({ experiment }) {
   const active = !ended(experiment.state);
   const names = useLive(
-    async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id }, { signal }))?.metricNames.filter((/** @type {any} */ m) => isDrawn(m.name)) ?? [],
+    async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id, once: true }, { signal }))?.metricNames.filter((/** @type {any} */ m) => isDrawn(m.name)) ?? [],
     [experiment.id, experiment.state],
     0,
     experiment.revision,
@@ -42,7 +42,7 @@ function Curves({ experiment, known }) {
   const [range, setRange] = useState(/** @type {import("../../parts/chart_range.js").Range | null} */ (null));
   /** @param {AbortSignal} signal @param {{ startBatches?: number, endBatches?: number }} part */
   const sample = async (signal, part) => {
-    const asked = { metricName: chosen.name, group: chosen.group, maxTrials: most, maxDatapoints: Math.min(POINTS, Math.round(ALL_POINTS / most)), ...part };
+    const asked = { metricName: chosen.name, group: chosen.group, maxTrials: most, maxDatapoints: Math.min(POINTS, Math.round(ALL_POINTS / most)), once: true, ...part };
     return (await first(`/api/v1/experiments/${experiment.id}/metrics-stream/trials-sample`, asked, { signal }))?.trials ?? [];
   };
   const told = useLive((signal) => sample(signal, {}), [experiment.id, experiment.state, keyOf(chosen), most], 0, experiment.revision);

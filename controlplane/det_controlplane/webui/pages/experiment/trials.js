@@ -61,7 +61,7 @@ function Found({ experiment, rows }) {
   );
   const byId = useMemo(() => runs.data && new Map(runs.data.map((/** @type {any} */ r) => [r.id, r])), [runs.data]);
   const metrics = useLive(
-    async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id }, { signal }))?.metricNames ?? [],
+    async (signal) => (await first("/api/v1/experiments/metrics-stream/metric-names", { ids: experiment.id, once: true }, { signal }))?.metricNames ?? [],
     [experiment.id],
     0,
     experiment.numTrials,
