@@ -3,8 +3,10 @@
 import base64
 import io
 import tarfile
+from dataclasses import replace
 
 import pytest
+from det_controlplane.api.http import Request, Response, Wait
 
 from tests.support.api import (
     Api,
@@ -16,6 +18,7 @@ from tests.support.api import (
     report_metrics,
     trial_of,
 )
+from tests.support.played_agent import PlayedAgent
 
 FILES = [
     {"path": "src", "type": 53, "content": "", "mtime": "1", "mode": 493, "uid": 0, "gid": 0},
@@ -177,6 +180,32 @@ def test_tensorboard_files_are_deleted_without_the_checkpoints(user: Caller) -> 
     (task,) = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
     assert "GC" in task["name"]
     assert user.get(f"/api/v1/checkpoints/{uuid}")["checkpoint"]["state"] == "STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_the_deletion_of_tensorboard_files_is_answered_after_its_task_has_ended(
+    api: Api, agent: PlayedAgent, user: Caller, exit_code: int
+) -> None:
+    path = f"/api/v1/experiments/{create_ended(user)}/tensorboard-files"
+    headers = {"authorization": f"Bearer {user.token}"}
+    request = Request("DELETE", path, headers=headers, final=False)
+    answer = api.app.handle(replace(request))
+    assert isinstance(answer, Wait)
+    (task,) = user.get("/api/v1/tasks")["allocationIdToSummary"].values()
+    assert answer.topic == f"logs:{task['taskId']}"
+    api.tick()
+    agent.poll()
+    assert isinstance(api.app.handle(replace(request)), Wait)
+    failure = {"failure": "container_failed"} if exit_code else {}
+    agent.poll("terminated", exit_code=exit_code, **failure)
+    answer = api.app.handle(replace(request))
+    assert isinstance(answer, Response)
+    if exit_code:
+        assert answer.status == 400
+        assert f"det task logs {task['taskId']}".encode() in answer.body
+    else:
+        assert (answer.status, answer.body) == (200, b"{}")
+    assert user.get("/api/v1/tasks")["allocationIdToSummary"] == {}, "a second task deletes again"
 
 
 def test_a_template_lies_below_what_is_submitted(user: Caller) -> None:

@@ -1,13 +1,14 @@
 """Workspaces, projects, the pools reserved for them, and what deleting takes along."""
 
 import pytest
-from det_controlplane.db import submissions
+from det_controlplane.db import outbox, submissions
 from det_controlplane.db.engine import Database
 from det_controlplane.db.submissions import experiment_config
 from det_controlplane.services import sealing
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, config_of, create, create_ended, report_checkpoint
+from tests.support.played_agent import PlayedAgent
 
 
 def workspace(caller: Caller, name: str = "vision", **more: object) -> int:
@@ -173,24 +174,58 @@ def notebook(caller: Caller, workspace_id: int) -> str:
     return str(caller.post("/api/v1/notebooks", body)["notebook"]["id"])
 
 
-def test_a_workspace_is_not_deleted_around_its_tasks(api: Api, user: Caller) -> None:
+def settle(api: Api) -> None:
+    """Carry out what was promised, also if it waits for a later try."""
+    with api.ctx.db.begin() as tx:
+        outbox.hasten_deletions(tx, api.ctx.now())
+    api.tick()
+
+
+@pytest.mark.parametrize("kind", ["notebook", "generic"])
+def test_deleting_a_workspace_ends_its_tasks(
+    api: Api, agent: PlayedAgent, user: Caller, kind: str
+) -> None:
     made = workspace(user)
-    first = notebook(user, made)
-    generic = {"config": "entrypoint: [ls]", "projectId": project(user, made)}
-    second = user.post("/api/v1/generic-tasks", generic)["taskId"]
-    told = user.ask("DELETE", f"/api/v1/workspaces/{made}")
-    assert told.status == 400
-    for said in ("2 tasks", "det task list", f"notebook kill {first}", f"task kill {second}"):
-        assert said in told.error
-    assert running(api) == 2
-    user.post(f"/api/v1/notebooks/{first}/kill")
-    user.post(f"/api/v1/tasks/{second}/kill")
+    if kind == "notebook":
+        notebook(user, made)
+    else:
+        generic = {"config": "entrypoint: [ls]", "projectId": project(user, made)}
+        user.post("/api/v1/generic-tasks", generic)
+    api.tick()
+    agent.poll()
+    assert running(api) == 1
     assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
     api.tick()
+    (order,) = agent.poll()
+    assert order["desired"] == "killed"
+    shown = user.get(f"/api/v1/workspaces/{made}")["workspace"]
+    assert shown["errorMessage"].startswith("1 tasks are being ended: ")
+    agent.poll("terminated", exit_code=137)
+    settle(api)
+    assert running(api) == 0
     assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
 
 
-def test_a_task_that_was_launched_meanwhile_keeps_its_workspace(
+def test_deleting_a_workspace_ends_its_queued_tasks(api: Api, user: Caller) -> None:
+    made = workspace(user)
+    notebook(user, made)
+    assert user.done("DELETE", f"/api/v1/workspaces/{made}") == {"completed": False}
+    api.tick()
+    assert running(api) == 0
+    assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
+
+
+def test_a_workspace_with_a_running_experiment_keeps_its_tasks(api: Api, user: Caller) -> None:
+    made = workspace(user)
+    notebook(user, made)
+    request = {"config": config_of(), "projectId": project(user, made), "activate": True}
+    user.post("/api/v1/experiments", request)
+    assert "kill them first" in user.ask("DELETE", f"/api/v1/workspaces/{made}").error
+    api.tick()
+    assert running(api) == 2
+
+
+def test_a_task_that_was_launched_meanwhile_ends_with_its_workspace(
     api: Api, user: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = workspace(user)
@@ -204,13 +239,10 @@ def test_a_task_that_was_launched_meanwhile_keeps_its_workspace(
         return found
 
     monkeypatch.setattr(submissions, "workspace", before_its_deletion)
-    id = notebook(user, made)
-    api.tick()
+    notebook(user, made)
     assert running(api) == 1
-    shown = user.get(f"/api/v1/workspaces/{made}")["workspace"]
-    assert f"det notebook kill {id}" in shown["errorMessage"]
-    user.post(f"/api/v1/notebooks/{id}/kill")
     api.tick()
+    assert running(api) == 0
     assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
 
 

@@ -97,7 +97,8 @@ def delete(args: argparse.Namespace) -> None:
     session = connect(args)
     space = workspace_of(session, args.workspace_name)
     prompts.confirm(
-        f"Delete workspace '{args.workspace_name}' with all its projects?", yes=args.yes
+        f"End the tasks of workspace '{args.workspace_name}' and delete it with all its projects?",
+        yes=args.yes,
     )
     answer = session.delete(f"{V1}/workspaces/{space['id']}")
     state = "Deleted" if answer["completed"] else "Deleting"

@@ -11,6 +11,7 @@ from det_controlplane.api.http import (
     MAX_BODY,
     Answer,
     Request,
+    Wait,
     as_json,
     json_object,
     json_parts,
@@ -49,6 +50,7 @@ _POLICY = {
     "saveTrialBest": "save_trial_best",
     "saveTrialLatest": "save_trial_latest",
 }
+_DELETION_WAIT_S = 50.0
 _ID_FILTERS = {"lt": "id_lt", "lte": "id_lte", "gt": "id_gt", "gte": "id_gte"}
 
 
@@ -237,8 +239,14 @@ def delete_tensorboards(ctx: Context, request: Request) -> Answer:
         collection,  # loads much, and is asked for seldom
     )
 
-    collection.delete_tensorboards(ctx, user_of(request), request.id("experimentId"))
-    return EMPTY
+    experiment_id = request.id("experimentId")
+    if "deletion" not in request.kept:
+        key = collection.delete_tensorboards(ctx, user_of(request), experiment_id)
+        request.kept["deletion"] = key
+    running = collection.running_task(ctx, experiment_id, request.kept["deletion"])
+    if running is None or request.final:
+        return EMPTY
+    return Wait(f"logs:{running}", _DELETION_WAIT_S)
 
 
 def labels(ctx: Context, request: Request) -> Answer:

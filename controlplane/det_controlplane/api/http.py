@@ -42,6 +42,8 @@ class Request:
     largest: int = MAX_BODY  # what the body may unpack to
     sender: str = ""  # whose share of a process's memory a large body takes
     noted: Callable[[Mapping[str, Any]], None] | None = None  # is told each body that is read
+    # Values that a handler keeps between the calls of one long poll.
+    kept: dict[str, str] = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
         """Return the body as an object; an absent body is an empty object."""

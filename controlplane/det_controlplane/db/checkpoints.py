@@ -6,14 +6,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, select, text, update
+from sqlalchemy import bindparam, exists, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
+from det_controlplane.core.lifecycle.allocation import ExitKind
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.db.engine import Tx
-from det_controlplane.db.schema import checkpoints, experiments, storages, tasks
+from det_controlplane.db.schema import allocations, checkpoints, experiments, storages, tasks
 from det_controlplane.db.views import time
 
 _c = checkpoints.c
@@ -192,6 +193,7 @@ class Collection:
 
     task_id: str
     ended_at: datetime | None
+    succeeded: bool
 
 
 def reporter(tx: Tx, task_id: str) -> Reporter | None:
@@ -309,7 +311,10 @@ def collections(tx: Tx, experiment_id: int, key: str) -> list[Collection]:
     of_experiment = (tasks.c.experiment_id == experiment_id) & (
         tasks.c.kind == TaskKind.CHECKPOINT_GC
     )
-    found = select(tasks.c.id, tasks.c.ended_at).where(
+    clean = exists().where(
+        allocations.c.task_id == tasks.c.id, allocations.c.exit_kind == ExitKind.CLEAN.value
+    )
+    found = select(tasks.c.id, tasks.c.ended_at, clean).where(
         of_experiment, tasks.c.config["_key"].astext == key
     )
     return [Collection(*row) for row in tx.execute(found.order_by(tasks.c.id))]

@@ -107,8 +107,8 @@ def collect_cut_off(ctx: Context) -> None:
                 launch(ctx, experiment, uuids, key=f"cut off {ctx.new_uuid()}")
 
 
-def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> None:
-    """Delete the TensorBoard files of an ended experiment; its checkpoints stay."""
+def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> str:
+    """Queue the deletion of an ended experiment's TensorBoard files and return its key. Checkpoints stay."""
     with ctx.db.begin() as tx:
         experiment = checkpoints.owner(tx, experiment_id)
     if experiment is None:
@@ -121,7 +121,22 @@ def delete_tensorboards(ctx: Context, user: User, experiment_id: int) -> None:
             f"experiment {experiment_id} is {experiment.state.value} and still writes TensorBoard files:"
             " kill it, or wait until it has ended"
         )
-    launch(ctx, experiment, [], key=f"tensorboards {ctx.new_uuid()}", tensorboards=True)
+    key = f"tensorboards {ctx.new_uuid()}"
+    launch(ctx, experiment, [], key=key, tensorboards=True)
+    return key
+
+
+def running_task(ctx: Context, experiment_id: int, key: str) -> str | None:
+    """Return a task of a deletion that has not ended, or None. Raises WrongState if a task failed."""
+    with ctx.db.autocommit() as tx:
+        queued = checkpoints.collections(tx, experiment_id, key)
+    failed = next((task for task in queued if task.ended_at and not task.succeeded), None)
+    if failed is not None:
+        raise WrongState(
+            f"the TensorBoard files of experiment {experiment_id} could not be deleted: see"
+            f" `det task logs {failed.task_id}`, then delete them again"
+        )
+    return next((task.task_id for task in queued if task.ended_at is None), None)
 
 
 def launch(

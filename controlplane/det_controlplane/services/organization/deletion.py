@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
-from det_controlplane.core.lifecycle.task import NAMES
+from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.db import deletions
 from det_controlplane.db.deletions import Contents, Failure
 from det_controlplane.db.engine import Tx
@@ -17,6 +17,7 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import projects, workspaces
 from det_controlplane.services.organization.workspaces import editable
+from det_controlplane.services.tasks import generic, interactive
 from det_controlplane.services.use_case import Change, change
 
 _NAMED = 5  # as many tasks does a sentence name
@@ -28,6 +29,7 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
     with change(ctx) as changed:
         project = projects.locked(changed.tx, project_id)
         row = editable(project, caller, "delete", archived_too=True)
+        _refuse_live_tasks(changed.tx, row)
         if _check(changed.tx, caller, row).experiments:
             _begin(ctx, changed, row)
             changed.later(EffectKind.DELETE_PROJECT, project_id=project_id)
@@ -37,7 +39,9 @@ def delete_project(ctx: Context, caller: User, project_id: int) -> bool:
 
 
 def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
-    """Return whether it is gone already; models are not lost by surprise."""
+    """Return whether it is gone already; otherwise its tasks are ended and it goes with its last project.
+
+    Models are not lost by surprise: a workspace with models stays."""
     with change(ctx) as changed:
         workspace = workspaces.locked(changed.tx, workspace_id)
         row = editable(workspace, caller, "delete", archived_too=True)
@@ -46,7 +50,8 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
             raise WrongState(
                 f"workspace '{row.name}' has {models} models: delete or move them first"
             )
-        if _check(changed.tx, caller, row).projects:
+        has_projects = _check(changed.tx, caller, row).projects
+        if has_projects or deletions.live_tasks(changed.tx, row.kind, workspace_id):
             _begin(ctx, changed, row)
             changed.later(EffectKind.DELETE_WORKSPACE, workspace_id=workspace_id)
             return False
@@ -56,23 +61,19 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
 
 def _check(tx: Tx, caller: User, row: OwnedRow) -> Contents:
     """Return what goes along with a project or workspace; refuse what still runs, is not the caller's or is needed."""
-    running = _live_tasks(tx, row)
-    if running:
-        raise WrongState(running)
     found = _contents(tx, row)
     _require_owned(tx, caller, row)
     refuse_needed(tx, **{f"{row.kind}_id": row.id})
     return found
 
 
-def _live_tasks(tx: Tx, row: OwnedRow) -> str:
-    """Return why the tasks of a project or workspace keep it, and how to end them; empty where none runs."""
+def _refuse_live_tasks(tx: Tx, row: OwnedRow) -> None:
     found = deletions.live_tasks(tx, row.kind, row.id)
     if not found:
-        return ""
+        return
     ways = [f"`det {NAMES.get(task.kind, 'task')} kill {task.id}`" for task in found[:_NAMED]]
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return (
+    raise WrongState(
         f"{row.kind} '{row.name}' has {len(found)} tasks that have not ended; `det task list` shows them."
         f" Kill them first: {', '.join(ways)}{more}"
     )
@@ -175,17 +176,23 @@ def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
         if not deletions.is_under_way(tx, "workspace", workspace_id):
             return
         ids = deletions.projects_left(tx, workspace_id)
+        tasks = deletions.live_tasks(tx, "workspace", workspace_id)
+    for task in tasks:
+        end = generic.end if task.kind is TaskKind.GENERIC else interactive.end
+        end(ctx, task.id, "its workspace is being deleted")
     for project_id in ids:
         project_effect(ctx, {"project_id": project_id})
     with ctx.db.begin() as tx:
         # A task that was being launched when the deletion began holds the row: the lock waits for it.
-        running = _live_tasks(tx, workspaces.locked(tx, workspace_id))
+        workspaces.locked(tx, workspace_id)
+        running = deletions.live_tasks(tx, "workspace", workspace_id)
         failed = deletions.failed_projects(tx, workspace_id)
         if deletions.has_projects_to_delete(tx, workspace_id):  # by somebody who tries again
             waits_for = f"workspace {workspace_id}: a project is being deleted"
         elif running and not failed:
-            waits_for = running
-            deletions.wait_for(tx, workspace_id, running)
+            ids_of_tasks = ", ".join(task.id for task in running[:_NAMED])
+            waits_for = f"{len(running)} tasks are being ended: {ids_of_tasks}"
+            deletions.wait_for(tx, workspace_id, waits_for)
         else:
             waits_for = ""
             _end(tx, "workspace", workspace_id, failed)

@@ -182,7 +182,12 @@ def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
     require_things(ctx, user, Right.UPDATE_NSC, "task", [top])
     task_rights.require_own_task(ctx, user, top)
     for id in _tree(ctx, user, top):
-        _move(ctx, id, lambda task: states.after_kill(task.state), f"on request of {user.username}")
+        end(ctx, id, f"on request of {user.username}")
+
+
+def end(ctx: Context, task_id: str, reason: str) -> None:
+    """End one task; the tasks below it go on."""
+    _move(ctx, task_id, lambda task: states.after_kill(task.state), reason)
 
 
 def pause(ctx: Context, user: User, task_id: str) -> None:

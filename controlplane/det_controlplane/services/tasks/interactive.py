@@ -167,14 +167,17 @@ def listed(
 def kill(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
     """End a task at once; one that has ended stays as it is."""
     _find(ctx, kind, task_id)
+    end(ctx, task_id, f"on request of {user.username}")
+    return _steered(ctx, kind, task_id)
+
+
+def end(ctx: Context, task_id: str, reason: str) -> None:
     with change(ctx) as changed:
         allocation = allocations.live_of_restarted_task(changed.tx, task_id)
         if allocation is not None:
-            reason = f"on request of {user.username}"
             exit = stopping.signal(changed, allocation, Signal.KILL, reason)
             if exit is not None:
                 lifecycle.allocation_ended(changed, allocation, exit)
-    return _steered(ctx, kind, task_id)
 
 
 def set_priority(
