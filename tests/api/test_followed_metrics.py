@@ -1,4 +1,4 @@
-"""The streams of measurements go on while their experiments run."""
+"""The streams of measurements continue while their experiments run."""
 
 import json
 from datetime import timedelta

@@ -175,7 +175,7 @@ def notebook(caller: Caller, workspace_id: int) -> str:
 
 
 def settle(api: Api) -> None:
-    """Carry out what was promised, also if it waits for a later try."""
+    """Run the promised effects, also an effect that waits for its next try."""
     with api.ctx.db.begin() as tx:
         outbox.hasten_deletions(tx, api.ctx.now())
     api.tick()

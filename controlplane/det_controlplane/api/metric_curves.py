@@ -1,4 +1,4 @@
-"""Serve the measurements of experiments, as answers and as streams that go on until the experiments have ended."""
+"""Serve the measurements of experiments, as answers and as streams that continue until the experiments have ended."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -168,7 +168,7 @@ def _changed(found: Message, sent: Message | None) -> tuple[Any, Any]:
 
 
 def _new_points(found: Message, sent: Mapping[int, int] | None) -> tuple[Any, Any]:
-    """Return the points behind those of earlier messages; all points of a trial that is new among the best."""
+    """Return the points behind the last one that was sent, and all points of a trial that is new among the best."""
     before = sent or {}
     trials = [
         {**t, "data": [p for p in t["data"] if p["batches"] > before.get(t["trialId"], -1)]}

@@ -186,7 +186,7 @@ def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
 
 
 def end(ctx: Context, task_id: str, reason: str) -> None:
-    """End one task; the tasks below it go on."""
+    """End one task. The tasks below it continue."""
     _move(ctx, task_id, lambda task: states.after_kill(task.state), reason)
 
 
