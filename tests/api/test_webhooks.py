@@ -57,7 +57,6 @@ def test_a_webhook_is_shown_as_it_was_made(webhook: Any, user: Caller, admin: Ca
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"name": " "}, "name: give a name"),
         ({"url": "example.com"}, "url: 'example.com' is not an address like https://"),
         ({"url": "ftp://example.com"}, "is not an address"),
         ({"url": "http://[::1"}, "is not an address"),
@@ -386,10 +385,43 @@ def test_slack_gets_blocks(api: Api, webhook: Any, inbox: Inbox, user: Caller) -
     experiment_id = end(user, name="a <b> & c")
     delivery.run(api.ctx)
     (event,) = inbox.events
-    assert event["text"] == "✅ Your experiment completed"
-    texts = [block["text"]["text"] for block in event["blocks"]]
-    link = f"<https://det.example.com/det/experiments/{experiment_id}|a &lt;b&gt; &amp; c (#{experiment_id})>"
-    assert f"*Experiment*: {link}" in texts[1]
+    headline = "Your experiment completed successfully 🎉"
+    text = {"type": "plain_text", "text": headline}
+    assert event["blocks"] == [{"type": "section", "text": text}]
+    (attachment,) = event["attachments"]
+    (block,) = attachment["blocks"]
+    place = f"https://det.example.com/det/experiments/{experiment_id}/overview"
+    assert block["text"]["text"] == f"✅ <{place} | a &lt;b&gt; &amp; c (#{experiment_id})>"
+    fields = [field["text"] for field in block["fields"]]
+    assert fields == [
+        "*Status*: Completed", "*Duration*: 0h 0min", "*Workspace*: Uncategorized", "*Project*: Uncategorized",
+    ]  # fmt: skip
+
+
+def test_slack_gets_the_matched_line_in_a_sentence(
+    api: Api, webhook: Any, inbox: Inbox, user: Caller
+) -> None:
+    api.ctx.config = replace(api.ctx.config, webhooks=Webhooks(base_url="https://det.example.com"))
+    webhook(webhookType="WEBHOOK_TYPE_SLACK", triggers=[of_log("out of .*")])
+    experiment_id = create(user)
+    trial = trial_of(user, experiment_id)
+    line = {"taskId": trial["taskId"], "log": "out of memory\n", "agentId": "node-7"}
+    user.post("/api/v1/task/logs", {"logs": [line]})
+    delivery.run(api.ctx)
+    ((block,),) = [event["blocks"] for event in inbox.events]
+    place = f"https://det.example.com/det/experiments/{experiment_id}/trials/{trial['id']}/logs"
+    assert block["text"] == {"type": "mrkdwn", "text": (
+        f"Experiment ID `{experiment_id}`, Trial ID `{trial['id']}`, running on node `node-7`, reported a log\n"
+        f"```out of memory```\nThis log matched the regex\n```out of .*```\n<{place} | View full logs here>"
+    )}  # fmt: skip
+
+
+def test_webhooks_may_have_no_name(webhook: Any, user: Caller) -> None:
+    first, second = webhook(name=""), webhook(name="")
+    assert [w["name"] for w in user.get(W)["webhooks"]] == ["", ""]
+    user.done("PATCH", f"{W}/{first['id']}", {"name": "chat"})
+    user.done("PATCH", f"{W}/{first['id']}", {"name": ""})
+    assert first["id"] != second["id"]
 
 
 def test_an_experiment_that_names_no_webhook_of_its_workspace_is_refused(

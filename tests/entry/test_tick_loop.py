@@ -3,10 +3,12 @@
 import logging
 import threading
 import time
-from itertools import pairwise
+from itertools import count, pairwise
+from types import SimpleNamespace
 
 import pytest
 from det_controlplane.db.errors import TryAgain
+from det_controlplane.entry.server import tick_loop
 from det_controlplane.entry.server.tick_loop import TickLoop
 
 
@@ -46,6 +48,30 @@ def test_a_wake_ticks_at_once() -> None:
         assert ticks.reached(1)
         loop.wake()
         assert ticks.reached(2)
+
+
+def rests_after_a_long_tick(monkeypatch: pytest.MonkeyPatch, **options: float) -> list[float]:
+    rests: list[float] = []
+    clock = SimpleNamespace(monotonic=count(step=10).__next__, sleep=rests.append)
+    monkeypatch.setattr(tick_loop, "time", clock)
+    ticks = Ticks()
+    loop = TickLoop(ticks, **options)
+    with loop.running():
+        assert ticks.reached(1)
+        loop.wake()
+        assert ticks.reached(2)
+    return rests
+
+
+def test_a_loop_rests_longer_after_a_long_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(rests_after_a_long_tick(monkeypatch)) == {0.5}
+
+
+def test_the_loop_of_webhooks_sends_the_next_message_within_100_ms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests = rests_after_a_long_tick(monkeypatch, longest_rest_s=tick_loop.SHORT_REST_S)
+    assert max(rests) < 0.1
 
 
 def test_a_due_time_ticks_again() -> None:

@@ -16,6 +16,11 @@ from det_controlplane.core.secrets import HIDDEN
 MOST_TRIGGERS = 50
 LONGEST_URL = 2000
 LONGEST_NAME = 200
+# Slack rejects a message with a longer section.
+_LONGEST_SECTION = 3000
+_LONGEST_LINE = 1000
+_COMPLETED = "Your experiment completed successfully 🎉"
+_STATUS = {"COMPLETED": "Completed", "ERROR": "Errored"}
 
 
 class WebhookType(str, Enum):
@@ -84,8 +89,6 @@ def trigger_problems(triggers: Sequence[Trigger], mode: WebhookMode) -> list[Pro
 
 
 def name_problems(name: str) -> list[Problem]:
-    if not name.strip():
-        return [Problem("name", "give a name, by which experiments choose the webhook")]
     if len(name) > LONGEST_NAME:
         return [Problem("name", f"may have {LONGEST_NAME} characters at most")]
     return []
@@ -171,49 +174,77 @@ def test_event(event_id: str, now_s: int) -> dict[str, Any]:
 
 
 def slack(payload: Mapping[str, Any], base_url: str) -> dict[str, Any]:
-    """Return an event as a message of Slack's: a headline, and what it is about."""
+    """Return an event as a message of Slack: blocks with a headline, and an attachment about the experiment."""
     event, experiment = payload["event"], payload.get("experiment") or {}
     data = event["event_data"]
     if "custom_data" in data:
         custom = data["custom_data"]
-        mark = "❌" if custom["level"] in ("ERROR", "CRITICAL") else ":information_source:"
-        # Code may mark up its own alerts; the name in a budget's sentence is somebody's, and read by administrators.
+        is_bad = custom["level"] in ("ERROR", "CRITICAL")
+        # Training code may use mark-up in its own alerts. A budget's title has a name that any user may have chosen.
         title = _plain(custom["title"]) if "budget" in data else custom["title"]
-        headline, details = f"{mark} {title or 'Alert'}", custom["description"]
-    elif "task_log" in data:
-        log = data["task_log"]
-        regex, node = event["condition"].get("regex", ""), log["node_name"]
-        headline = f"❌ A line of {log['task_id']} matched `{regex}`"
-        details = f"```{log['triggering_log']}```" + (f"\non {node}" if node else "")
-    elif experiment:
-        good = experiment["state"] == "COMPLETED"
-        headline = f"{'✅' if good else '❌'} Your experiment {'completed' if good else 'failed'}"
-        details = ""
+        headline = f"{'❌' if is_bad else ':information_source:'} {title or 'Alert'}"
+        sections = [_section(text) for text in (headline, custom["description"]) if text]
+        return _slack(headline, sections, _attachment(experiment, base_url, is_bad=is_bad))
+    if "task_log" in data:
+        text = _matched_line(event["condition"].get("regex", ""), data["task_log"], experiment)
+        link = _link(f"{_trial_path(experiment)}/logs", "View full logs here", base_url)
+        return _slack("A log line matched", [_section("\n".join(t for t in (text, link) if t))])
+    if experiment:
+        is_bad = experiment["state"] != "COMPLETED"
+        headline = "Your experiment has stopped with errors" if is_bad else _COMPLETED
+        attachment = _attachment(experiment, base_url, is_bad=is_bad)
     else:
-        headline, details = "✅ This is a test of a webhook", ""
-    texts = [headline, details, _about(experiment, base_url)]
-    sections = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": text}} for text in texts if text
-    ]
-    return {"text": headline, "blocks": sections}
+        headline, attachment = "This is a test of a webhook", None
+    return _slack(headline, [_section(headline, "plain_text")], attachment)
 
 
-def _about(experiment: Mapping[str, Any], base_url: str) -> str:
+def _slack(
+    headline: str, blocks: Sequence[Mapping[str, Any]], attachment: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a message. Slack shows `text` in notifications only."""
+    said = {"text": headline, "blocks": blocks}
+    return said if attachment is None else {**said, "attachments": [attachment]}
+
+
+def _section(text: str, kind: str = "mrkdwn") -> dict[str, Any]:
+    return {"type": "section", "text": {"type": kind, "text": text[:_LONGEST_SECTION]}}
+
+
+def _matched_line(regex: str, line: Mapping[str, Any], experiment: Mapping[str, Any]) -> str:
+    log, regex = _plain(line["triggering_log"][:_LONGEST_LINE]), _plain(regex[:_LONGEST_LINE])
+    trial = f", Trial ID `{experiment['trial_id']}`" if experiment.get("trial_id") else ""
+    place = f"Experiment ID `{experiment['id']}`{trial}, running on node `{line['node_name']}`"
+    return f"{place}, reported a log\n```{log}```\nThis log matched the regex\n```{regex}```"
+
+
+def _attachment(
+    experiment: Mapping[str, Any], base_url: str, *, is_bad: bool
+) -> dict[str, Any] | None:
     if not experiment:
-        return ""
-    number, name = experiment["id"], experiment["name"]
-    link = f"{base_url.rstrip('/')}/det/experiments/{number}"
-    shown_name = f"{name} (#{number})"
-    rows = {
-        "Experiment": f"<{link}|{_plain(shown_name)}>" if base_url else _plain(shown_name),
-        "State": experiment["state"],
+        return None
+    name = f"{experiment['name']} (#{experiment['id']})"
+    link = _link(f"/det/experiments/{experiment['id']}/overview", name, base_url) or _plain(name)
+    fields = {
+        "Status": _STATUS.get(experiment["state"], experiment["state"]),
         "Duration": _duration(int(experiment["duration"] or 0)),
         "Workspace": _plain(experiment["workspace"]),
         "Project": _plain(experiment["project"]),
     }
     if experiment.get("trial_id"):
-        rows["Trial"] = str(experiment["trial_id"])
-    return "\n".join(f"*{label}*: {value}" for label, value in rows.items())
+        fields["Trial"] = str(experiment["trial_id"])
+    texts = [f"*{label}*: {value}" for label, value in fields.items()]
+    block = _section(f"{'❌' if is_bad else '✅'} {link}")
+    block["fields"] = [{"type": "mrkdwn", "text": text} for text in texts]
+    return {"color": "danger" if is_bad else "good", "blocks": [block]}
+
+
+def _trial_path(experiment: Mapping[str, Any]) -> str:
+    trial = f"/trials/{experiment['trial_id']}" if experiment.get("trial_id") else ""
+    return f"/det/experiments/{experiment['id']}{trial}"
+
+
+def _link(path: str, text: str, base_url: str) -> str:
+    return f"<{base_url.rstrip('/')}{path} | {_plain(text)}>" if base_url else ""
 
 
 def _plain(text: str) -> str:
@@ -222,5 +253,4 @@ def _plain(text: str) -> str:
 
 
 def _duration(seconds: int) -> str:
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    return f"{hours}h {minutes}min {seconds % 60}s" if hours else f"{minutes}min {seconds % 60}s"
+    return f"{seconds // 3600}h {seconds // 60 % 60}min"

@@ -67,7 +67,7 @@ _PROMISE = text(f"""
       AND (t.type <> 'EXPERIMENT_STATE_CHANGE' OR t.condition ->> 'state' = e.state::text)
 """).bindparams(bindparam("data", type_=JSONB), bindparam("more", type_=JSONB))  # fmt: skip
 _LOG_TRIGGERS = text(f"""
-    SELECT t.id AS trigger_id, t.condition ->> 'regex' AS regex, e.id AS experiment_id
+    SELECT t.id AS trigger_id, t.condition ->> 'regex' AS regex, e.id AS experiment_id, trials.id AS trial_id
     FROM webhook_triggers t JOIN webhooks w ON w.id = t.webhook_id
     CROSS JOIN tasks JOIN trials ON trials.id = tasks.trial_id JOIN experiments e ON e.id = trials.experiment_id
     JOIN projects p ON p.id = e.project_id
@@ -131,6 +131,7 @@ class LogTrigger:
     trigger_id: int
     regex: str
     experiment_id: int
+    trial_id: int
 
 
 def listed(tx: Tx, within: Sequence[int] | None) -> list[dict[str, Any]]:
@@ -255,7 +256,7 @@ def promise_line(
         return 0
     return promise(
         tx, TriggerType.TASK_LOG, trigger.experiment_id, now,
-        data={"task_log": data}, trigger_id=trigger.trigger_id,
+        data={"task_log": data}, more={"trial_id": trigger.trial_id}, trigger_id=trigger.trigger_id,
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from det_controlplane.entry.server.protocol import (
     most_connections,
     protocols,
 )
-from det_controlplane.entry.server.tick_loop import TickLoop
+from det_controlplane.entry.server.tick_loop import SHORT_REST_S, TickLoop
 from det_controlplane.entry.settings import BadSettings, Settings, from_environment
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import calling
@@ -86,7 +86,7 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     renting = TickLoop(lambda: calling.run(ctx, clouds, markets))
     notifier.on("provision", renting.wake)
     # What a webhook's target takes its time for keeps nothing else waiting.
-    telling = TickLoop(lambda: delivery.run(ctx))
+    telling = TickLoop(lambda: delivery.run(ctx), longest_rest_s=SHORT_REST_S)
     notifier.on(WEBHOOKS_TOPIC, telling.wake)
     with loop.running(), telling.running(), renting.running() if clouds else nullcontext():
         yield

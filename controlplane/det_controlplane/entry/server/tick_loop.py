@@ -13,6 +13,8 @@ log = logging.getLogger("det.tick")
 SAFETY_NET_S = 60.0
 # A flood of wakes is one tick; where a tick takes long, since much is waiting, it rests in proportion.
 _SPACING_S, _LONGEST_SPACING_S = 0.02, 0.5
+# The rest of a loop that mostly waits for answers of others: a slow webhook costs the database nothing.
+SHORT_REST_S = _SPACING_S
 _REST = 8
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
 
@@ -20,8 +22,11 @@ _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
 class TickLoop:
     """Calls `tick`, which returns the seconds until something is due, or None when nothing is."""
 
-    def __init__(self, tick: Callable[[], float | None]) -> None:
+    def __init__(
+        self, tick: Callable[[], float | None], longest_rest_s: float = _LONGEST_SPACING_S
+    ) -> None:
         self._tick = tick
+        self._longest_rest_s = longest_rest_s
         self._woken = threading.Event()
         self._stopping = False
         self._retry_s = _FIRST_RETRY_S
@@ -47,7 +52,7 @@ class TickLoop:
             pause_s = self._once()
             took_s = time.monotonic() - began
             # Wakes of these few milliseconds share the next tick.
-            time.sleep(min(max(_SPACING_S, _REST * took_s), _LONGEST_SPACING_S))
+            time.sleep(min(max(_SPACING_S, _REST * took_s), self._longest_rest_s))
             self._woken.wait(pause_s)
 
     def _once(self) -> float:

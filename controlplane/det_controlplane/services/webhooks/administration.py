@@ -155,7 +155,9 @@ def _workspace_of(tx: Tx, webhook_id: int) -> int | None:
 
 
 def _refuse_taken(tx: Tx, name: str, workspace_id: int | None, but_not: int = 0) -> None:
-    """Refuse a second webhook of a name: experiments choose by it."""
+    """Refuse a second webhook of a name: experiments choose by it. Any number of webhooks may have no name."""
+    if not name.strip():
+        return
     taken = webhooks.of_name(tx, name, workspace_id, but_not)
     if taken is not None:
         where = "the cluster" if workspace_id is None else f"workspace {workspace_id}"
