@@ -119,12 +119,15 @@ def test_a_policy_that_excludes_an_agent_says_so_once(ctx: Context, agent: Agent
     assert [line for line in told(ctx) if "matched" in line] == [expected]
 
 
-def test_agents_are_told_the_patterns_that_something_follows_from(
-    ctx: Context, agent: Agent
-) -> None:
+def test_agents_search_for_the_patterns_of_all_policies(ctx: Context, agent: Agent) -> None:
     tick.run(ctx)
     (order,) = agent.poll()
-    assert order["spec"]["log_patterns"] == ("broken .* link", "out of luck")
+    assert order["spec"]["log_patterns"] == (
+        "broken .* link",
+        "out of luck",
+        ".*CUDA out of memory.*",
+        ".*uncorrectable ECC error encountered.*",
+    )
 
 
 def test_what_an_agent_found_is_acted_upon_and_not_looked_for_again(
@@ -165,6 +168,47 @@ def test_a_trial_fails_when_policies_leave_it_too_few_slots(
     assert ("those left have too few slots" in told(ctx)[-1]) is (others == 0)
 
 
+def matched(ctx: Context) -> str | None:
+    found: str | None = ctx.db.read(text("SELECT log_policy_matched FROM trials"))[0][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("RuntimeError: CUDA out of memory.", "CUDA OOM"),
+        ("CUDA error: uncorrectable ECC error encountered", "ECC Error"),
+        ("broken PCIe link", "bad node"),
+        ("all is well", None),
+    ],
+)
+def test_a_matched_policy_is_shown_with_the_trial(
+    ctx: Context, agent: Agent, line: str, name: str | None
+) -> None:
+    write(ctx, line, agent.id)
+    assert matched(ctx) == name
+
+
+def test_a_policy_without_an_action_does_not_cancel_retries(ctx: Context, agent: Agent) -> None:
+    run = Run(ctx, agent)
+    write(ctx, "CUDA out of memory", agent.id)
+    run.exit(3)
+    assert ctx.db.read(text("SELECT state::text FROM trials"))[0][0] == "ACTIVE"
+    assert not any("therefore" in line for line in told(ctx))
+
+
+def test_a_policy_that_cancels_retries_replaces_the_label_of_another(
+    ctx: Context, agent: Agent
+) -> None:
+    run = Run(ctx, agent)
+    write(ctx, "CUDA out of memory", agent.id)
+    write(ctx, "out of luck", agent.id)
+    write(ctx, "CUDA out of memory", agent.id)
+    assert matched(ctx) == "hopeless"
+    run.exit(3)
+    assert ctx.db.read(text("SELECT state::text FROM trials"))[0][0] == "ERROR"
+
+
 def test_a_policy_that_cancels_retries_says_so_when_it_matches_and_when_the_trial_fails(
     ctx: Context, agent: Agent
 ) -> None:
@@ -203,11 +247,11 @@ def test_a_pattern_that_takes_too_long_is_dropped_and_said_to_be(
     task_id = ctx.db.read(_TASK)[0].id
     lines = [{"task_id": task_id, "log": "all is well", "agent_id": agent.id}] * 5
     task_logs.store(ctx, lines)
-    told_of = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "takes too long" in line]
-    assert ["hopeless" in line for line in told_of].count(True) == 1
+    told_of = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "'hopeless' takes too" in line]
+    assert len(told_of) == 1
     write(ctx, "out of luck", agent.id)
     task_logs.store(ctx, lines)
-    again = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "takes too long" in line]
+    again = [line for line in told(ctx, "LOG_LEVEL_WARNING") if "'hopeless' takes too" in line]
     assert again == told_of
     assert not any("will not retry" in line for line in told(ctx))
 

@@ -5,7 +5,7 @@ both import this. RE2 itself is imported at the first pattern, as most processes
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -34,13 +34,16 @@ class TooCostly(Exception):
 
 
 class Pattern:
-    def __init__(self, regexp: Any) -> None:
-        self._regexp = regexp
+    def __init__(self, regexp: Any, texts: Sequence[str]) -> None:
+        self._regexp, self._texts = regexp, texts
 
     def found_in(self, line: str) -> bool:
         """Return whether a line, without its end, has a match anywhere."""
-        text = line[:LONGEST_LINE].removesuffix("\n").encode("utf-8", "replace")
-        return self._regexp.search(text) is not None
+        text = line[:LONGEST_LINE].removesuffix("\n")
+        # Most lines of most tasks match no policy, and this costs a tenth of a search.
+        if not all(part in text for part in self._texts):
+            return False
+        return self._regexp.search(text.encode("utf-8", "replace")) is not None
 
 
 def matches(pattern: str, line: str) -> bool:
@@ -115,4 +118,4 @@ def compiled(pattern: str) -> Pattern:
         raise InvalidPattern(f"is not a regular expression of RE2: {cause}") from e
     if max(regexp.programsize, regexp.reverseprogramsize) > _LARGEST_PROGRAM:
         raise InvalidPattern("is too large: repeat fewer characters, or fewer times")
-    return Pattern(regexp)
+    return Pattern(regexp, required_texts(pattern))

@@ -12,9 +12,10 @@ from det_controlplane.db.schema import experiments, tasks, trials
 
 @dataclass(frozen=True, slots=True)
 class LogPolicies:
-    """The log policies of a running trial."""
+    """The log policies of a running trial, and the name of the policy that the trial shows as matched."""
 
     trial_id: int
+    matched: str | None
     policies: list[dict[str, Any]]
 
 
@@ -22,7 +23,9 @@ def of_task(tx: Tx, task_id: str) -> LogPolicies | None:
     """Return the log policies of the task's trial; None without any, or when the trial has ended."""
     found = experiments.c.config["log_policies"]
     of_task = (
-        select(trials.c.id, found).select_from(tasks).join(trials, trials.c.id == tasks.c.trial_id)
+        select(trials.c.id, trials.c.log_policy_matched, found)
+        .select_from(tasks)
+        .join(trials, trials.c.id == tasks.c.trial_id)
     )
     row = tx.execute(
         of_task.join(experiments, experiments.c.id == trials.c.experiment_id).where(
@@ -39,11 +42,17 @@ def lock_experiments(tx: Tx, trial_ids: Collection[int]) -> None:
     tx.execute(rows.order_by(experiments.c.id).with_for_update(key_share=True))
 
 
-def cancel_retries(tx: Tx, trial_id: int, policy: str) -> bool:
-    """Return False where a policy had matched before."""
-    unmatched = (trials.c.id == trial_id) & trials.c.log_policy_matched.is_(None)
-    matched = update(trials).where(unmatched).values(log_policy_matched=policy)
-    return tx.execute(matched).rowcount == 1
+def mark(tx: Tx, trial_id: int, policy: str, *, replaceable: Collection[str] = ()) -> bool:
+    """Show a policy as the matched one of a trial. Return False if one is shown that is not replaceable."""
+    shown = trials.c.log_policy_matched
+    free = (trials.c.id == trial_id) & (shown.is_(None) | shown.in_(replaceable))
+    return tx.execute(update(trials).where(free).values(log_policy_matched=policy)).rowcount == 1
+
+
+def of_trial(tx: Tx, trial_id: int) -> list[dict[str, Any]]:
+    join = trials.join(experiments, experiments.c.id == trials.c.experiment_id)
+    found = select(experiments.c.config["log_policies"]).select_from(join)
+    return tx.execute(found.where(trials.c.id == trial_id)).scalar() or []
 
 
 def exclude_agent(tx: Tx, trial_id: int, agent_id: str) -> bool:

@@ -61,7 +61,7 @@ def of_container(ctx: Context, container_id: UUID) -> ContainerSpec | None:
         env=env,
         env_of_agent=tuple(of_agent),
         files=tuple(_file(f) for f in config.get("_files") or []),
-        log_patterns=tuple(policies.patterns_to_act_on(config)),
+        log_patterns=tuple(policies.patterns_of(config)),
         slot_ids=tuple(row.slot_ids),
         user=_user(row.agent_user),
         session_token=token,

@@ -19,6 +19,7 @@ from det_controlplane.db.logs import NamedLine
 from det_controlplane.db.trials import PlannedTrial, TrialRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.logs import policies
 from det_controlplane.services.scheduling import capacity, stopping
 from det_controlplane.services.search.journal import Journal
 from det_controlplane.services.use_case import Change, change
@@ -244,7 +245,7 @@ class LiveExperiment:
             invalid_hparams=trial.early_exit is not None,
             parked=trial.parked
             or (exit.kind is ExitKind.CLEAN and trials.told_to_rest(self.tx, trial.id)),
-            retries_cancelled=trial.log_policy_matched is not None,
+            retries_cancelled=policies.cancels_retries(self.tx, trial.id, trial.log_policy_matched),
             out_of_agents=exit.kind is ExitKind.FAILED and self._is_out_of_agents(trial),
             pull_failures=allocations.pull_failures(self.tx, trial.task_id)
             if exit.pull_failed

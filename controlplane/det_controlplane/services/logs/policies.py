@@ -3,7 +3,7 @@
 Agents look for the patterns of their containers and tell them with a line; other senders' lines are searched here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,6 +15,7 @@ from det_controlplane.db.engine import Tx
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs.searching import LogSearch
 
+CANCEL_RETRIES = "cancel_retries"
 Line = Mapping[str, Any]
 """A row of a log, with the patterns that its sender `matched`, where it looked."""
 
@@ -27,14 +28,24 @@ class Match:
     trial_id: int
     name: str
     pattern: str
-    action: str
+    action: str | None
+    # Names of the trial's policies that do not cancel retries: the name of one that does replaces them.
+    labels: Collection[str]
     log: str
     agent_id: str | None
 
 
-def patterns_to_act_on(config: Mapping[str, Any]) -> list[str]:
+def patterns_of(config: Mapping[str, Any]) -> list[str]:
     policies = config.get("log_policies") or ()
-    return [p["pattern"] for p in policies if p.get("pattern") and _action(p)]
+    return [p["pattern"] for p in policies if p.get("pattern")]
+
+
+def cancels_retries(tx: Tx, trial_id: int, matched: str | None) -> bool:
+    """Return whether the policy that a trial shows as matched makes its failure final."""
+    if matched is None:
+        return False
+    found = log_policies.of_trial(tx, trial_id)
+    return any(_action(p) == CANCEL_RETRIES for p in found if _name(p) == matched)
 
 
 def find(ctx: Context, task_id: str, lines: Sequence[Line], searching: LogSearch) -> list[Match]:
@@ -45,16 +56,17 @@ def find(ctx: Context, task_id: str, lines: Sequence[Line], searching: LogSearch
         trial = log_policies.of_task(tx, task_id)
     if trial is None:
         return []
+    labels = [_name(p) for p in trial.policies if _action(p) != CANCEL_RETRIES]
     found = []
     for policy in trial.policies:
         action, pattern = _action(policy), policy.get("pattern")
-        if action and pattern:
-            name = policy.get("name") or pattern
-            matching = partial(_matches, pattern)
-            hit = searching.first(task_id, pattern, f"log policy {name!r}", lines, matching)
-            if hit is not None:
-                about = (hit["log"], hit["agent_id"])
-                found.append(Match(task_id, trial.trial_id, name, pattern, action, *about))
+        if not pattern or not (action or trial.matched is None):
+            continue
+        name, matching = _name(policy), partial(_matches, pattern)
+        hit = searching.first(task_id, pattern, f"log policy {name!r}", lines, matching)
+        if hit is not None:
+            about = (labels, hit["log"], hit["agent_id"])
+            found.append(Match(task_id, trial.trial_id, name, pattern, action, *about))
     return found
 
 
@@ -80,14 +92,19 @@ def _act(tx: Tx, match: Match, now: datetime) -> None:
 
 def _consequence(tx: Tx, match: Match) -> str | None:
     """Return the consequence of a match, in the words that scripts look for; None where it holds already."""
-    agent_id = match.agent_id
-    if match.action == "cancel_retries":
-        is_new = log_policies.cancel_retries(tx, match.trial_id, match.name)
+    agent_id, cancels = match.agent_id, match.action == CANCEL_RETRIES
+    replaceable = match.labels if cancels else ()
+    is_new = log_policies.mark(tx, match.trial_id, match.name, replaceable=replaceable)
+    if cancels:
         return "therefore will not retry" if is_new else None
     if match.action == "exclude_node" and agent_id:
         is_new = log_policies.exclude_agent(tx, match.trial_id, agent_id)
         return f"therefore will not schedule on {agent_id}" if is_new else None
     return None
+
+
+def _name(policy: Mapping[str, Any]) -> str:
+    return str(policy.get("name") or policy.get("pattern"))
 
 
 def _action(policy: Mapping[str, Any]) -> str | None:

@@ -87,7 +87,7 @@ function Shown({ trial, tab, reload }) {
         [experiment?.searcherMetric || "Searcher metric", metric(trial.searcherMetricValue), "best value"],
         ["Batches", metric(trial.totalBatchesProcessed)],
         ["Duration", trial.wallClockTime ? duration(trial.wallClockTime) : html`<${Span} from=${trial.startTime} to=${trial.endTime} />`, `since ${moment(trial.startTime)}`],
-        ["Restarts", trial.restarts],
+        ["Restarts", trial.restarts, trial.logPolicyMatched ? `log policy ${trial.logPolicyMatched}` : undefined],
         ["Cost", money(told.data?.cost?.costUsd)],
       ]} />
       <div>
