@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import threading
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from det_controlplane.api import openapi, routes
+from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.services.logs.master_log import StoredLog
 
 from tests.support.api import Api, Caller
@@ -68,6 +70,14 @@ def test_the_configuration_is_for_administrators_and_without_secrets(
     assert [p["pool_name"] for p in config["resource_pools"]] == ["default", "reserved"]
     assert config["resource_manager"]["type"] == "agent"
     assert config["feature_switches"] == config["reserved_ports"] == []
+
+
+def test_feature_switches_of_the_configuration_are_reported(api: Api, admin: Caller) -> None:
+    switches = load_cluster("feature_switches: [streaming_updates]").feature_switches
+    api.ctx.config = replace(api.ctx.config, feature_switches=switches)
+    assert admin.get("/api/v1/master")["featureSwitches"] == ["streaming_updates"]
+    config = admin.get("/api/v1/master/config")["config"]
+    assert config["feature_switches"] == ["streaming_updates"]
 
 
 def test_only_the_log_changes_while_the_cluster_runs(admin: Caller) -> None:

@@ -55,7 +55,28 @@ def test_everything_is_told_first_between_two_marks(user: Caller) -> None:
     assert last == {"sync_id": "1", "complete": True}
     assert named(told) == [("project", "Uncategorized"), ("project", "cats")]
     cats = told[1]["project"]
-    assert {"id", "key", "seq", "workspace_id", "archived", "created_at", "state"} <= set(cats)
+    assert cats["name"] == "cats"
+
+
+# Determined's client makes an object of each message by its names, and fails for other names.
+_FIELDS = {
+    "project": "archived created_at description id immutable key name notes seq state user_id workspace_id",
+    "model": (
+        "archived creation_time description id labels last_updated_time metadata name notes seq user_id workspace_id"
+    ),
+    "modelversion": (
+        "checkpoint_uuid comment creation_time id labels last_updated_time metadata model_id name notes seq user_id"
+        " version workspace_id"
+    ),
+}  # fmt: skip
+
+
+def test_messages_have_the_fields_that_determineds_client_accepts(user: Caller) -> None:
+    user.post("/api/v1/models", {"name": "resnet"})
+    uuid = report_checkpoint(user, create_ended(user))
+    user.post("/api/v1/models/resnet/versions", {"checkpointUuid": uuid})
+    rows = [next(iter(m.items())) for m in subscribed(user, ALL)() if "sync_id" not in m]
+    assert {kind: " ".join(sorted(value)) for kind, value in rows} == _FIELDS
 
 
 def test_then_only_what_changes(user: Caller) -> None:

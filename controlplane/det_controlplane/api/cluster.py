@@ -43,7 +43,8 @@ def master(ctx: Context, request: Request) -> Answer:
             "masterId": ctx.cluster_id, "clusterId": ctx.cluster_id, "clusterName": ctx.config.cluster_name,
             "telemetryEnabled": False, "ssoProviders": [],
             "externalLoginUri": "", "externalLogoutUri": "", "branding": "determined",
-            "rbacEnabled": ctx.config.authz is Authz.RBAC, "product": "PRODUCT_UNSPECIFIED", "featureSwitches": [],
+            "rbacEnabled": ctx.config.authz is Authz.RBAC, "product": "PRODUCT_UNSPECIFIED",
+            "featureSwitches": list(ctx.config.feature_switches),
             "userManagementEnabled": True, "strictJobQueueControl": False, "hasCustomLogo": False,
             "clusterMessage": status.message(ctx),
         }

@@ -50,7 +50,8 @@ KINDS: Mapping[str, RowKind] = {
         "projects r",
         "r.workspace_id",
         {"workspace_ids": "r.workspace_id", "project_ids": "r.id"},
-        f"""{_same("id", "name", "key", "description", "notes", "user_id", "archived", "immutable", "error_message")},
+        # Determined's client rejects a message with a further field.
+        f"""{_same("id", "name", "key", "description", "notes", "user_id", "archived", "immutable")},
             'state', coalesce(r.state::text, 'UNSPECIFIED'), 'created_at', {time("r.created_at")}""",
     ),
     "models": RowKind(

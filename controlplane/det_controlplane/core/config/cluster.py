@@ -39,7 +39,7 @@ LEAST_AUDIT_DAYS = 30
 # Keys of a resident master that mean nothing here.
 _IGNORED = (
     "config_file", "db", "root", "cache", "telemetry", "enable_cors", "logging", "observability",
-    "feature_switches", "ui_customization", "hyperparameter_importance", "port_range",
+    "ui_customization", "hyperparameter_importance", "port_range",
     "tensorboard_storage", "grpc", "scim", "saml", "integrations", "__internal", "det_cloud",
 )  # fmt: skip
 
@@ -86,6 +86,7 @@ class ClusterConfig:
     allowed_host_paths: tuple[str, ...] | None = None  # None: all but those of the system
     authz: Authz = Authz.BASIC
     launch_error: bool = True
+    feature_switches: tuple[str, ...] = ()  # reported to clients; no behaviour depends on them
     notebook_timeout: float | None = None  # seconds; None: never
     tensorboard_timeout: float = 300.0
     retention_policy: ClusterRetention = ClusterRetention()
@@ -172,6 +173,7 @@ def _cluster(reader: Reader) -> ClusterConfig:
         allowed_host_paths=host_paths if security.gives("allowed_host_paths") else None,
         authz=authz,
         launch_error=reader.flag("launch_error", True),
+        feature_switches=reader.texts("feature_switches"),
         notebook_timeout=reader.seconds("notebook_timeout", None),
         tensorboard_timeout=reader.seconds("tensorboard_timeout", 300.0) or 300.0,
         retention_policy=_retention(reader.section("retention_policy")),

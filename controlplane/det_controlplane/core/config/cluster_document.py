@@ -46,7 +46,7 @@ def document(config: ClusterConfig) -> dict[str, Any]:
             {**asdict(p), "claims": {name: list(v) for name, v in p.claims.items()}}
             for p in config.pipelines
         ],
-        "feature_switches": [],  # nothing here depends on one
+        "feature_switches": list(config.feature_switches),
     }
 
 

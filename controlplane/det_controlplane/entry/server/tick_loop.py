@@ -13,7 +13,7 @@ log = logging.getLogger("det.tick")
 SAFETY_NET_S = 60.0
 # A flood of wakes is one tick; where a tick takes long, since much is waiting, it rests in proportion.
 _SPACING_S, _LONGEST_SPACING_S = 0.02, 0.5
-# The rest of a loop that mostly waits for answers of others: a slow webhook costs the database nothing.
+# The rest of a loop that mostly waits for answers of others: a slow webhook does not load the database.
 SHORT_REST_S = _SPACING_S
 _REST = 8
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
