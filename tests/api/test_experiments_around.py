@@ -196,8 +196,8 @@ def test_the_deletion_of_tensorboard_files_is_answered_after_its_task_has_ended(
     api.tick()
     agent.poll()
     assert isinstance(api.app.handle(replace(request)), Wait)
-    failure = {"failure": "container_failed"} if exit_code else {}
-    agent.poll("terminated", exit_code=exit_code, **failure)
+    failure = "container_failed" if exit_code else None
+    agent.poll("terminated", exit_code=exit_code, failure=failure)
     answer = api.app.handle(replace(request))
     assert isinstance(answer, Response)
     if exit_code:
