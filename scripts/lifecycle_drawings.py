@@ -21,7 +21,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "concepts" / "lifecycle.md"
 _BLOCK = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 State = TypeVar("State", bound=Enum)
 _TRIAL = TrialView(
-    state=TrialState.ACTIVE, restarts=0, max_restarts=1, stopped_by_searcher=False, invalid_hparams=False,
+    state=TrialState.ACTIVE, restarts=0, max_restarts=1, stopped_by_searcher=False, early_exit=None,
     parked=False, retries_cancelled=False, out_of_agents=False, pull_failures=0,
 )  # fmt: skip
 _SITUATIONS = {

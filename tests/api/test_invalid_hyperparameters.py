@@ -1,4 +1,4 @@
-"""A program that finds its hyperparameters invalid tells the cluster first, and its log after that."""
+"""Early exits that programs report: invalid hyperparameters, and a stop of their own."""
 
 from det_controlplane.services.scheduling import stopping
 
@@ -33,3 +33,20 @@ def test_one_that_waits_for_slots_ends_at_once(api: Api, user: Caller) -> None:
     trial_id = trial_of(user, experiment_id)["id"]
     user.post(f"/api/v1/trials/{trial_id}/early_exit", {"reason": "EXITED_REASON_INVALID_HP"})
     assert state_of(user, experiment_id) == "STATE_ERROR"
+
+
+def test_one_that_asked_to_stop_has_time_to_store_its_checkpoint(api: Api, user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    agent = PlayedAgent(api, "a1")
+    agent.join()
+    api.tick()
+    agent.poll()
+    trial_id = trial_of(user, experiment_id)["id"]
+    stop = {"reason": "EXITED_REASON_USER_REQUESTED_STOP"}
+    user.post(f"/api/v1/trials/{trial_id}/early_exit", stop)
+    later = api.ctx.now() + stopping.KILL_DELAY
+    api.ctx.now = lambda: later
+    api.tick()
+    assert [order["desired"] for order in agent.poll()] == ["running"]
+    agent.poll("terminated", exit_code=0)
+    assert state_of(user, experiment_id) == "STATE_COMPLETED"

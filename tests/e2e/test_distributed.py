@@ -91,6 +91,15 @@ def test_a_killed_rank_fails_both_nodes_and_the_trial_restarts_once_from_its_che
     assert "goes on from its newest checkpoint, if it has one (restart 1 of 2)" in logs
 
 
+@in_docker_on_demand
+def test_a_gang_in_which_one_rank_asks_to_stop_completes(cluster: Cluster) -> None:
+    experiment_id, trial_id = start(cluster, *FOUR_SLOTS, "--config", "hyperparameters.stop_at=13")
+    finish(cluster, experiment_id)
+    assert max(losses(cluster, trial_id)) == 13
+    checkpoints = cluster.get(f"/api/v1/trials/{trial_id}/checkpoints")["checkpoints"]
+    assert max(c["metadata"]["steps_completed"] for c in checkpoints) == 14
+
+
 # As a gang does, and as tests/harness/pytorch/test_resume.py shows without a cluster.
 @pytest.mark.heavy("pauses on one slot what is paused on four")
 @in_processes

@@ -45,6 +45,7 @@ class Loop:
         self.poll_batches = 1
         self.status = ""
         self.stopping = Stopping(self.context)
+        self.ends_by_request = False
 
     def run(self) -> None:
         self.hooks.call("on_training_start")
@@ -53,6 +54,10 @@ class Loop:
             self._work()
         finally:
             self.scalars.close()
+        self.steps.finish()
+        if self.ends_by_request:
+            # Only now: the cluster may release the slots of a trial that has reported its end.
+            self.steps.report_stop_requested()
 
     def _work(self) -> None:
         while True:
@@ -74,8 +79,7 @@ class Loop:
         if stops is not None:
             stopping = self.stopping.between_workloads(self.progress, any(stops))
             decided = self.source.next(dataclasses.replace(self.progress, stopping=stopping))
-            if any(stops) and stopping and decided.kind is Kind.TERMINATE:
-                self.steps.report_stop_requested()
+            self.ends_by_request = any(stops) and stopping and decided.kind is Kind.TERMINATE
         workload: Workload = self.distributed.broadcast(decided)
         return workload
 
@@ -274,6 +278,9 @@ class Steps:
 
     def collect(self) -> None:
         """Look after background work, between workloads."""
+
+    def finish(self) -> None:
+        """Wait for background work, after the last workload."""
 
     def report_stop_requested(self) -> None: ...
 

@@ -83,7 +83,6 @@ class Trainer:
             )
             hooks.call("on_trial_startup", steps.progress.batches, latest_checkpoint)
             Loop(steps, self._source(plan), plan.max_batches, hooks).run()
-            steps.finish()
 
     def _source(self, plan: Plan) -> WorkloadSource:
         return LocalSource(plan)

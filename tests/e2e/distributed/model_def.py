@@ -50,6 +50,7 @@ class NoisyTrial(pytorch.PyTorchTrial):
         # Only a first run is slow, so that it is interrupted in its middle; those after it hurry.
         first_run = os.environ["DET_TRIAL_RUN_ID"] == "1"
         self.pause_s = float(context.get_hparam("pause_s")) if first_run else 0.0
+        self.stop_at = context.get_hparam("stop_at")
         net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, 1))
         self.model = context.wrap_model(net)
         adam = torch.optim.Adam(self.model.parameters(), lr=0.01)
@@ -68,6 +69,9 @@ class NoisyTrial(pytorch.PyTorchTrial):
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         if batch_idx >= SLOW_FROM:
             time.sleep(self.pause_s)
+        last_rank = self.context.distributed.size - 1
+        if batch_idx == self.stop_at and self.context.distributed.rank == last_rank:
+            self.context.set_stop_requested(True)
         x, y = batch
         loss = nn.functional.mse_loss(self.model(x + 0.01 * random.random()), y)
         self.context.backward(loss)

@@ -1,9 +1,13 @@
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from determined import pytorch
 from determined.pytorch import Batch, Epoch
+from determined.pytorch._checkpoint import CheckpointSaver
 
 from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import EPOCH, PlainTrial, fit, make_context
@@ -140,6 +144,39 @@ def test_a_trial_that_asks_to_stop_saves_and_tells_the_searcher(core: FakeCore) 
     assert reports(core) == [4, 8]
     assert sorted(core.saved()) == [8]
     assert [reason.name for reason in core.train.early_exits] == ["USER_REQUESTED_STOP"]
+
+
+def test_a_trial_reports_its_stop_when_its_last_checkpoint_is_stored(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_store = threading.Event()
+    stored_at_report: list[list[int]] = []
+
+    class Stopping(PlainTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            self.context.set_stop_requested(True)
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    @contextlib.contextmanager
+    def store_path(*args: Any, **options: Any) -> Iterator[Any]:
+        with stored(*args, **options) as path:
+            yield path
+            assert may_store.wait(60)
+
+    def finish(saver: CheckpointSaver) -> None:
+        may_store.set()
+        finish_saving(saver)
+
+    def report_early_exit(_reason: Any) -> None:
+        stored_at_report.append(sorted(core.saved()))
+        may_store.set()
+
+    stored, finish_saving = core.checkpoint.store_path, CheckpointSaver.finish
+    monkeypatch.setattr(core.checkpoint, "store_path", store_path)
+    monkeypatch.setattr(CheckpointSaver, "finish", finish)
+    monkeypatch.setattr(core.train, "report_early_exit", report_early_exit)
+    fit(core, Stopping, max_length=Batch(100), reporting_period=Batch(4))
+    assert stored_at_report == [[4]]
 
 
 def test_a_trial_whose_constructor_asks_to_stop_trains_one_workload(core: FakeCore) -> None:

@@ -20,6 +20,7 @@ from det_controlplane.core.lifecycle.trial import (
     after_patch,
     retry_delay,
 )
+from det_controlplane.core.search import ExitReason
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ CLEAN = ContainerExit(0, None)
 FAILED = ContainerExit(1, Failure.CONTAINER_FAILED)
 LOST = ContainerExit(None, Failure.AGENT_LOST)
 TRIAL = TrialView(
-    state=S.ACTIVE, restarts=0, max_restarts=2, stopped_by_searcher=False, invalid_hparams=False,
+    state=S.ACTIVE, restarts=0, max_restarts=2, stopped_by_searcher=False, early_exit=None,
     parked=False, retries_cancelled=False, out_of_agents=False, pull_failures=0,
 )  # fmt: skip
 
@@ -139,7 +140,8 @@ def test_a_terminal_state_never_changes_and_stopping_never_softens(state: S, tar
 @given(
     st.builds(
         TrialView, state=st.sampled_from([s for s in S if not s.terminal]), restarts=st.integers(0, 9),
-        max_restarts=st.integers(0, 9), stopped_by_searcher=st.booleans(), invalid_hparams=st.booleans(),
+        max_restarts=st.integers(0, 9), stopped_by_searcher=st.booleans(),
+        early_exit=st.none() | st.sampled_from(ExitReason),
         parked=st.booleans(), retries_cancelled=st.booleans(), pull_failures=st.integers(0, 4),
     ),
     st.builds(Exit, kind=st.sampled_from(ExitKind), pull_failed=st.booleans()),

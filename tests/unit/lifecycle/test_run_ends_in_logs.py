@@ -8,7 +8,7 @@ from det_controlplane.core.lifecycle.trial import TrialState, TrialView, after_e
 
 TRIAL = TrialView(
     state=TrialState.ACTIVE, restarts=0, max_restarts=2, stopped_by_searcher=False,
-    invalid_hparams=False, parked=False, retries_cancelled=False, out_of_agents=False, pull_failures=0,
+    early_exit=None, parked=False, retries_cancelled=False, out_of_agents=False, pull_failures=0,
 )  # fmt: skip
 FAILED = Exit(ExitKind.FAILED, "container failed with non-zero exit code: 137", exit_code=137)
 

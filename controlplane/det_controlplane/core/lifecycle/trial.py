@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import Enum
 
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+from det_controlplane.core.search.events import ExitReason
 
 # A pull that failed this often in a row is the user's image, not our luck.
 MAX_PULL_FAILURES = 3
@@ -85,7 +86,7 @@ class TrialView:
     restarts: int
     max_restarts: int
     stopped_by_searcher: bool
-    invalid_hparams: bool
+    early_exit: ExitReason | None  # as its program reported
     parked: bool  # promotion form: waits at a rung
     retries_cancelled: bool  # a log policy matched
     out_of_agents: bool  # log policies leave it fewer slots than it needs
@@ -111,8 +112,8 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
     if exit.pull_failed and trial.pull_failures >= MAX_PULL_FAILURES:
         return AfterExit(S.ERROR, False, f"{exit.message} ({trial.pull_failures} times in a row)")
     # Before what would try again: the program has said that trying is useless, and nothing would start it.
-    if trial.invalid_hparams:
-        return AfterExit(S.COMPLETED, False, "the trial reported invalid hyperparameters")
+    if trial.early_exit is not None:
+        return AfterExit(S.COMPLETED, False, early_exit_sentence(trial.early_exit))
     if exit.kind is ExitKind.INFRASTRUCTURE:
         return AfterExit(trial.state, False, exit.message)
     if failed:
@@ -120,6 +121,12 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
     if exit.kind is ExitKind.CLEAN and not trial.parked:
         return AfterExit(S.COMPLETED)
     return AfterExit(trial.state)
+
+
+def early_exit_sentence(reason: ExitReason) -> str:
+    if reason is ExitReason.USER_REQUESTED_STOP:
+        return "the trial asked to stop"
+    return "the trial reported invalid hyperparameters"
 
 
 def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:

@@ -55,7 +55,7 @@ def kill_trial(ctx: Context, trial_id: int) -> None:
 
 
 def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
-    """Tell the searcher at once that user code gives up, and end the container if it does not end by itself."""
+    """Report an early exit to the searcher. After invalid hyperparameters, kill a program that does not end soon."""
     with locked_trial(ctx, trial_id) as (experiment, trial):
         if trial.early_exit is not None or trial.state.terminal:
             return
@@ -63,7 +63,7 @@ def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:
         trial.early_exit = reason.value
         experiment.remember(trial)
         experiment.feed(search.ExitedEarly(str(trial.request_id), reason))
-        experiment.give_up(trial, "the trial reported invalid hyperparameters")
+        experiment.end_early(trial, reason)
 
 
 @contextmanager

@@ -215,17 +215,19 @@ class LiveExperiment:
             logs.add_named_lines(self.tx, [line], self.now)
             self._end_trial(trial, trial_states.end_of(trial.state))
 
-    def give_up(self, trial: TrialRow, reason: str) -> None:
-        """Let the program end by itself for a moment, as it wants no more. Without a container the trial is over."""
+    def end_early(self, trial: TrialRow, reason: ExitReason) -> None:
+        """End a trial that reported an early exit. A running program ends by itself: at once if its hyperparameters
+        are invalid; after a requested stop it may store its checkpoint first."""
+        why = trial_states.early_exit_sentence(reason)
         allocation = allocations.live_of_task(self.tx, trial.task_id)
         if allocation is None:
             self._end_trial(trial, TrialState.COMPLETED)
         elif allocation.state is AllocationState.QUEUED:
-            ended = stopping.signal(self.change, allocation, Signal.KILL, reason)
+            ended = stopping.signal(self.change, allocation, Signal.KILL, why)
             assert ended is not None
             self.allocation_ended(trial, ended)
-        else:
-            stopping.kill_soon(self.change, allocation, reason)
+        elif reason is not ExitReason.USER_REQUESTED_STOP:
+            stopping.kill_soon(self.change, allocation, why)
         self.feed()
 
     def _allocate(self, trial: TrialRow, delay: Delay | None = None) -> None:
@@ -242,7 +244,7 @@ class LiveExperiment:
             restarts=trial.restarts,
             max_restarts=self.row.max_restarts,
             stopped_by_searcher=trial.stop_requested,
-            invalid_hparams=trial.early_exit is not None,
+            early_exit=ExitReason(trial.early_exit) if trial.early_exit else None,
             parked=trial.parked
             or (exit.kind is ExitKind.CLEAN and trials.told_to_rest(self.tx, trial.id)),
             retries_cancelled=policies.cancels_retries(self.tx, trial.id, trial.log_policy_matched),
