@@ -16,8 +16,10 @@ NO_KEYS = {
         "audit_log.session_id", "audit_log.task_id", "audit_log.user_id", "containers.agent_id",
         "deleted_allocations.experiment_id", "deleted_containers.agent_id", "deleted_containers.allocation_id",
         "deleted_containers.experiment_id", "deleted_containers.trial_id", "deleted_containers.workspace_id",
-        "tasks.parent_id", "trials.warm_start_uuid", "webhook_deliveries.experiment_id",
+        "tasks.parent_id", "trials.warm_start_uuid", "usage_of_days.user_id", "webhook_deliveries.experiment_id",
+        "work_costs_of_days.user_id", "work_costs_of_days.workspace_id",
     },
+    "a scheduling pass deletes the reason before it locks the allocation": {"allocations.wait_reason_id"},
     "written by the thousand, and deleted on its own": {
         "task_log_spans.task_id", "task_logs.agent_id", "task_logs.allocation_id", "task_logs.container_id",
         "task_logs.task_id",

@@ -6,7 +6,7 @@ costs of all containers and of idleness add up to the costs of the machines, wha
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,8 @@ from sqlalchemy import text
 
 from det_controlplane.core.budget import BudgetScope
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.open_ranges import RANGES, days, seconds_on_day
+from det_controlplane.db.usage import DAYS
 
 # Slot-seconds and dollars of containers `c` on rented machines, within the period and the life of the machine.
 _SHARE = """i.pool, i.id AS instance_id, x.start_time, x.end_time, x.seconds * {slots} AS slot_seconds,
@@ -21,7 +23,9 @@ _SHARE = """i.pool, i.id AS instance_id, x.start_time, x.end_time, x.seconds * {
 _SPAN = """CROSS JOIN LATERAL (SELECT *, greatest(0, extract(epoch FROM end_time - start_time))::numeric AS seconds FROM (SELECT
         least(coalesce(c.ended_at, :now), coalesce(i.ended_at, :now), :before) AS end_time,
         greatest(c.assigned_at, i.launched_at, :after) AS start_time) y) x
-    WHERE i.launched_at IS NOT NULL AND i.slots > 0 AND {slots} > 0 AND x.seconds > 0"""
+    WHERE i.launched_at IS NOT NULL AND i.slots > 0 AND {slots} > 0 AND x.seconds > 0
+        AND i.launched_at < :before AND (i.ended_at > :after OR i.ended_at IS NULL)
+        AND c.assigned_at < :before AND (c.ended_at > :after OR c.ended_at IS NULL)"""
 _HELD = {"slots": "cardinality(c.slot_ids)"}
 # What was deleted keeps its share: budgets and users go on counting it.
 _SHARES = f"""
@@ -40,7 +44,15 @@ _MACHINES = """
     FROM instances i CROSS JOIN LATERAL (SELECT greatest(0, extract(epoch FROM
         least(coalesce(i.ended_at, :now), :before) - greatest(i.launched_at, :after)))::numeric AS seconds) x
     WHERE i.launched_at IS NOT NULL AND coalesce(i.ended_at, :now) > :after AND i.launched_at < :before
+        AND (i.ended_at > :after OR i.ended_at IS NULL)
 """
+
+
+def _within(sql: str) -> str:
+    """Return the SQL of a report about the period, for a range `r` of it."""
+    return sql.replace(":after", "r.after").replace(":before", "r.before")
+
+
 _BY_EXPERIMENT = text(f"""
     SELECT experiment_id, sum(usd) AS usd, sum(slot_seconds) / 3600 AS slot_hours FROM ({_SHARES}) s
     WHERE experiment_id = ANY(cast(:ids AS integer[])) GROUP BY experiment_id
@@ -64,15 +76,24 @@ _RUNS = text(f"""
     WHERE a.task_id = :task_id ORDER BY a.run_id
 """)
 _BY_USER = text(f"""
+    WITH {RANGES}, parts AS (
+        SELECT user_id, usd, slot_seconds FROM closed JOIN work_costs_of_days USING (day)
+        UNION ALL SELECT s.user_id, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(_SHARES)}) s)
     SELECT u.username AS name, sum(s.usd) AS usd, sum(s.slot_seconds) / 3600 AS slot_hours
-    FROM ({_SHARES}) s JOIN users u ON u.id = s.user_id
+    FROM parts s JOIN users u ON u.id = s.user_id
     WHERE cast(:user_id AS integer) IS NULL OR u.id = :user_id GROUP BY u.username ORDER BY 2 DESC
 """)
 _BY_POOL = text(f"""
+    WITH {RANGES}, machines AS (
+        SELECT pool, usd FROM closed JOIN machine_costs_of_days USING (day)
+        UNION ALL SELECT m.pool, m.usd FROM ranges r CROSS JOIN LATERAL ({_within(_MACHINES)}) m),
+    work AS (
+        SELECT pool, usd, slot_seconds FROM closed JOIN work_costs_of_days USING (day)
+        UNION ALL SELECT s.pool, s.usd, s.slot_seconds FROM ranges r CROSS JOIN LATERAL ({_within(_SHARES)}) s)
     SELECT m.pool AS name, sum(m.usd) AS usd, coalesce(max(w.usd), 0) AS working_usd,
            coalesce(max(w.slot_seconds), 0) / 3600 AS slot_hours
-    FROM ({_MACHINES}) m LEFT JOIN (SELECT pool, sum(usd) AS usd, sum(slot_seconds) AS slot_seconds
-                                    FROM ({_SHARES}) s GROUP BY pool) w ON w.pool = m.pool
+    FROM machines m LEFT JOIN (SELECT pool, sum(usd) AS usd, sum(slot_seconds) AS slot_seconds
+                               FROM work GROUP BY pool) w ON w.pool = m.pool
     GROUP BY m.pool ORDER BY m.pool
 """)
 _BY_ALLOCATION = text(f"""
@@ -91,38 +112,67 @@ _IDLE = text(f"""
     ORDER BY i.launched_at, i.id
 """)
 # Each share or machine is read once and expanded to the days that it touches.
-_FIRST_DAY = """cast(:first AS timestamptz)
-    + interval '1 day' * floor(extract(epoch FROM {start} - cast(:first AS timestamptz)) / 86400)"""
-_ON_DAY = """greatest(0, extract(epoch FROM least({end}, d.after + interval '1 day') - greatest({start}, d.after)))::numeric"""
-
-
-def _daily(sql: str) -> str:
-    """Return the SQL of a report about one period, for the days from the first to the last."""
-    return sql.replace(":after", "cast(:first AS timestamptz)").replace(
-        ":before", "(cast(:last AS timestamptz) + interval '1 day')"
-    )
-
-
+_WORK_BY_ROWS = f"""
+    SELECT d.day, s.user_id, s.workspace_id, s.pool, s.labels,
+        s.slot_seconds * {seconds_on_day("s.start_time", "s.end_time")} / extract(epoch FROM s.end_time - s.start_time) AS slot_seconds,
+        s.usd * {seconds_on_day("s.start_time", "s.end_time")} / extract(epoch FROM s.end_time - s.start_time) AS usd
+    FROM {{ranges}} r CROSS JOIN LATERAL ({_within(_SHARES)}) s CROSS JOIN LATERAL {days("s.start_time", "s.end_time")}
+"""
+_MACHINES_BY_ROWS = f"""
+    SELECT d.day, i.pool, {seconds_on_day("i.start_time", "i.end_time")} * i.price_usd_hour / 3600 AS usd
+    FROM {{ranges}} r CROSS JOIN LATERAL (
+        SELECT pool, price_usd_hour, greatest(launched_at, r.after) AS start_time,
+            least(coalesce(ended_at, :now), r.before) AS end_time
+        FROM instances WHERE launched_at < r.before AND (ended_at > r.after OR ended_at IS NULL)) i
+    CROSS JOIN LATERAL {days("i.start_time", "i.end_time")}
+    WHERE i.end_time > i.start_time
+"""
 _WORK_BY_DAY = text(f"""
-    SELECT d.after, u.username, s.labels,
-           sum(s.usd * {_ON_DAY.format(start="s.start_time", end="s.end_time")} / extract(epoch FROM s.end_time - s.start_time)) AS usd
-    FROM ({_daily(_SHARES)}) s JOIN users u ON u.id = s.user_id CROSS JOIN LATERAL generate_series(
-        {_FIRST_DAY.format(start="s.start_time")}, s.end_time - interval '1 microsecond', interval '1 day') AS d (after)
-    GROUP BY d.after, u.username, s.labels ORDER BY d.after
+    WITH {RANGES} SELECT p.day, u.username, p.labels, sum(p.usd) AS usd FROM (
+        SELECT day, user_id, labels, usd FROM closed JOIN work_costs_of_days USING (day)
+        UNION ALL SELECT day, user_id, labels, usd FROM ({_WORK_BY_ROWS.format(ranges="ranges")}) w) p
+    JOIN users u ON u.id = p.user_id GROUP BY p.day, u.username, p.labels ORDER BY p.day
 """)
 _MACHINES_BY_DAY = text(f"""
-    SELECT d.after, i.pool, sum({_ON_DAY.format(start="i.start_time", end="i.end_time")} * i.price_usd_hour / 3600) AS usd
-    FROM (SELECT pool, price_usd_hour, greatest(launched_at, cast(:first AS timestamptz)) AS start_time,
-              least(coalesce(ended_at, :now), cast(:last AS timestamptz) + interval '1 day') AS end_time
-          FROM instances WHERE launched_at IS NOT NULL) i
-    CROSS JOIN LATERAL generate_series({_FIRST_DAY.format(start="i.start_time")}, i.end_time - interval '1 microsecond', interval '1 day') AS d (after)
-    WHERE i.end_time > i.start_time GROUP BY d.after, i.pool ORDER BY d.after
+    WITH {RANGES} SELECT p.day, p.pool, sum(p.usd) AS usd FROM (
+        SELECT day, pool, usd FROM closed JOIN machine_costs_of_days USING (day)
+        UNION ALL {_MACHINES_BY_ROWS.format(ranges="ranges")}) p
+    GROUP BY p.day, p.pool ORDER BY p.day
 """)
+SUM_DAYS = (
+    text(f"""
+        INSERT INTO work_costs_of_days (day, user_id, workspace_id, pool, labels, slot_seconds, usd)
+        SELECT day, user_id, workspace_id, pool, labels, sum(slot_seconds), sum(usd)
+        FROM ({_WORK_BY_ROWS.format(ranges=DAYS)}) p WHERE day = ANY(cast(:days AS timestamptz[]))
+        GROUP BY day, user_id, workspace_id, pool, labels
+    """),
+    text(f"""
+        INSERT INTO machine_costs_of_days (day, pool, usd)
+        SELECT day, pool, sum(usd) FROM ({_MACHINES_BY_ROWS.format(ranges=DAYS)}) p
+        WHERE day = ANY(cast(:days AS timestamptz[])) GROUP BY day, pool
+    """),
+)
+
+
+def _spent_of(column: str) -> str:
+    """Return SQL of the cost of a user's or workspace's work."""
+    return f"""
+        WITH {RANGES} SELECT sum(usd) FROM (
+            SELECT w.usd FROM closed JOIN work_costs_of_days w USING (day) WHERE w.{column} = cast(:scope_id AS integer)
+            UNION ALL SELECT s.usd FROM ranges r CROSS JOIN LATERAL ({_within(_SHARES)}) s
+            WHERE s.{column} = cast(:scope_id AS integer)) x
+    """
+
+
 _SPENT = {
     BudgetScope.EXPERIMENT: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE experiment_id = cast(:scope_id AS integer)",
-    BudgetScope.USER: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE user_id = cast(:scope_id AS integer)",
-    BudgetScope.WORKSPACE: f"SELECT sum(usd) FROM ({_SHARES}) s WHERE workspace_id = cast(:scope_id AS integer)",
-    BudgetScope.POOL: f"SELECT sum(usd) FROM ({_MACHINES} AND i.pool = :scope_id) m",
+    BudgetScope.USER: _spent_of("user_id"),
+    BudgetScope.WORKSPACE: _spent_of("workspace_id"),
+    BudgetScope.POOL: f"""
+        WITH {RANGES} SELECT sum(usd) FROM (
+            SELECT m.usd FROM closed JOIN machine_costs_of_days m USING (day) WHERE m.pool = :scope_id
+            UNION ALL SELECT m.usd FROM ranges r CROSS JOIN LATERAL ({_within(_MACHINES)}) m WHERE m.pool = :scope_id) x
+    """,
 }
 _SPENT_IN = {scope: text(sql) for scope, sql in _SPENT.items()}
 
@@ -244,13 +294,13 @@ def idle_of_machines(tx: Tx, span: Span) -> list[IdleMachine]:
 
 
 def work_by_day(tx: Tx, first: datetime, last: datetime, now: datetime) -> list[WorkOfDay]:
-    days = {"first": first, "last": last, "now": now}
-    return [WorkOfDay(*r) for r in tx.execute(_WORK_BY_DAY, days).all()]
+    period = Span(first, last + timedelta(days=1), now).params()
+    return [WorkOfDay(*r) for r in tx.execute(_WORK_BY_DAY, period).all()]
 
 
 def machines_by_day(tx: Tx, first: datetime, last: datetime, now: datetime) -> list[PoolOfDay]:
-    days = {"first": first, "last": last, "now": now}
-    return [PoolOfDay(*r) for r in tx.execute(_MACHINES_BY_DAY, days).all()]
+    period = Span(first, last + timedelta(days=1), now).params()
+    return [PoolOfDay(*r) for r in tx.execute(_MACHINES_BY_DAY, period).all()]
 
 
 def by_pool(tx: Tx, span: Span) -> list[PoolCost]:

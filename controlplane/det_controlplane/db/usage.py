@@ -1,12 +1,13 @@
 """Read the use of slots by allocations within a span of time."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 from sqlalchemy import Row, text
 
 from det_controlplane.db.engine import Tx
+from det_controlplane.db.open_ranges import RANGES, days, seconds_on_day
 from det_controlplane.db.views import time
 
 # The allocations that started, also those whose experiments or workspaces are gone.
@@ -37,17 +38,41 @@ _RAW = text(f"""
            {time("coalesce(a.ended_at, :now)")} AS end_time, {_SECONDS}::double precision AS seconds
     FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
 """)
-# Each allocation is read once and expanded to the days that it touches.
+_END = "coalesce(a.ended_at, cast(:now AS timestamptz))"
+_IN_RANGE = """a.slots > 0 AND a.started_at < r.before
+    AND (a.ended_at > r.after OR (a.ended_at IS NULL AND cast(:now AS timestamptz) > r.after))"""
+# Each allocation is read once and expanded to the days that it touches. The planner does not know that most ranges are
+# short. OFFSET 0 makes it look up tasks, jobs and experiments instead of reading these tables whole.
+_BY_ROWS = f"""
+    SELECT d.day, a.user_id, a.pool, a.labels, a.slots * {seconds_on_day("a.started_at", _END)} AS seconds
+    FROM {{ranges}} r CROSS JOIN LATERAL (
+        SELECT j.user_id, a.pool, coalesce(e.labels, ARRAY[]::text[]) AS labels, a.slots, a.started_at, a.ended_at
+        FROM (SELECT * FROM allocations a WHERE a.started_at IS NOT NULL AND {_IN_RANGE} OFFSET 0) a
+        CROSS JOIN LATERAL (SELECT k.experiment_id FROM tasks k WHERE k.id = a.task_id OFFSET 0) k
+        CROSS JOIN LATERAL (SELECT j.user_id FROM jobs j WHERE j.id = a.job_id OFFSET 0) j
+        LEFT JOIN LATERAL (SELECT e.labels FROM experiments e WHERE e.id = k.experiment_id OFFSET 0) e ON true
+        UNION ALL SELECT user_id, pool, labels, slots, started_at, ended_at FROM deleted_allocations a WHERE {_IN_RANGE}
+    ) a CROSS JOIN LATERAL {days("a.started_at", _END)}
+"""
+_BY = "SELECT start, json_object_agg(key, seconds ORDER BY key) AS sums FROM (SELECT start, {key} AS key, sum(seconds)::double precision AS seconds FROM parts {join} GROUP BY 1, 2) x GROUP BY start"
 _BY_DAY = text(f"""
-    SELECT d.after, u.username, a.pool, a.labels,
-           sum(a.slots * extract(epoch FROM least(coalesce(a.ended_at, :now), d.after + interval '1 day')
-               - greatest(a.started_at, d.after)))::double precision AS seconds
-    FROM {_EVERY} CROSS JOIN LATERAL generate_series(
-        cast(:first AS timestamptz) + interval '1 day' * greatest(0, floor(extract(epoch FROM a.started_at - cast(:first AS timestamptz)) / 86400)),
-        least(cast(:last AS timestamptz), coalesce(a.ended_at, :now) - interval '1 microsecond'), interval '1 day') AS d (after)
-    WHERE a.slots > 0 AND a.started_at < cast(:last AS timestamptz) + interval '1 day'
-        AND coalesce(a.ended_at, :now) > cast(:first AS timestamptz)
-    GROUP BY d.after, u.username, a.pool, a.labels ORDER BY d.after, u.username, a.pool, a.labels
+    WITH {RANGES}, parts AS MATERIALIZED (
+        SELECT date_trunc(:unit, p.day, 'UTC') AS start, p.user_id, p.pool, p.labels, p.seconds FROM (
+            SELECT u.day, u.user_id, u.pool, u.labels, u.seconds FROM closed JOIN usage_of_days u USING (day)
+            UNION ALL {_BY_ROWS.format(ranges="ranges")}) p)
+    SELECT t.start, t.seconds, u.sums AS by_username, p.sums AS by_pool, coalesce(l.sums, '{{}}'::json) AS by_label
+    FROM (SELECT start, sum(seconds)::double precision AS seconds FROM parts GROUP BY start) t
+    JOIN ({_BY.format(key="username", join="JOIN users ON users.id = user_id")}) u USING (start)
+    JOIN ({_BY.format(key="pool", join="")}) p USING (start)
+    LEFT JOIN ({_BY.format(key="label", join="CROSS JOIN unnest(labels) label")}) l USING (start)
+    ORDER BY t.start
+""")
+# The days from :first to :last that are in :days.
+DAYS = """(SELECT cast(:first AS timestamptz) AS after, cast(:last AS timestamptz) + interval '24 hours' AS before)"""
+SUM_DAYS = text(f"""
+    INSERT INTO usage_of_days (day, user_id, pool, labels, seconds)
+    SELECT day, user_id, pool, labels, sum(seconds) FROM ({_BY_ROWS.format(ranges=DAYS)}) p
+    WHERE day = ANY(cast(:days AS timestamptz[])) GROUP BY day, user_id, pool, labels
 """)
 _KEEP = f"""
     INSERT INTO deleted_allocations ({_COLUMNS.format(kind="task_kind")})
@@ -106,6 +131,9 @@ def raw(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Ro
     return tx.execute(_RAW, {"after": after, "before": before, "now": now}).all()
 
 
-def by_day(tx: Tx, first: datetime, last: datetime, now: datetime) -> Sequence[Row[Any]]:
-    """Return slot-seconds by day, user, pool and labels."""
-    return tx.execute(_BY_DAY, {"first": first, "last": last, "now": now}).all()
+def by_day(
+    tx: Tx, first: datetime, last: datetime, now: datetime, unit: Literal["day", "month"] = "day"
+) -> Sequence[Row[Any]]:
+    """Return slot-seconds of days or months: in total, and by user, pool and label."""
+    period = {"after": first, "before": last + timedelta(days=1), "now": now, "unit": unit}
+    return tx.execute(_BY_DAY, period).all()

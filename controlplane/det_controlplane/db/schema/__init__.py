@@ -36,7 +36,14 @@ from det_controlplane.db.schema.instances import (
     pool_holds,
 )
 from det_controlplane.db.schema.market import market_prices, market_reads, market_types
-from det_controlplane.db.schema.money import budgets
+from det_controlplane.db.schema.money import (
+    budgets,
+    changed_days,
+    closed_days,
+    machine_costs_of_days,
+    usage_of_days,
+    work_costs_of_days,
+)
 from det_controlplane.db.schema.organization import (
     config_policies,
     group_members,
@@ -70,8 +77,10 @@ __all__ = [
     "allocations",
     "audit_log",
     "budgets",
+    "changed_days",
     "checkpoint_counts",
     "checkpoints",
+    "closed_days",
     "cluster",
     "cluster_message",
     "config_policies",
@@ -90,6 +99,7 @@ __all__ = [
     "join_proofs",
     "join_tokens",
     "log_batches",
+    "machine_costs_of_days",
     "market_prices",
     "market_reads",
     "market_types",
@@ -120,11 +130,13 @@ __all__ = [
     "trial_counts",
     "trial_sources",
     "trials",
+    "usage_of_days",
     "users",
     "wait_reasons",
     "webhook_log_matches",
     "webhook_triggers",
     "webhooks",
+    "work_costs_of_days",
     "workspace_pins",
     "workspaces",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Literal
 
 from det_controlplane.core.csv_text import csv_text
 from det_controlplane.db import costs, usage
@@ -103,15 +103,18 @@ def _machine_entry(machine: costs.IdleMachine) -> dict[str, Any]:
 def aggregated(ctx: Context, first: date, last: date, period: str) -> list[dict[str, Any]]:
     """Return slot-seconds by day or month, computed when asked, so that today counts too."""
     entries: dict[date, dict[str, Any]] = {}
-    for row in _days(ctx, first, last):
-        day = row.after.date()
-        start = day.replace(day=1) if period == MONTHLY else day
-        entry = entries.setdefault(start, _entry(start, period))
-        entry["seconds"] += row.seconds
-        _count(entry["byUsername"], row.username, row.seconds)
-        _count(entry["byResourcePool"], row.pool, row.seconds)
-        for label in row.labels:
-            _count(entry["byExperimentLabel"], label, row.seconds)
+    unit: Literal["day", "month"] = "month" if period == MONTHLY else "day"
+    for row in _days(ctx, first, last, unit):
+        entry = _entry(row.start.date(), period)
+        entry["seconds"] = row.seconds
+        for name, sums in (
+            ("byUsername", row.by_username),
+            ("byResourcePool", row.by_pool),
+            ("byExperimentLabel", row.by_label),
+        ):
+            # JSON of PostgreSQL has whole numbers without a fraction.
+            entry[name] = {key: float(seconds) for key, seconds in sums.items()}
+        entries[row.start.date()] = entry
     _add_costs(ctx, first, last, period, entries)
     return [entries[start] for start in sorted(entries)]
 
@@ -155,13 +158,13 @@ def _amounts(entry: dict[str, Any], seconds: float, usd: float) -> tuple[Any, ..
     return entry["periodStart"], seconds, round(seconds / 3600, 6), f"{usd:.6f}"
 
 
-def _days(ctx: Context, first: date, last: date) -> Sequence[Any]:
+def _days(ctx: Context, first: date, last: date, unit: Literal["day", "month"]) -> Sequence[Any]:
     if first > last:
         raise Invalid(f"start date {first} is after end date {last}")
     if last - first > MAX_SPAN:
         raise Invalid("the report spans more than three years: ask for less at once")
     with ctx.db.begin() as tx:
-        return usage.by_day(tx, _midnight(first), _midnight(last), ctx.now())
+        return usage.by_day(tx, _midnight(first), _midnight(last), ctx.now(), unit)
 
 
 def _rows(ctx: Context, report: Report, after: datetime, before: datetime) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from det_controlplane.services.agents import silence
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import effects
-from det_controlplane.services.money import budgets
+from det_controlplane.services.money import budgets, closed_days
 from det_controlplane.services.scheduling import schedule_pool, stopping
 from det_controlplane.services.tasks import idling, retention
 from det_controlplane.services.trials import unmanaged
@@ -29,6 +29,7 @@ def run(ctx: Context) -> float | None:
     budgets.keep_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
+    closed_days.close_some(ctx)
     return 0.0 if _delete_some(ctx) else _next_due_s(ctx)
 
 
