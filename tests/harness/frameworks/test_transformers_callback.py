@@ -45,7 +45,9 @@ def test_what_the_trainer_logs_is_reported(trained: Any) -> None:
 def test_what_the_trainer_saves_is_a_checkpoint_with_the_users_data(trained: Any) -> None:
     ((steps, (_, files)),) = trained["saved"].items()
     assert steps == "6"
-    assert {"trainer_state.json", "my_data.json", "metadata.json"} <= set(files)
+    folder = "checkpoint-6"
+    wanted = {f"{folder}/trainer_state.json", f"{folder}/my_data.json", "metadata.json"}
+    assert wanted <= set(files)
 
 
 def test_a_preempted_trainer_saves_and_goes_on_from_there(
@@ -62,6 +64,89 @@ def test_a_preempted_trainer_saves_and_goes_on_from_there(
 def test_a_trainer_that_its_searcher_gave_up_saves_where_the_evaluation_ends(
     forks: ml.Forks, tmp_path: pathlib.Path
 ) -> None:
-    stopped = train(forks, tmp_path, GIVEN_UP="1")
+    stopped = train(forks, tmp_path, GIVEN_UP="1", SEARCHER='{"name": "adaptive_asha"}')
     assert [steps for steps, _ in stopped["validations"]] == [3]
     assert list(stopped["saved"]) == ["3"]
+
+
+def test_speed_figures_and_the_summary_are_not_reported(trained: Any) -> None:
+    names = {name for _, metrics in trained["validations"] for name in metrics}
+    assert names == {"eval_loss", "batches", "epochs"}
+    names = {name for _, metrics in trained["training"] for name in metrics}
+    assert names == {"loss", "grad_norm", "learning_rate", "batches", "epochs"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "evaluated", "saved"),
+    [
+        ({"eval_strategy": "no", "save_strategy": "no"}, [6], ["6"]),
+        ({"eval_steps": 4, "save_steps": 4}, [4, 6], ["4", "6"]),
+        ({"eval_strategy": "epoch", "save_strategy": "epoch", "max_steps": -1,
+          "num_train_epochs": 2}, [5, 10], ["5", "10"]),
+    ],
+    ids=["never", "now and then", "each epoch"],
+)  # fmt: skip
+def test_training_ends_with_one_evaluation_and_one_checkpoint(
+    forks: ml.Forks,
+    tmp_path: pathlib.Path,
+    arguments: dict[str, Any],
+    evaluated: list[int],
+    saved: list[str],
+) -> None:
+    result = train(forks, tmp_path, ARGUMENTS=json.dumps(arguments))
+    assert [steps for steps, _ in result["validations"]] == evaluated
+    assert sorted(result["saved"], key=int) == saved
+    assert len(list((tmp_path / "checkpoints").iterdir())) == len(saved)
+
+
+def test_a_preempted_trainer_saves_once_and_does_not_evaluate(
+    forks: ml.Forks, tmp_path: pathlib.Path
+) -> None:
+    arguments = {"eval_strategy": "epoch", "save_strategy": "epoch"}
+    stopped = train(forks, tmp_path, 0, ARGUMENTS=json.dumps(arguments))
+    assert stopped["validations"] == []
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+
+
+def test_a_checkpoint_of_an_earlier_version_resumes(
+    forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
+) -> None:
+    """Earlier versions stored the files of the Trainer at the root of the checkpoint."""
+    stopped = train(forks, tmp_path, 0)
+    ((steps, (uuid, _)),) = stopped["saved"].items()
+    checkpoint = tmp_path / "checkpoints" / uuid
+    folder = checkpoint / f"checkpoint-{steps}"
+    for file in folder.iterdir():
+        file.rename(checkpoint / file.name)
+    folder.rmdir()
+    (tmp_path / "out").rename(tmp_path / "out of another machine")
+    resumed = train(forks, tmp_path, -1, uuid)
+    assert losses(stopped) + losses(resumed) == losses(trained)
+
+
+def test_a_checkpoint_resumes_on_a_machine_without_files(
+    forks: ml.Forks, trained: Any, tmp_path: pathlib.Path
+) -> None:
+    stopped = train(forks, tmp_path, 0)
+    ((_, (uuid, _)),) = stopped["saved"].items()
+    (tmp_path / "out").rename(tmp_path / "out of another machine")
+    resumed = train(forks, tmp_path, -1, uuid)
+    assert losses(stopped) + losses(resumed) == losses(trained)
+
+
+@pytest.mark.parametrize(
+    ("searcher", "message"),
+    [
+        ({"metric": "accuracy"}, "searcher metric 'accuracy' .* which reports: eval_loss"),
+        ({"max_length": {"batches": 8}}, "does not match .*batches=6 != batches=8"),
+        ({"max_length": {"epochs": 6}}, "does not match .*batches=6 != epochs=6"),
+        ({"max_length": 8}, "does not match .*batches=6 != 8"),
+        ({"name": "adaptive_asha", "time_metric": "batches", "max_time": 9},
+         "does not match .*batches=6 != batches=9"),
+    ],
+)  # fmt: skip
+def test_a_searcher_that_disagrees_with_the_trainer_is_an_error(
+    forks: ml.Forks, tmp_path: pathlib.Path, searcher: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(AssertionError, match=f"(?s)ValueError: .*{message}"):
+        train(forks, tmp_path, SEARCHER=json.dumps(searcher))

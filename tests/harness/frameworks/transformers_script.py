@@ -37,7 +37,8 @@ class Callback(DetCallback):
 DIRECTORY, PREEMPT_AFTER, LATEST = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 core: Any = FakeCore(DIRECTORY)
 core.train.given_up = "GIVEN_UP" in os.environ
-CONFIG = {"searcher": {"name": "adaptive_asha"}} if core.train.given_up else {}
+SEARCHER = json.loads(os.environ.get("SEARCHER", "{}"))
+CONFIG = {"searcher": {"name": "single", "metric": "eval_loss", **SEARCHER}}
 core.info = SimpleNamespace(
     latest_checkpoint=LATEST[0] if LATEST else None,
     task_type="TRIAL",
@@ -45,20 +46,22 @@ core.info = SimpleNamespace(
 )
 core.preempt.after_calls = PREEMPT_AFTER if PREEMPT_AFTER >= 0 else None
 data = [{"x": torch.tensor([i / 10.0]), "labels": torch.tensor([i / 5.0])} for i in range(10)]
-args = transformers.TrainingArguments(
-    output_dir=str(DIRECTORY / "out"),
-    max_steps=6,
-    per_device_train_batch_size=2,
-    logging_steps=1,
-    eval_strategy="steps",
-    eval_steps=3,
-    save_strategy="steps",
-    save_steps=6,
-    learning_rate=0.1,
-    report_to=[],
-    disable_tqdm=True,
-    use_cpu=True,
-)
+arguments: dict[str, Any] = {
+    "output_dir": str(DIRECTORY / "out"),
+    "max_steps": 6,
+    "per_device_train_batch_size": 2,
+    "logging_steps": 1,
+    "eval_strategy": "steps",
+    "eval_steps": 3,
+    "save_strategy": "steps",
+    "save_steps": 6,
+    "learning_rate": 0.1,
+    "report_to": [],
+    "disable_tqdm": True,
+    "use_cpu": True,
+    **json.loads(os.environ.get("ARGUMENTS", "{}")),
+}
+args = transformers.TrainingArguments(**arguments)
 callback = Callback(core, args, user_data={"note": "mine"})
 trainer = transformers.Trainer(
     model=Line(), args=args, train_dataset=data, eval_dataset=data, callbacks=[callback]
@@ -71,7 +74,8 @@ print(
             "training": [[s, m] for s, m, _ in core.train.training],
             "validations": core.train.validations,
             "saved": {
-                s: [p.name, sorted(f.name for f in p.iterdir())] for s, p in core.saved().items()
+                s: [p.name, sorted(str(f.relative_to(p)) for f in p.rglob("*") if f.is_file())]
+                for s, p in core.saved().items()
             },
         }
     )
