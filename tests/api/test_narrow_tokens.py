@@ -108,3 +108,14 @@ def test_a_command_has_one_for_itself(api: Api, user: Caller) -> None:
     alert = {"experimentId": experiment, "data": {"title": "of another"}}
     assert task.ask("POST", f"{V}/webhooks/custom", alert).status == 403
     assert task.ask("GET", f"{V}/experiments/{experiment}").status == 403
+
+
+@pytest.mark.parametrize("given", ["owner", "task", None])
+def test_configurations_have_the_key_only_if_it_was_set(user: Caller, given: str | None) -> None:
+    environment = {} if given is None else {"det_token": given}
+    shown = user.get(f"/api/v1/experiments/{create(user, environment=environment)}")["config"]
+    assert shown["environment"].get("det_token") == given
+    assert ("det_token" in shown["environment"]) is (given is not None)
+    body = {"config": {"entrypoint": ["true"], "environment": environment}}
+    command = user.post("/api/v1/commands", body)["config"]
+    assert ("det_token" in command["environment"]) is (given is not None)

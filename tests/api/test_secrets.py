@@ -22,7 +22,7 @@ from tests.support.api import (
     create,
 )
 from tests.support.fake_cluster import archive
-from tests.support.planted import ADDRESS_MARK, MARK, SECRET_CONFIG, played_secrets
+from tests.support.planted import ADDRESS_MARK, MARK, SECRET_CONFIG, STORAGE, played_secrets
 from tests.support.played_agent import PlayedAgent, task_of
 from tests.support.uploads import uploaded
 
@@ -134,6 +134,61 @@ def test_settings_of_libraries_stay_readable(user: Caller) -> None:
     config = user.get(f"/api/v1/experiments/{id}")["experiment"]["config"]
     gpu = config["environment"]["environment_variables"]["cuda"]
     assert gpu == ["WANDB_API_KEY=********", "NCCL_DEBUG=INFO"]
+
+
+VARIABLES = {
+    "environment": {
+        "environment_variables": [
+            "DATA_DIR=/data/planted",
+            "WANDB_API_KEY=planted-variable",
+            "DB=postgres://me:planted-url@host/db",
+        ],
+        "registry_auth": {"username": "me", "password": "planted-registry"},
+    },
+    "checkpoint_storage": STORAGE,
+}
+_HIDDEN_VARIABLES = ["DATA_DIR=********", "WANDB_API_KEY=********", "DB=********"]
+_SHOWN_VARIABLES = ["DATA_DIR=/data/planted", *_HIDDEN_VARIABLES[1:]]
+
+
+def test_the_owner_of_a_template_sees_variables_that_are_not_called_a_secret(
+    user: Caller, admin: Caller
+) -> None:
+    path = "/api/v1/templates/t"
+    made = user.post(path, {"name": "t", "config": VARIABLES})["template"]["config"]
+    for config in (made, user.get(path)["template"]["config"]):
+        assert config["environment"]["environment_variables"] == _SHOWN_VARIABLES
+        assert config["environment"]["registry_auth"]["password"] == "********"
+        assert config["checkpoint_storage"]["secret_key"] == "********"
+    other = admin.get(path)["template"]["config"]
+    assert other["environment"]["environment_variables"] == _HIDDEN_VARIABLES
+    # The other user stores the masked configuration, and does not become the owner.
+    admin.done("PUT", path, {"name": "t", "config": other})
+    assert admin.get(path)["template"]["config"] == other
+    assert user.get(path)["template"]["config"] == made
+
+
+def test_variables_of_each_kind_of_slot_are_shown_to_the_owner(user: Caller) -> None:
+    variables = {"cpu": ["A=1"], "cuda": ["B=2", "TOKEN=3"]}
+    config = {"environment": {"environment_variables": variables}}
+    user.post("/api/v1/templates/t", {"name": "t", "config": config})
+    shown = user.get("/api/v1/templates/t")["template"]["config"]["environment"]
+    expected = {"cpu": ["A=1"], "cuda": ["B=2", "TOKEN=********"]}
+    assert shown["environment_variables"] == expected
+
+
+def test_the_owner_of_an_experiment_sees_its_variables_and_its_tasks_do_not(
+    api: Api, user: Caller, admin: Caller
+) -> None:
+    task, experiment_id = task_of(api, user, **VARIABLES)
+    path = f"/api/v1/experiments/{experiment_id}"
+    answer = user.get(path)
+    for config in (answer["config"], answer["experiment"]["config"]):
+        assert config["environment"]["environment_variables"]["cpu"] == _SHOWN_VARIABLES
+        assert config["checkpoint_storage"]["secret_key"] == "********"
+    for other in (admin, task):
+        config = other.get(path)["config"]
+        assert config["environment"]["environment_variables"]["cpu"] == _HIDDEN_VARIABLES
 
 
 def refork(caller: Caller, parent: int) -> Told:

@@ -121,7 +121,8 @@ def _filters(request: Request) -> dict[str, Any]:
 
 
 def get_experiment(ctx: Context, request: Request) -> Answer:
-    found = listing.experiment(ctx, request.id("experimentId"))
+    experiment_id = request.id("experimentId")
+    found = listing.experiment_as_seen_by(ctx, user_of(request), experiment_id)
     return json_object(
         experiment=found.shown,
         config=found.config,

@@ -17,7 +17,8 @@ def list_templates(ctx: Context, request: Request) -> Answer:
 
 
 def get_template(ctx: Context, request: Request) -> Answer:
-    return json_response({"template": templates.get(ctx, request.param("templateName"))})
+    name = request.param("templateName")
+    return json_response({"template": templates.get(ctx, user_of(request), name)})
 
 
 def create(ctx: Context, request: Request) -> Answer:
@@ -42,13 +43,15 @@ def _stored(ctx: Context, request: Request, *, replace: bool) -> Answer:
 def edit(ctx: Context, request: Request) -> Answer:
     """Replace a template's configuration by the body, which is the whole of it."""
     name = request.param("templateName")
-    return json_response({"template": templates.set_config(ctx, name, request.json())})
+    return json_response(
+        {"template": templates.set_config(ctx, user_of(request), name, request.json())}
+    )
 
 
 def rename(ctx: Context, request: Request) -> Answer:
     body = Body(request.json())
     old, new = body.required_text("oldName"), body.required_text("newName")
-    return json_response({"template": templates.rename(ctx, old, new)})
+    return json_response({"template": templates.rename(ctx, user_of(request), old, new)})
 
 
 def remove(ctx: Context, request: Request) -> Answer:

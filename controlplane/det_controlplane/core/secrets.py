@@ -71,6 +71,14 @@ def redacted(value: T) -> T:
     return shown
 
 
+def with_variables(shown: T, complete: Any) -> T:
+    """Return a redacted configuration as its owner sees it: with the values of environment variables.
+
+    A value stays hidden if the name of its variable speaks of a secret, or if it is an address with a password."""
+    value: T = _with_variables(shown, complete)
+    return value
+
+
 def is_masked(value: Any) -> bool:
     """Return whether a value is what is shown in place of a secret."""
     return isinstance(value, str) and (value == HIDDEN or value.endswith(f"={HIDDEN}"))
@@ -161,6 +169,29 @@ def _shown_variables(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any
 def _is_setting(variable: str) -> bool:
     known = _KNOWN_VARIABLE.fullmatch(variable.strip()) is not None
     return known and not speaks_of_secrets(variable)
+
+
+def _with_variables(shown: Any, complete: Any) -> Any:
+    if isinstance(shown, Mapping):
+        return {
+            k: (_revealed if k == _VARIABLES else _with_variables)(v, complete[k])
+            for k, v in shown.items()
+        }
+    if isinstance(shown, list | tuple):
+        return [_with_variables(v, c) for v, c in zip(shown, complete, strict=True)]
+    return shown
+
+
+def _revealed(shown: Any, complete: Any, name: str = "") -> Any:
+    if isinstance(shown, Mapping):
+        return {k: _revealed(v, complete[k], str(k)) for k, v in shown.items()}
+    if isinstance(shown, list | tuple):
+        return [_revealed(v, c) for v, c in zip(shown, complete, strict=True)]
+    if not is_masked(shown):
+        return shown
+    variable = str(shown).partition("=")[0] if shown != HIDDEN else name
+    is_secret = speaks_of_secrets(variable) or _URL_WITH_PASSWORD.search(str(complete))
+    return shown if is_secret else complete
 
 
 def speaks_of_secrets(variable: str) -> bool:

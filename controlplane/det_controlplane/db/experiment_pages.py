@@ -68,7 +68,8 @@ _LISTED = Collection(
     ],
 )  # fmt: skip
 _ONE = text(f"""
-    SELECT {views.EXPERIMENT} AS shown, e.config::text AS config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id
+    SELECT {views.EXPERIMENT} AS shown, e.config::text AS config, {views.EXPERIMENT_STATE} AS state, j.pool, e.job_id::text AS job_id,
+        e.sealed, e.user_id
     FROM {views.EXPERIMENT_FROM} WHERE e.id = :id
 """)
 
@@ -90,6 +91,8 @@ class ShownExperiment:
     state: str
     pool: str
     job_id: str
+    sealed: str | None
+    user_id: int
 
 
 def one(tx: Tx, experiment_id: int) -> ShownExperiment | None:

@@ -1,6 +1,7 @@
 """Templates: fragments of configuration under a name."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Text, bindparam, delete, select, update
@@ -35,20 +36,28 @@ def listed(db: Database, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
     return pages.find(db, _LISTED, page, sort, filters)
 
 
-def stored(tx: Tx, name: str) -> tuple[dict[str, Any], str | None] | None:
-    """Return a template's configuration and its secrets."""
-    row = tx.execute(select(_t.config, _t.sealed).where(_t.name == name)).first()
-    return None if row is None else (row.config, row.sealed)
+@dataclass(frozen=True, slots=True)
+class StoredTemplate:
+    """The configuration of a template, its secrets and the user who created it."""
+
+    config: dict[str, Any]
+    sealed: str | None
+    user_id: int | None
 
 
-def create(tx: Tx, name: str, workspace_id: int, **config: Any) -> None:
-    values = {"name": name, "workspace_id": workspace_id, **config}
+def stored(tx: Tx, name: str) -> StoredTemplate | None:
+    row = tx.execute(select(_t.config, _t.sealed, _t.user_id).where(_t.name == name)).first()
+    return None if row is None else StoredTemplate(*row)
+
+
+def create(tx: Tx, name: str, workspace_id: int, user_id: int, **config: Any) -> None:
+    values = {"name": name, "workspace_id": workspace_id, "user_id": user_id, **config}
     tx.execute(insert(templates).values(values))
 
 
-def put(tx: Tx, name: str, workspace_id: int, **config: Any) -> None:
-    """Create a template, or replace the configuration of the one that has its name."""
-    new = insert(templates).values(name=name, workspace_id=workspace_id, **config)
+def put(tx: Tx, name: str, workspace_id: int, user_id: int, **config: Any) -> None:
+    """Create a template, or replace the configuration of the one that has its name. Its owner stays."""
+    new = insert(templates).values(name=name, workspace_id=workspace_id, user_id=user_id, **config)
     tx.execute(new.on_conflict_do_update(index_elements=[_t.name], set_=config))
 
 

@@ -13,6 +13,7 @@ from det_controlplane.core.secrets import (
     masked_paths,
     restored,
     separated,
+    with_variables,
 )
 from det_controlplane.db.engine import as_json
 from det_controlplane.ports.cipher import CannotOpen
@@ -56,6 +57,11 @@ def unsealed(ctx: Context, shown: Any, sealed: str | None) -> Any:
         log.error("secrets of a configuration stay hidden: %s", e)
         return shown
     return joined(shown, {tuple(path): Secret(value) for path, value in content})
+
+
+def as_seen_by_owner(ctx: Context, shown: Any, sealed: str | None) -> Any:
+    """Return a stored configuration with the values of variables with names that do not speak of secrets."""
+    return with_variables(shown, unsealed(ctx, shown, sealed)) if sealed else shown
 
 
 def fingerprint(ctx: Context, config: dict[str, Any]) -> str:

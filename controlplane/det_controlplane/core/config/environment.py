@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.config.fields import (
@@ -88,7 +88,15 @@ class Environment(StrictModel):
     add_capabilities: tuple[Name, ...] = Field((), strict=False)
     drop_capabilities: tuple[Name, ...] = Field((), strict=False)
     pod_spec: dict[str, Any] | None = None  # for Kubernetes; agents ignore it
-    det_token: Literal["owner", "task"] = "owner"
+    det_token: Literal["owner", "task"] | None = None  # None: owner
+
+    @model_serializer(mode="wrap")
+    def _without_unset_token(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a key of ours that was not set: Determined's configurations do not have it."""
+        written: dict[str, Any] = write(self)
+        if self.det_token is None:
+            written.pop("det_token", None)
+        return written
 
 
 class BindMount(StrictModel):

@@ -186,6 +186,8 @@ templates = Table(
     Column(
         "workspace_id", Integer, ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False
     ),
+    # The user who created the template and sees its variables; NULL for rows from before.
+    Column("user_id", Integer, ForeignKey("users.id")),
     CheckConstraint("btrim(name) <> ''", name="name"),
 )
 

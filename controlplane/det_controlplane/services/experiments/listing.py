@@ -1,15 +1,20 @@
 """Looking at experiments, trials and checkpoints."""
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.db import checkpoint_pages, experiment_pages, trial_pages
 from det_controlplane.db import experiments as rows
+from det_controlplane.db.engine import as_json
 from det_controlplane.db.experiment_pages import ShownExperiment
+from det_controlplane.services import sealing
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, found
+from det_controlplane.services.identity.principal import User
 
 
 def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -19,6 +24,16 @@ def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -
 def experiment(ctx: Context, experiment_id: int) -> ShownExperiment:
     with ctx.db.autocommit() as tx:
         return found(experiment_pages.one(tx, experiment_id), f"experiment {experiment_id}")
+
+
+def experiment_as_seen_by(ctx: Context, user: User, experiment_id: int) -> ShownExperiment:
+    """Return an experiment, with the values of environment variables for its owner."""
+    shown = experiment(ctx, experiment_id)
+    if not shown.sealed or not user.is_person(shown.user_id):
+        return shown
+    config = sealing.as_seen_by_owner(ctx, json.loads(shown.config), shown.sealed)
+    values = {**json.loads(shown.shown), "config": config}
+    return replace(shown, shown=as_json(values), config=as_json(config))
 
 
 def revision(ctx: Context, experiment_id: int) -> str:

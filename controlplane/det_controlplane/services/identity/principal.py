@@ -33,6 +33,10 @@ class User:
     place: NamedPlace | None = None
     presides: bool = False  # administrates the workspaces of all that the request names
 
+    def is_person(self, user_id: int | None) -> bool:
+        """Return whether this is the user who is signed in, and not a task of the user."""
+        return self.id == user_id and self.allocation_id is None
+
     @property
     def caller(self) -> str:
         """Return whose share of a process its requests take: those of all sessions and tasks of a user are one."""

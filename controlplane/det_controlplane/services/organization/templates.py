@@ -21,9 +21,9 @@ from det_controlplane.services.identity.route_rights import require_in, require_
 _WHAT = "template"
 
 
-def get(ctx: Context, name: str) -> dict[str, Any]:
+def get(ctx: Context, caller: User, name: str) -> dict[str, Any]:
     with ctx.db.autocommit() as tx:
-        return _shown(tx, name)
+        return _shown(ctx, tx, caller, name)
 
 
 def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:
@@ -67,8 +67,9 @@ def create(
             else:
                 require_in(caller, Right.CREATE_TEMPLATES, workspace_id or 1)
             parts = _sealed(ctx, tx, stored_name, checked)
-            store(tx, stored_name, workspace_id or 1, config=parts.shown, sealed=parts.secrets)
-            return _shown(tx, stored_name)
+            config = {"config": parts.shown, "sealed": parts.secrets}
+            store(tx, stored_name, workspace_id or 1, caller.id, **config)
+            return _shown(ctx, tx, caller, stored_name)
     except Violated as e:
         raise _told(e, name, workspace_id) from e
 
@@ -78,19 +79,19 @@ def check(name: str, config: Any) -> dict[str, Any]:
     return {"name": _checked_name(name), "config": _checked_config(config)}
 
 
-def set_config(ctx: Context, name: str, config: Any) -> dict[str, Any]:
+def set_config(ctx: Context, caller: User, name: str, config: Any) -> dict[str, Any]:
     with ctx.db.begin() as tx:
         parts = _sealed(ctx, tx, name, _checked_config(config))
         templates.change(tx, name, config=parts.shown, sealed=parts.secrets)
-        return _shown(tx, name)
+        return _shown(ctx, tx, caller, name)
 
 
-def rename(ctx: Context, name: str, to: str) -> dict[str, Any]:
+def rename(ctx: Context, caller: User, name: str, to: str) -> dict[str, Any]:
     try:
         with ctx.db.begin() as tx:
-            _shown(tx, name)
+            _shown(ctx, tx, caller, name)
             templates.change(tx, name, name=_checked_name(to))
-            return _shown(tx, to.strip())
+            return _shown(ctx, tx, caller, to.strip())
     except Violated as e:
         raise _told(e, to, 0) from e
 
@@ -101,17 +102,20 @@ def delete(ctx: Context, name: str) -> None:
             raise _missing(name)
 
 
-def _shown(tx: Tx, name: str) -> dict[str, Any]:
-    found = templates.one(tx, name)
-    if found is None:
+def _shown(ctx: Context, tx: Tx, caller: User, name: str) -> dict[str, Any]:
+    """Return a template. Its owner sees environment variables, if it is not a task that asks."""
+    found, stored = templates.one(tx, name), templates.stored(tx, name)
+    if found is None or stored is None:
         raise _missing(name)
-    return found
+    if not caller.is_person(stored.user_id):
+        return found
+    return {**found, "config": sealing.as_seen_by_owner(ctx, stored.config, stored.sealed)}
 
 
 def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.Sealed:
     """Seal a configuration; what came back as it was shown keeps its secrets."""
     stored = templates.stored(tx, name)
-    earlier = None if stored is None else sealing.unsealed(ctx, *stored)
+    earlier = None if stored is None else sealing.unsealed(ctx, stored.config, stored.sealed)
     try:
         return sealing.seal(ctx, sealing.completed(config, earlier))
     except InvalidConfig as e:
