@@ -40,6 +40,15 @@ def test_a_message_is_shown_from_its_start_to_its_end(admin: Caller, user: Calle
     assert user.ask("DELETE", MESSAGE).status == 403
 
 
+def test_whole_seconds_of_a_message_have_no_fraction(admin: Caller) -> None:
+    begin = datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    times = {"startTime": begin.isoformat(), "endTime": "2099-01-01T00:00:00.250Z"}
+    admin.done("PUT", MESSAGE, {"message": "open", **times})
+    shown = admin.get("/api/v1/master")["clusterMessage"]
+    assert shown["startTime"] == "2020-01-02T03:04:05Z"
+    assert shown["endTime"] == "2099-01-01T00:00:00.250000Z"
+
+
 def test_the_version_of_the_product_stands_beside_that_of_the_interface(user: Caller) -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     own = project.partition('\nversion = "')[2].partition('"')[0]

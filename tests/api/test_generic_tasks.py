@@ -1,5 +1,6 @@
 """Generic tasks: trees of programs that are paused, continued and killed together."""
 
+import json
 import base64
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -73,6 +74,22 @@ def test_a_task_runs_its_entrypoint_to_its_end(api: Api, user: Caller, agent: Pl
     agent.poll("terminated", exit_code=0)
     assert state(user, id) == "COMPLETED"
     assert user.get(f"{V}/tasks/{id}")["task"]["endTime"]
+
+
+def test_the_configuration_is_shown_as_it_was_submitted(user: Caller) -> None:
+    submitted = """
+entrypoint: [python3, work.py]
+environment:
+  environment_variables: [API_KEY=planted]
+"""
+    id = create(user, submitted)
+    shown = {
+        "entrypoint": ["python3", "work.py"],
+        "environment": {"environment_variables": ["API_KEY=********"]},
+    }
+    fork = create(user, "", forkedFrom=id)
+    for task_id in (id, fork):
+        assert json.loads(user.get(f"{V}/tasks/{task_id}/config")["config"]) == shown
 
 
 def test_a_failed_task_is_in_error(api: Api, user: Caller, agent: PlayedAgent) -> None:

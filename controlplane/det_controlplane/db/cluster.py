@@ -28,9 +28,16 @@ _LEFT_WAITING = select(
     cluster.c.ticking.is_(False)
     & or_(exists(select(1).where(pools.c.dirty)), exists(select(1).select_from(outbox)))
 )
+
+
+def _time(column: str) -> str:
+    """Return a time as Determined writes it here, without the fraction of a whole second."""
+    return f"regexp_replace({time(column)}, '[.]0+Z$', 'Z')"
+
+
 _MESSAGE: Any = literal_column(
-    f"json_build_object('message', message, 'startTime', {time('starts_at')}, 'endTime', {time('ends_at')},"
-    f" 'createdTime', {time('created_at')})"
+    f"json_build_object('message', message, 'startTime', {_time('starts_at')}, 'endTime', {_time('ends_at')},"
+    f" 'createdTime', {_time('created_at')})"
 )
 
 

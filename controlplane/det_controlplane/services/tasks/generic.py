@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from det_controlplane.core.config import TaskConfig, load_yaml
@@ -12,6 +13,7 @@ from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.roles import Right
+from det_controlplane.core.secrets import redacted
 from det_controlplane.db import allocations, generic_tasks, submissions, tasks
 from det_controlplane.db.allocations import AllocationRow
 from det_controlplane.db.engine import Tx
@@ -33,11 +35,13 @@ from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.tasks import launching, lifecycle, programs
 from det_controlplane.services.tasks.launching import Resolved, Submission
 from det_controlplane.services.tasks.listing import SHOWN_AFTER_END
+from det_controlplane.services.tasks.programs import Program, ProgramContext
 from det_controlplane.services.use_case import Change, change
 
 # A moved task gets no more children that would have to be moved; others, which run without pauses, may without end.
 _PASSES = 20
 _PAUSED = (GenericTaskState.STOPPING_PAUSED, GenericTaskState.PAUSED)
+_SUBMITTED = "_submitted"
 # Tells the state that a task is to have; raises NotAllowed where it cannot.
 After = Callable[[GenericTask], GenericTaskState]
 
@@ -62,6 +66,7 @@ class Prepared:
     submission: Submission
     resolved: Resolved
     project_id: int
+    submitted: Mapping[str, Any]  # the configuration that its user gave, without secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
         return Created(repeated, (), False)
     ready = prepared(ctx, user, new)
     with launching.queued_task(
-        ctx, user, ready.submission, ready.resolved, programs.of_command
+        ctx, user, ready.submission, ready.resolved, partial(_program, ready.submitted)
     ) as (
         changed,
         id,
@@ -102,7 +107,8 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
         require_owner(user, parent.user_id, "make children of the task")
     if new.inherit_context and parent is None:
         raise Invalid("inheritContext needs a parent task: name it by parentId")
-    config = _config(ctx, user, new, original)
+    given = _given(new)
+    config = _config(ctx, user, given, original)
     project = submissions.project_by_id(ctx.db, new.project_id or UNCATEGORIZED)
     if project is None:
         raise Missing(f"project {new.project_id} not found")
@@ -115,7 +121,19 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
     source = parent if new.inherit_context else original
     if source is not None and not submission.files:
         submission = replace(submission, shared_context_id=source.context_id)
-    return Prepared(submission, launching.resolve(ctx, user, submission), project.id)
+    resolved = launching.resolve(ctx, user, submission)
+    submitted = redacted(given) if given or original is None else _submitted(original)
+    return Prepared(submission, resolved, project.id, submitted)
+
+
+def _program(submitted: Mapping[str, Any], config: TaskConfig, place: ProgramContext) -> Program:
+    return replace(programs.of_command(config, place), settings={_SUBMITTED: dict(submitted)})
+
+
+def _submitted(task: GenericTask) -> Mapping[str, Any]:
+    """Return a task's configuration as submitted. A task of an earlier version has the resolved one only."""
+    submitted: Mapping[str, Any] = task.config.get(_SUBMITTED) or programs.shown(task.config)
+    return submitted
 
 
 def _relative(ctx: Context, user: User, task_id: str | None) -> GenericTask | None:
@@ -125,12 +143,13 @@ def _relative(ctx: Context, user: User, task_id: str | None) -> GenericTask | No
     return _find(ctx, task_id)
 
 
+def _given(new: NewGenericTask) -> dict[str, Any]:
+    return dict(load_yaml(new.config, what="task configuration")) if new.config.strip() else {}
+
+
 def _config(
-    ctx: Context, user: User, new: NewGenericTask, original: GenericTask | None
+    ctx: Context, user: User, given: dict[str, Any], original: GenericTask | None
 ) -> Mapping[str, Any]:
-    given: dict[str, Any] = {}
-    if new.config.strip():
-        given = dict(load_yaml(new.config, what="task configuration"))
     if original is None:
         return given
     # Its secrets go on to tasks of its owner only.
@@ -170,8 +189,8 @@ def listed(
 
 
 def config_of(ctx: Context, task_id: str) -> str:
-    """Return a task's configuration as text, without what its machine reads and without secrets."""
-    return json.dumps(programs.shown(_find(ctx, task_id).config))
+    """Return the configuration that a task's user gave, as JSON, without secrets."""
+    return json.dumps(_submitted(_find(ctx, task_id)))
 
 
 def kill(ctx: Context, user: User, task_id: str, *, from_root: bool) -> None:
