@@ -1,7 +1,7 @@
 """Generic tasks: trees of programs that are paused, continued and killed together."""
 
-import json
 import base64
+import json
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
