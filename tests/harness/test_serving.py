@@ -248,6 +248,26 @@ def test_a_tensorboard_waits_for_the_first_event_file(
     assert (tmp_path / "shown/exp-1/trial-2/events.out.tfevents.1").read_bytes() == b"x"
 
 
+@pytest.mark.parametrize(
+    ("name", "is_shown"),
+    [
+        ("host_1.1700000000.pt.trace.json", True),
+        ("host_1.1700000000.pt.trace.json.gz", True),
+        ("plugins/profile/run/host.xplane.pb", True),
+        ("notes.json", False),
+    ],
+)
+def test_tensorboard_opens_for_traces_of_profilers(
+    tmp_path: Path, name: str, is_shown: bool
+) -> None:
+    file = tmp_path / "storage/c/e" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    place = {"type": "directory", "container_path": str(tmp_path / "storage")}
+    source = tensorboard.Source({"name": "exp-1", "path": "c/e", "storage": place}, str(tmp_path))
+    assert source.update() is is_shown
+
+
 def test_files_of_a_remote_storage_are_copied_when_they_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

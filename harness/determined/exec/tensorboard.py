@@ -18,6 +18,7 @@ from determined.exec import _install, _serve
 
 SPEC = "/run/determined/tensorboard.json"
 FIRST_METRICS_S = 600.0
+_TRACES = (".pt.trace.json", ".pt.trace.json.gz", ".xplane.pb")
 _LOOK_S, _COPY_S = 1.0, 15.0
 
 
@@ -70,13 +71,18 @@ class Source:
             found = {}
         if self._direct is None:
             self._copy({p: size for p, size in found.items() if self._copied.get(p) != size})
-        return any("tfevents" in path for path in found)
+        return any(_is_shown(path) for path in found)
 
     def _copy(self, changed: Mapping[str, int]) -> None:
         wanted = {path for path in changed if not path.endswith("/")}
         if wanted:
             self._manager.download(self._path, self._here, lambda path: path in wanted)
             self._copied.update(changed)
+
+
+def _is_shown(path: str) -> bool:
+    """Return whether TensorBoard shows a file: events, or traces of the profilers of PyTorch and TensorFlow."""
+    return "tfevents" in path or path.endswith(_TRACES)
 
 
 def wait_for_metrics(sources: Sequence[Source], timeout_s: float = FIRST_METRICS_S) -> None:

@@ -1,0 +1,11 @@
+"""Limits and names of Determined's interface that scripts of users import."""
+
+MAX_WEBSOCKET_MSG_SIZE = MAX_HTTP_REQUEST_SIZE = 128 * 1024 * 1024
+MAX_ENCODED_SIZE = 96 * 1024 * 1024
+MAX_CONTEXT_SIZE = 95 * 1024 * 1024
+MAX_METRICS_SIZE = 100 * 1024 * 1024
+
+DEFAULT_DETERMINED_USER = "determined"
+DEFAULT_DETERMINED_PASSWORD = ""
+DEFAULT_CHECKPOINT_PATH = "checkpoints"
+SHARED_FS_CONTAINER_PATH = "/determined_shared_fs"
