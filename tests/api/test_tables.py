@@ -315,6 +315,37 @@ def test_runs_of_a_filter_pause_resume_and_die(user: Caller) -> None:
     assert "runIds, or choose them by a filter" in told.error
 
 
+def test_runs_have_the_stored_state_and_the_state_that_pages_show(user: Caller) -> None:
+    experiment_id = create(user, activate=True)
+    (run,) = user.post("/api/v1/runs", {"projectId": 1})["runs"]
+    assert run["experiment"]["id"] == experiment_id
+    assert (run["state"], run["shownState"]) == ("STATE_ACTIVE", "STATE_QUEUED")
+    user.post(f"/api/v1/experiments/{experiment_id}/pause")
+    (run,) = user.post("/api/v1/runs", {"projectId": 1})["runs"]
+    assert (run["state"], run["shownState"]) == ("STATE_PAUSED", "STATE_PAUSED")
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        (RUNS, "LOCATION_TYPE_RUN_HYPERPARAMETERS"),
+        (EXPERIMENTS, "LOCATION_TYPE_HYPERPARAMETERS"),
+    ],
+)
+@pytest.mark.parametrize("column", ["lr", "hp.lr"])
+def test_a_hyperparameter_is_named_by_its_location_or_its_prefix(
+    user: Caller, path: str, location: str, column: str
+) -> None:
+    first = create(user, hyperparameters={"lr": 0.1})
+    create(user, hyperparameters={"lr": 0.5})
+    condition = {**field(column, "<", 0.2, "NUMBER"), "location": location}
+    chosen = listed(user, path, filter=filter_of(condition))
+    if path == RUNS:
+        assert chosen == [trial_of(user, first)["id"]]
+    else:
+        assert chosen == [first]
+
+
 def test_rows_are_chosen_by_the_state_that_lists_show(user: Caller) -> None:
     alone = create(user, activate=True)
     create(user)

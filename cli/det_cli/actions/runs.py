@@ -13,7 +13,7 @@ _LIST: tuple[Column, ...] = (
     ("ID", lambda r: r["id"]),
     ("Experiment ID", lambda r: r["experiment"]["id"]),
     ("Name", lambda r: r["experiment"]["name"]),
-    ("State", lambda r: state_text(r["state"])),
+    ("State", lambda r: state_text(r.get("shownState") or r["state"])),
     ("Searcher Metric", lambda r: r.get("searcherMetricValue")),
     ("H-Params", lambda r: _hyperparameters(r.get("hyperparameters") or {})),
     ("Started", lambda r: local(r.get("startTime"))),

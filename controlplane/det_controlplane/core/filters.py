@@ -55,6 +55,13 @@ class Location(str, Enum):
     RUN_METADATA = "RUN_METADATA"
 
 
+_PREFIXES = {
+    Location.HYPERPARAMETERS: "hp.",
+    Location.RUN_HYPERPARAMETERS: "hp.",
+    Location.RUN_METADATA: "metadata.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     column: str
@@ -177,7 +184,7 @@ class _Reader:
         if not isinstance(column, str) or not column:
             raise _invalid(f"{path}.columnName", "is required")
         operator = _named(Operator, node.get("operator"), f"{path}.operator")
-        _location(node.get("location"), f"{path}.location")
+        column = _qualified(column, _location(node.get("location"), f"{path}.location"))
         kind = str(node.get("type") or "").removeprefix("COLUMN_TYPE_")
         type_ = (
             None
@@ -191,11 +198,18 @@ class _Reader:
         return Condition(column, operator, value, type_)
 
 
-def _location(given: Any, path: str) -> None:
-    """Check a name that tells nothing: names of columns begin with what they are of."""
+def _location(given: Any, path: str) -> Location | None:
     name = str(given or "").removeprefix("LOCATION_TYPE_")
-    if name not in ("", "UNSPECIFIED"):
-        _named(Location, name, path, "LOCATION_TYPE_")
+    if name in ("", "UNSPECIFIED"):
+        return None
+    location: Location = _named(Location, name, path, "LOCATION_TYPE_")
+    return location
+
+
+def _qualified(column: str, location: Location | None) -> str:
+    """Return the name of a column with its prefix, which clients may leave out if the location is given."""
+    prefix = _PREFIXES.get(location) if location else None
+    return column if prefix is None or column.startswith(prefix) else prefix + column
 
 
 def _named(kind: Any, value: Any, path: str, prefix: str = "") -> Any:

@@ -24,7 +24,9 @@ from det_controlplane.db.table_columns import (
 # Every job, user, project and workspace exists. PostgreSQL leaves unused outer joins out of counts.
 _EXPERIMENT_FROM = views.EXPERIMENT_FROM.replace(" JOIN ", " LEFT JOIN ")
 _RUNS = text(f"trials t JOIN ({_EXPERIMENT_FROM}) ON e.id = t.experiment_id")
-_RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 'state', {views.TRIAL_STATE},
+# Clients expect the stored state here. `shownState` also distinguishes queued from running work.
+_RUN = f"""json_build_object('id', t.id, 'localId', concat(p.key, '-', t.id), 'state', 'STATE_' || t.state,
+    'shownState', {views.TRIAL_STATE},
     'startTime', {views.time("t.started_at")}, 'endTime', {views.time("t.ended_at")},
     'duration', floor(date_part('epoch', coalesce(t.ended_at, now()) - t.started_at))::integer,
     'archived', t.archived, 'parentArchived', e.archived OR p.archived OR w.archived, 'labels', e.labels, 'userId', e.user_id,

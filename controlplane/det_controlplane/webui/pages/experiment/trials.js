@@ -108,7 +108,7 @@ function Rows({ experiment, rows, all, more, runs }) {
   });
   const columns = [
     { name: "Trial", right: true, sort: "id", cell: (/** @type {any} */ t) => html`<a href=${link(`/trials/${t.id}`)}>${t.id}</a>` },
-    { name: "State", sort: "state", cell: (/** @type {any} */ t) => html`<${State} state=${t.state} />` },
+    { name: "State", sort: "state", cell: (/** @type {any} */ t) => html`<${State} state=${t.shownState ?? t.state} />` },
     {
       name: experiment.searcherMetric || "Metric", right: true, sort: "searcherMetricValue",
       cell: (/** @type {any} */ t) => html`${t.id === experiment.bestTrialId && html`<span class="label best">best</span> `}${metric(t.searcherMetricValue)}`,
