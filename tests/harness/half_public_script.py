@@ -5,21 +5,29 @@ import json
 import os
 import random
 import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 warnings.simplefilter("ignore")
 os.environ["HOME"] = "/home/me"
 
 from determined.common import check, constants, util  # noqa: E402
 from determined.common.experimental import Determined, ExperimentReference  # noqa: E402
-from determined.common.experimental.checkpoint import Checkpoint  # noqa: E402
-from determined.common.experimental.experiment import Experiment  # noqa: E402
-from determined.common.experimental.trial import TrialReference  # noqa: E402
 
+EXPERIMENTAL = "determined.common.experimental"
+CLASSES = (
+    Determined,
+    ExperimentReference,
+    import_module(f"{EXPERIMENTAL}.checkpoint").Checkpoint,
+    import_module(f"{EXPERIMENTAL}.experiment").Experiment,
+    import_module(f"{EXPERIMENTAL}.trial").TrialReference,
+)
 TEXT = "a: yes\nb: 1e3\nc: 010\ne: [1, {f: null}]\n"
 VALUE = {"b": 1, "a": [1, {"x": None}], "on": "yes", "t": True}
 
 
-def outcome(call):
+def outcome(call: Callable[[], Any]) -> str:
     try:
         return repr(call())
     except BaseException as e:
@@ -27,33 +35,33 @@ def outcome(call):
 
 
 @util.deprecated("use h")
-def g():
+def g() -> int:
     return 1
 
 
 @util.preserve_random_state
-def draw():
+def draw() -> float:
     return random.random()
 
 
-def warned():
+def warned() -> list[tuple[str, str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         g()
     return [(w.category.__name__, str(w.message)) for w in caught]
 
 
-def dumped():
+def dumped() -> tuple[Any, str]:
     stream = io.StringIO()
     return util.yaml_safe_dump(VALUE, stream), stream.getvalue()
 
 
-def repeated():
+def repeated() -> bool:
     random.seed(1)
     return draw() == random.random()
 
 
-calls = {
+calls: dict[str, Callable[[], Any]] = {
     "chunks": lambda: [list(util.chunks("ABCDEFG", 3)), list(util.chunks([1, 2, 3], 2))],
     "sizes": lambda: [util.sizeof_fmt(n) for n in (0, 1023, 1536, 10**9, 5 * 2**40, -2048, 2**90)],
     "load": lambda: util.yaml_safe_load(TEXT),
@@ -83,10 +91,7 @@ calls = {
     "constants": lambda: sorted(
         (n, v) for n, v in vars(constants).items() if n.isupper() and n != "DEFAULT_DETIGNORE"
     ),
-    "classes": lambda: [
-        isinstance(c, type)
-        for c in (Determined, ExperimentReference, Checkpoint, Experiment, TrialReference)
-    ],
+    "classes": lambda: [isinstance(c, type) for c in CLASSES],
     "true": lambda: check.true(False, "r"),
     "false": lambda: check.check_false(True),
     "eq": lambda: check.check_eq(1, 2, "r"),

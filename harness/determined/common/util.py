@@ -21,7 +21,7 @@ def chunks(
 ) -> Union[Iterator[str], Iterator[Sequence[T]]]:
     """Yield parts of at most `chunk_size` elements."""
     for begin in range(0, len(lst), chunk_size):
-        yield lst[begin : begin + chunk_size]  # type: ignore[misc]
+        yield lst[begin : begin + chunk_size]
 
 
 def sizeof_fmt(val: Union[int, float]) -> str:
