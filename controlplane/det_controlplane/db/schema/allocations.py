@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     ARRAY,
+    DDL,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    event,
     text,
 )
 
@@ -233,6 +235,16 @@ agents = Table(
     # How often the relay missed this agent. Another number makes the agent connect to the relay again.
     Column("relay_dials", Integer, nullable=False, server_default=text("0")),
     Index("agents_by_pool", "pool", postgresql_where=text("state <> 'LOST'")),
+)
+
+# Each poll updates its agent. Room in each page lets new versions stay there, without entries in the indexes: with an old
+# snapshot open, 10 polls of 200 agents made the next ones read 58 blocks each, and now 19.
+event.listen(
+    agents,
+    "after_create",
+    DDL(
+        "ALTER TABLE agents SET (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
+    ),  # type: ignore[no-untyped-call]
 )
 
 containers = Table(
