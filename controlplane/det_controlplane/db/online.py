@@ -1,0 +1,40 @@
+"""Steps of revisions that let people go on working in a large table.
+
+A revision that says `outside_transaction = True` consists of such steps alone. It may be interrupted after each of them, so
+each step can be repeated.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+_INVALID = sa.text("SELECT NOT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
+
+
+def create_index(
+    name: str, table: str, columns: Sequence[str | sa.TextClause], **options: Any
+) -> None:
+    """Create an index while others write to its table. In a transaction, of an empty database, create it at once."""
+    if not _is_live():
+        op.create_index(name, table, columns, **options)
+        return
+    # An interrupted step leaves an index that is maintained and never read.
+    if not op.get_context().as_sql and op.get_bind().scalar(_INVALID, {"name": name}):
+        op.drop_index(name, postgresql_concurrently=True)
+    op.create_index(
+        name, table, columns, if_not_exists=True, postgresql_concurrently=True, **options
+    )
+
+
+def validate(table: str, constraint: str) -> None:
+    """Check the rows that a constraint did not look at, because an earlier revision added it as NOT VALID."""
+    op.execute(f"ALTER TABLE {table} VALIDATE CONSTRAINT {constraint}")
+
+
+def _is_live() -> bool:
+    context = op.get_context()
+    if context.as_sql or context.connection is None:
+        return True
+    return bool(context.connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT")
