@@ -1,6 +1,6 @@
 """The common base of the Trial classes of all frameworks, and what they are constructed with."""
 
-from typing import Any, Dict, Type
+from typing import Any, Dict, Optional, Type
 
 from determined._env_context import EnvContext, make_env
 from determined._trial_settings import TrialSettings, local_settings
@@ -14,6 +14,7 @@ class TrialContext:
         self._settings = settings
         self.distributed = core_context.distributed
         self._stop_requested = False
+        self._env: Optional[EnvContext] = None
 
     @classmethod
     def from_config(cls, config: Dict[str, Any]) -> Any:
@@ -32,7 +33,12 @@ class TrialContext:
     @property
     def env(self) -> EnvContext:
         """Describe task and configuration in the terms of older Trial classes."""
-        return make_env(self._settings)
+        return make_env(self._settings) if self._env is None else self._env
+
+    @env.setter
+    def env(self, env: EnvContext) -> None:
+        """Replace the description, as constructors of older trials do."""
+        self._env = env
 
     def get_hparams(self) -> Dict[str, Any]:
         return self._settings.hparams

@@ -130,7 +130,7 @@ class PreemptContext:
     def _check_started(self) -> None:
         if not self._started:
             raise RuntimeError(
-                "should_preempt() was called before preempt.start(): enter the context "
+                "cannot call PreemptContext.should_preempt() before PreemptContext.start(): enter the context "
                 "(`with core.init() as core_context:`), or call core_context.start()"
             )
 
@@ -139,11 +139,14 @@ class PreemptContext:
             mine = self._watcher.is_preempted() if self._watcher else None
             return bool(self._distributed.broadcast(mine))
         if self._watcher is None:
-            raise RuntimeError(
-                f"should_preempt() was called on rank {self._distributed.rank}, but with "
-                "PreemptMode.ChiefOnly only the chief (rank 0) may ask"
-            )
+            raise self._asked_by_worker()
         return self._watcher.is_preempted()
+
+    def _asked_by_worker(self) -> RuntimeError:
+        return RuntimeError(
+            "with preempt_mode=ChiefOnly only the chief may ask, but .should_preempt() was called from non-chief "
+            f"worker of rank={self._distributed.rank}"
+        )
 
 
 class DummyPreemptContext(PreemptContext):
@@ -168,7 +171,7 @@ class DummyPreemptContext(PreemptContext):
     def should_preempt(self, auto_ack: bool = True) -> bool:
         self._check_started()
         if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
-            raise RuntimeError("with PreemptMode.ChiefOnly only the chief (rank 0) may ask")
+            raise self._asked_by_worker()
         return False
 
     def acknowledge_preemption_signal(self) -> None:

@@ -117,19 +117,25 @@ class SearcherOperation:
         """Report how far training has come, in the unit of `length`."""
         self._chief_only("report_progress")
         if self._completed and length != self._length:
-            raise RuntimeError("cannot report progress of an operation that is completed")
+            raise RuntimeError(
+                "you must not call op.report_progress() after op.report_completed(): this operation is complete"
+            )
         self._source.progress(min(max(float(length) / max(self._length, 1), 0.0), 1.0))
 
     def report_completed(self, searcher_metric: Any) -> None:
         self._chief_only("report_completed")
         if self._completed:
-            raise RuntimeError("report_completed() was already called for this operation")
+            raise RuntimeError(
+                "you may only call op.report_completed() once for each operation: ask for the next one"
+            )
         self._completed = True
         self._source.completed(self._length, searcher_metric)
 
     def _chief_only(self, call: str) -> None:
         if not self._is_chief:
-            raise RuntimeError(f"SearcherOperation.{call}() may be called by the chief only")
+            raise RuntimeError(
+                f"you must only call op.{call}() from the chief worker (distributed.rank == 0)"
+            )
 
 
 class SearcherContext:
@@ -151,8 +157,12 @@ class SearcherContext:
         auto_ack: bool = True,
     ) -> Iterator[SearcherOperation]:
         is_chief = self._distributed.rank == 0
+        searcher_mode = SearcherMode(searcher_mode)
         if searcher_mode is SearcherMode.ChiefOnly and not is_chief:
-            raise RuntimeError("with SearcherMode.ChiefOnly only the chief (rank 0) may ask")
+            raise RuntimeError(
+                "you cannot call searcher.operations(searcher_mode=ChiefOnly) from a non-chief worker: this is rank "
+                f"{self._distributed.rank}"
+            )
         while True:
             length = self._source.next_length() if is_chief else None
             if searcher_mode is SearcherMode.WorkersAskChief:
@@ -163,8 +173,8 @@ class SearcherContext:
             yield operation
             if is_chief and not operation._completed:
                 raise RuntimeError(
-                    f"the operation of length {length} was not completed: call "
-                    "report_completed() before asking for the next one"
+                    "you must call op.report_completed() on each operation, before you ask for the next one: "
+                    f"the operation of length {length} is not complete"
                 )
 
     def acknowledge_out_of_ops(self) -> None:

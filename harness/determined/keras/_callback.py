@@ -1,5 +1,6 @@
 """DeterminedCallback: reports, checkpoints, preemption and resuming for `model.fit`."""
 
+import contextlib
 import json
 import logging
 import pathlib
@@ -51,26 +52,34 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         # The epoch that runs, or ran last, counted from 1 as it is reported.
         self._current_epoch = 0
         self._saved_at = -1
+        self._restored = contextlib.ExitStack()
         self._validated_at = -1
 
     def save_model(self, model: Any, path: str, distributed: Any) -> None:
-        """Save the model; override this (with `load_model`) to save in another way. Runs on every worker."""
+        """Save the model below a path in the directory of the checkpoint. Runs on every worker.
+
+        Override this method with `load_model` to save in another way. An override may create files that begin with
+        `path`, or a directory of that name.
+        """
         _weights.save(model, path, distributed)
 
     def load_model(self, model: Any, path: str, distributed: Any) -> None:
+        """Load the model from the path that `save_model` got. The files stay until the first batch is trained."""
         _weights.load(model, path)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         self._status("training")
         if self._checkpoint is None:
             return
-        with self.core_context.checkpoint.restore_path(self._checkpoint) as path:
-            self._restore(pathlib.Path(path))
+        restored = self.core_context.checkpoint.restore_path(self._checkpoint)
+        self._restore(pathlib.Path(self._restored.enter_context(restored)))
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self._current_epoch = epoch + 1
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        # Variables that Keras creates in the first batch may be loaded only then.
+        self._restored.close()
         self._batches += 1
         if self._report_period != "epoch" and self._batches % int(self._report_period) == 0:
             self._report_training(logs)
@@ -100,6 +109,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
             self.model.stop_training = True
 
     def on_train_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._restored.close()
         self._save()
         self._status("finishing")
 
@@ -121,7 +131,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         metadata = {"steps_completed": self._batches} if self._is_chief else {}
         shard = distributed.size > 1
         with self.core_context.checkpoint.store_path(metadata, shard=shard) as (path, _):
-            self.save_model(self.model, str(path), distributed)
+            self.save_model(self.model, str(pathlib.Path(path) / _weights.WEIGHTS), distributed)
             if self._is_chief:
                 (pathlib.Path(path) / STATE_FILE).write_text(json.dumps(self._state()))
         self._saved_at = self._batches
@@ -136,7 +146,7 @@ class DeterminedCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
         }
 
     def _restore(self, path: pathlib.Path) -> None:
-        self.load_model(self.model, str(path), self.core_context.distributed)
+        self.load_model(self.model, str(path / _weights.WEIGHTS), self.core_context.distributed)
         file = path / STATE_FILE
         state = json.loads(file.read_text()) if file.exists() else {}
         if state.get("continue_id") != self._continue_id or self._continue_id is None:

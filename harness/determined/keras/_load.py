@@ -26,5 +26,5 @@ def load_model_from_checkpoint_path(path: str, tags: Optional[List[str]] = None)
         )
         trial = trial_class(TFKerasTrialContext(core_context, settings))
         model = trial.build_model()
-        _weights.load(model, str(directory))
+        _weights.load(model, str(directory / _weights.WEIGHTS))
     return model

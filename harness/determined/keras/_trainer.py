@@ -189,7 +189,7 @@ class KerasTrainer:
         }
         with self.core.checkpoint.store_path(metadata) as (path, _):
             path = pathlib.Path(path)
-            _weights.save(self.model, str(path), None)
+            _weights.save(self.model, str(path / _weights.WEIGHTS), None)
             trial_id = self.context._settings.trial_id
             state = {**dataclasses.asdict(self.progress), "best": self.best, "trial_id": trial_id}
             state["seeds"] = _weights.seeds(self.model)
@@ -201,7 +201,7 @@ class KerasTrainer:
                 callback.on_checkpoint_end(str(path))
 
     def _restore(self, path: pathlib.Path) -> None:
-        _weights.load(self.model, str(path))
+        _weights.load(self.model, str(path / _weights.WEIGHTS))
         if not (path / STATE_FILE).exists():
             logger.info("starting from the weights of a checkpoint that Determined itself wrote")
             return

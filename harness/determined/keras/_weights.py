@@ -1,4 +1,4 @@
-"""Weights of a model with its optimizer, for Keras 2 and 3."""
+"""Weights of a model with its optimizer, for Keras 2 and 3. Their paths are prefixes: Keras 3 adds an ending."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ from typing import Any, List, Optional
 
 WEIGHTS = "model_checkpoint"
 # Keras 3 takes no other ending, and keeps the optimizer in the same file.
-WEIGHTS_KERAS_3 = f"{WEIGHTS}.weights.h5"
+_ENDING_KERAS_3 = ".weights.h5"
 # Determined's own checkpoints of a TFKerasTrial, in their formats "saved_weights" and, before 0.13, "h5".
 TENSORS = "determined-keras-model-weights"
 WHOLE_MODEL = "determined-keras-model.h5"
@@ -22,21 +22,22 @@ def save(model: Any, path: str, distributed: Any) -> None:
         _save(model, path)
         return
     with tempfile.TemporaryDirectory() as unused:
-        _save(model, unused)
+        _save(model, os.path.join(unused, WEIGHTS))
 
 
 def load(model: Any, path: str) -> None:
     """Load the weights of a checkpoint, ours or Determined's own."""
-    keras_3 = os.path.join(path, WEIGHTS_KERAS_3)
-    if os.path.exists(os.path.join(path, WHOLE_MODEL)):
+    directory = os.path.dirname(path)
+    keras_3 = f"{path}{_ENDING_KERAS_3}"
+    if os.path.exists(os.path.join(directory, WHOLE_MODEL)):
         # The model is built by its code: the file's own description of it could hold code of others.
-        model.load_weights(os.path.join(path, WHOLE_MODEL))
+        model.load_weights(os.path.join(directory, WHOLE_MODEL))
         return
-    if os.path.exists(os.path.join(path, f"{TENSORS}.index")):
-        _load_tensors(model, os.path.join(path, TENSORS))
+    if os.path.exists(os.path.join(directory, f"{TENSORS}.index")):
+        _load_tensors(model, os.path.join(directory, TENSORS))
         return
     if not os.path.exists(keras_3):
-        model.load_weights(os.path.join(path, WEIGHTS))
+        model.load_weights(path)
         return
     optimizer: Optional[Any] = getattr(model, "optimizer", None)
     if optimizer is not None and not getattr(optimizer, "built", True):
@@ -85,5 +86,4 @@ def _seed_states(model: Any) -> List[Any]:
 
 
 def _save(model: Any, path: str) -> None:
-    name = WEIGHTS_KERAS_3 if is_keras_3(model) else WEIGHTS
-    model.save_weights(os.path.join(path, name))
+    model.save_weights(f"{path}{_ENDING_KERAS_3}" if is_keras_3(model) else path)

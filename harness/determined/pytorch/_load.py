@@ -8,6 +8,7 @@ from determined import _trial_files
 from determined.pytorch import _checkpoint
 from determined.pytorch._callback import Hooks
 from determined.pytorch._init import init
+from determined.pytorch._lr_scheduler import LRScheduler
 from determined.pytorch._trial import PyTorchTrial
 
 
@@ -46,7 +47,24 @@ def load_trial_from_checkpoint_path(
             init(hparams=load.get("hparams") or {}, exp_conf=load.get("experiment_config") or {})
         )
         trial: PyTorchTrial = found(context, **(trial_kwargs or {}))
+        _wrap_first_interface(trial, context)
         hooks = Hooks({})
         hooks.call("on_checkpoint_load_start", state)
         _checkpoint.restore(context, hooks, state)
     return trial
+
+
+def _wrap_first_interface(trial: Any, context: Any) -> None:
+    """Wrap the parts of a trial for Determined 0.12: its methods return them, and its constructor wraps none."""
+    if context.models or not hasattr(trial, "build_model"):
+        return
+    trial.model = context.wrap_model(trial.build_model())
+    if not hasattr(trial, "optimizer"):
+        return
+    optimizer = context.wrap_optimizer(trial.optimizer(trial.model))
+    build_scheduler = getattr(trial, "create_lr_scheduler", None)
+    scheduler = build_scheduler(optimizer) if build_scheduler is not None else None
+    if isinstance(scheduler, LRScheduler):
+        context.lr_schedulers.append(scheduler)
+    elif scheduler is not None:
+        context.wrap_lr_scheduler(scheduler, LRScheduler.StepMode.MANUAL_STEP)

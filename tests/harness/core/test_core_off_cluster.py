@@ -1,6 +1,8 @@
+import dataclasses
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,8 @@ def test_a_trial_context_is_made_of_a_configuration() -> None:
     assert context.env.experiment_config.get_data() == {"rows": 3}
     assert (context.env.trial_seed, context.env.on_cluster) == (5, False)
     assert context.get_initial_batch() == 0
+    context.env = dataclasses.replace(context.env, test_mode=True)
+    assert context.env.test_mode
 
 
 def test_reports_are_checked_as_on_a_cluster() -> None:
@@ -144,3 +148,76 @@ def test_importing_determined_pulls_in_nothing_heavy() -> None:
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     assert out.stdout == "[]\ninit\n"
+
+
+class Worker(core.DummyDistributedContext):
+    """A rank that is not the chief, and gets the length 5 from the chief."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rank = 1
+
+    def broadcast(self, stuff: Any) -> Any:
+        return 5
+
+
+def _ask_before_start() -> None:
+    core.DummyPreemptContext(core.DummyDistributedContext()).should_preempt()
+
+
+def _ask_on_a_worker() -> None:
+    core.DummyPreemptContext(Worker(), core.PreemptMode.ChiefOnly).start().should_preempt()
+
+
+def _iterate_on_a_worker() -> None:
+    list(core.DummySearcherContext(Worker()).operations(core.SearcherMode.ChiefOnly))
+
+
+def _report_progress_on_a_worker() -> None:
+    next(core.DummySearcherContext(Worker()).operations()).report_progress(1)
+
+
+def _leave_an_operation_incomplete() -> None:
+    list(core.DummySearcherContext(core.DummyDistributedContext()).operations())
+
+
+def _complete_twice() -> None:
+    operation = core.DummySearcherOperation(5, is_chief=True)
+    operation.report_completed(1.0)
+    operation.report_completed(1.0)
+
+
+def _report_progress_too_late() -> None:
+    operation = core.DummySearcherOperation(5, is_chief=True)
+    operation.report_completed(1.0)
+    operation.report_progress(3)
+
+
+@pytest.mark.parametrize(
+    ("misuse", "phrase"),
+    [
+        (_ask_before_start,
+         "cannot call PreemptContext.should_preempt() before PreemptContext.start()"),
+        (_ask_on_a_worker, ".should_preempt() was called from non-chief worker of rank=1"),
+        (_iterate_on_a_worker,
+         "you cannot call searcher.operations(searcher_mode=ChiefOnly) from a non-chief worker"),
+        (_report_progress_on_a_worker,
+         "you must only call op.report_progress() from the chief worker"),
+        (_leave_an_operation_incomplete,
+         "you must call op.report_completed() on each operation"),
+        (_complete_twice, "you may only call op.report_completed() once"),
+        (_report_progress_too_late,
+         "you must not call op.report_progress() after op.report_completed()"),
+    ],
+)  # fmt: skip
+def test_misuse_is_refused_in_the_phrases_that_scripts_look_for(
+    misuse: Callable[[], None], phrase: str
+) -> None:
+    with pytest.raises(RuntimeError, match=re.escape(phrase)):
+        misuse()
+
+
+def test_a_searcher_mode_that_there_is_not_is_refused() -> None:
+    operations: Any = core.DummySearcherContext(core.DummyDistributedContext()).operations
+    with pytest.raises(ValueError, match="'x' is not a valid SearcherMode"):
+        next(operations("x"))

@@ -24,8 +24,9 @@ def train(
     epochs: int,
     checkpoint: str = "none",
     preempt: str = "no",
+    **env: str,
 ) -> Any:
-    output = forks.run([SCRIPT, str(home), str(epochs), checkpoint, preempt], home)
+    output = forks.run([SCRIPT, str(home), str(epochs), checkpoint, preempt], home, **env)
     return json.loads(output.strip().splitlines()[-1])
 
 
@@ -59,3 +60,14 @@ def test_a_preempted_fit_goes_on_exactly_where_it_stopped(
     assert resumed["epochs"] == [1, 2]
     assert resumed["validations"] == trained["validations"][1:]
     assert resumed["weights"] == trained["weights"]
+
+
+def test_an_override_saves_files_beside_the_path_and_finds_them_until_the_first_batch(
+    forks: ml.Forks, tmp_path: pathlib.Path
+) -> None:
+    stopped = train(forks, tmp_path, 3, preempt="preempt", OWN_FORMAT="1")
+    ((_, (uuid, files)),) = stopped["saved"].items()
+    assert "model_checkpoint-mine.weights.h5" in files
+    resumed = train(forks, tmp_path, 3, uuid, OWN_FORMAT="1")
+    assert resumed["epochs"] == [1, 2]
+    assert resumed["weights"] != stopped["weights"]

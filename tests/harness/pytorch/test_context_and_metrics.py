@@ -5,6 +5,7 @@ import pytest
 import torch
 from determined import pytorch
 from determined.pytorch import Batch, Reducer, _metrics
+from determined.pytorch.deepspeed import _config as deepspeed_config
 
 from tests.support.fake_core import FakeCore
 from tests.support.torch_trials import PlainTrial, fit, make_context
@@ -280,3 +281,9 @@ def test_points_are_written_though_training_fails(core: FakeCore) -> None:
 def test_a_batch_that_returns_nothing_useful_is_explained() -> None:
     with pytest.raises(TypeError, match="dictionary of metrics, not NoneType"):
         _metrics.MetricRows().add(None)
+
+
+@pytest.mark.parametrize("base", [None, 5, ["config.json"]])
+def test_a_base_configuration_of_deepspeed_of_another_type_is_refused(base: Any) -> None:
+    with pytest.raises(TypeError, match="Expected string or dict for base_ds_config argument"):
+        deepspeed_config.overwrite_deepspeed_config(base, {})

@@ -77,6 +77,37 @@ def test_a_trial_of_an_older_version_is_loaded_without_trust(
     assert trial.context.get_hparams() == {"lr": 0.1}
 
 
+FIRST_CODE = """
+import torch
+from determined import pytorch
+
+class MyTrial(pytorch.PyTorchTrial):
+    def __init__(self, context):
+        self.context = context
+
+    def build_model(self):
+        return torch.nn.Linear(2, 1)
+
+    def optimizer(self, model):
+        return torch.optim.SGD(model.parameters(), self.context.get_hparam("lr"))
+
+    def create_lr_scheduler(self, optimizer):
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        return pytorch.LRScheduler(schedule, pytorch.LRScheduler.StepMode.STEP_EVERY_EPOCH)
+
+    def train_batch(self, batch, model, epoch_idx, batch_idx):
+        return {}
+"""
+
+
+def test_a_trial_of_the_first_interface_is_loaded(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path, state(singular=True))
+    (tmp_path / "code" / "model_def.py").write_text(FIRST_CODE)
+    trial: Any = pytorch.load_trial_from_checkpoint_path(path)
+    assert trial.model.weight.tolist() == [[0.25, 0.25]]
+    assert trial.context.lr_schedulers[0].state_dict()["last_epoch"] == 5
+
+
 class Exploding:
     ran = False
 

@@ -1,13 +1,20 @@
 import copy
 import json
+import os
 from typing import Any, Dict, List, Mapping, Optional, Union
 
 
 def overwrite_deepspeed_config(
-    base_ds_config: Union[str, Mapping[str, Any]], source_ds_dict: Mapping[str, Any]
+    base_ds_config: "Union[str, os.PathLike[str], Mapping[str, Any]]",
+    source_ds_dict: Mapping[str, Any],
 ) -> Dict[str, Any]:
     """Return a DeepSpeed configuration (or a file with one) with some values replaced, however deep they lie."""
-    if isinstance(base_ds_config, str):
+    if not isinstance(base_ds_config, (str, os.PathLike, Mapping)):
+        raise TypeError(
+            "Expected string or dict for base_ds_config argument (the path of a file, or its content), not "
+            f"{type(base_ds_config).__name__}"
+        )
+    if not isinstance(base_ds_config, Mapping):
         with open(base_ds_config) as f:
             merged: Dict[str, Any] = json.load(f)
     else:
