@@ -145,3 +145,17 @@ def end(api: Api, task_id: str) -> None:
         trials.end_task(tx, task_id, api.ctx.now())
         outbox.hasten_deletions(tx, api.ctx.now())
     api.tick()
+
+
+def test_the_task_that_deletes_from_a_directory_has_the_mount_that_shows_it(
+    api: Api, user: Caller
+) -> None:
+    mounts = [{"host_path": f"/mnt/{name}", "container_path": f"/{name}"} for name in ("a", "b")]
+    storage = {"type": "directory", "container_path": "/a/checkpoints"}
+    experiment_id = create(user, checkpoint_storage=storage, bind_mounts=mounts, activate=True)
+    checkpoint = report_checkpoint(user, experiment_id, 2, **FILES)
+    user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
+    queued = select(tasks.c.config).where(tasks.c.kind == "CHECKPOINT_GC")
+    with api.ctx.db.begin() as tx:
+        (config,) = tx.execute(queued).scalars()
+    assert [mount["container_path"] for mount in config["bind_mounts"]] == ["/a"]

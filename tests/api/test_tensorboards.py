@@ -82,12 +82,12 @@ def test_the_login_of_an_experiment_is_for_its_own_image_only(
     assert told == ("elsewhere.example/own", None)
 
 
-def test_the_login_of_an_experiment_is_not_lent_to_another_user(
+def test_another_user_gets_neither_the_image_nor_the_login_of_an_experiment(
     api: Api, user: Caller, admin: Caller, agent: PlayedAgent
 ) -> None:
     ids = [create(user, environment=PRIVATE)]
-    told = pulled_by(api, agent, somebody_else(api, admin), experimentIds=ids)
-    assert told == (PRIVATE["image"], None)
+    image, password = pulled_by(api, agent, somebody_else(api, admin), experimentIds=ids)
+    assert (image != PRIVATE["image"], password) == (True, None)
 
 
 def test_a_tensorboard_starts_without_a_login_that_nobody_can_read(

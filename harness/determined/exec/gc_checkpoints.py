@@ -56,6 +56,7 @@ def _delete_batch(
 ) -> List[Tuple[str, Exception]]:
     def delete(storage_id: str) -> Any:
         try:
+            _require_mounted(manager, storage_id)
             return storage_id, manager.delete(storage_id, globs) if globs else _stored(
                 manager, storage_id
             )
@@ -72,10 +73,14 @@ def _delete_batch(
     return [(i, left) for i, left in outcomes if isinstance(left, Exception)]
 
 
-def _stored(manager: storage.StorageManager, storage_id: str) -> Dict[str, int]:
+def _require_mounted(manager: storage.StorageManager, storage_id: str) -> None:
+    """Raise FileNotFoundError if a directory is not there: its files exist elsewhere and must not count as deleted."""
     path = manager.direct_path(storage_id)
     if path is not None and not os.path.isdir(os.path.dirname(path)):
         raise FileNotFoundError(f"{os.path.dirname(path)} is not there: is the storage mounted?")
+
+
+def _stored(manager: storage.StorageManager, storage_id: str) -> Dict[str, int]:
     try:
         return manager.list(storage_id)
     except FileNotFoundError:

@@ -154,6 +154,13 @@ def test_collection_deletes_and_reports(
     }
 
 
+def test_a_directory_that_is_not_mounted_is_not_reported_as_empty(
+    monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path
+) -> None:
+    assert run_gc(monkeypatch, master, tmp_path / "elsewhere", checkpoints=["one"]) == 1
+    assert not master.received("PATCH", "/api/v1/checkpoints")
+
+
 def test_collection_by_glob_reports_what_is_left(
     monkeypatch: pytest.MonkeyPatch, master: FakeMaster, tmp_path: Path, source: Path
 ) -> None:

@@ -171,9 +171,19 @@ def launch(
                 "_command": list(_COMMAND),
                 "_files": [{"path": _SPEC, "mode": 0o600, "content": work}],
                 "checkpoint_storage": place.storage,
+                "bind_mounts": _mounts_of(own, place.storage or {}),
                 "environment": own.get("environment"),
             }
             _queue(ctx, changed, experiment, config)
+
+
+def _mounts_of(own: Mapping[str, Any], storage: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the mounts of an experiment that show its `directory`. Agents mount a `shared_fs` by themselves."""
+    if storage.get("type") != "directory":
+        return []
+    path = f"{storage['container_path'].rstrip('/')}/"
+    mounts: list[dict[str, Any]] = own.get("bind_mounts") or []
+    return [m for m in mounts if path.startswith(f"{m['container_path'].rstrip('/')}/")]
 
 
 def _queue(ctx: Context, changed: Change, experiment: Owner, config: dict[str, Any]) -> None:

@@ -98,15 +98,15 @@ def _staying(wanted: TensorBoardRequest, found: Sequence[DrawnExperiment]) -> li
 
 
 def environment_of(ctx: Context, user: User, drawing: TensorBoardSources) -> dict[str, Any]:
-    """Return what a TensorBoard takes where no image is given: that of the newest experiment.
+    """Return the image of the newest experiment, with the login to its registry, for a request without an image.
 
-    The login to its registry goes along for those who had it before: the experiment's owner, and administrators."""
+    Only the experiment's owner and administrators get them: the programs of the image act in the caller's name."""
     experiment = drawing.experiments[0]
     shown = experiment.config.get("environment") or {}
-    if not shown.get("image"):
+    if not shown.get("image") or not (user.admin or user.id == experiment.user_id):
         return {}
     taken = {"image": shown["image"]}
-    if shown.get("registry_auth") and (user.admin or user.id == experiment.user_id):
+    if shown.get("registry_auth"):
         config = sealing.unsealed(ctx, experiment.config, experiment.sealed)
         login = config["environment"]["registry_auth"]
         # Without the cluster's key there are only asterisks: the machine's own login may do.
