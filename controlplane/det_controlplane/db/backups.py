@@ -17,6 +17,7 @@ from det_controlplane.db.connections import (
     driver_url,
     pg8000_arguments,
     plain_engine,
+    require_direct,
 )
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import QueryFailed
@@ -97,6 +98,7 @@ def holding_deletions(url: str) -> Iterator[HeldDeletions]:
     """Block deletions of stored files until the `with` block, this process or the server ends.
 
     Raises BackupRunning if another backup holds the lock."""
+    require_direct(url, "a backup")
     engine = plain_engine(url)
     try:
         with connected(engine) as session:

@@ -35,6 +35,11 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "60000",
 }
 
+# A pooler takes no settings at the start of a connection: each transaction has its own.
+_LIMITS = tuple(f"SET LOCAL {name} = '{value}'" for name, value in _SETTINGS.items())
+# RDS Proxy keeps the server connection for a client that uses SET. There the database's role has the limits.
+POOLERS = ("transaction", "rds-proxy")
+
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
@@ -69,15 +74,30 @@ def pooled_engine(url: str, size: int, pausing: Pausing, as_json: Callable[[Any]
     }
     if parsed.get_driver_name() != "pg8000":
         return translating(sa.create_engine(parsed, pool_pre_ping=True, **options))
-    from det_controlplane.db.driver import PreparedConnection
+    from det_controlplane.db.driver import PooledConnection, PreparedConnection
 
+    pooler = pooler_of(parsed)
+    if pooler is not None:
+        limits = () if pooler == "rds-proxy" else _LIMITS
+        arguments = {**pg8000_arguments(parsed), "limits": limits}
+        return _prepared_engine(parsed, PooledConnection, arguments, pausing, options)
     settings = dict(_SETTINGS)
     if pausing.idle_s:
         settings["idle_session_timeout"] = str(round(pausing.idle_s * 1000))
     arguments = {**pg8000_arguments(parsed), "startup_params": settings}
+    return _prepared_engine(parsed, PreparedConnection, arguments, pausing, options)
+
+
+def _prepared_engine(
+    url: URL,
+    connect: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    pausing: Pausing,
+    options: Mapping[str, Any],
+) -> Engine:
     engine = sa.create_engine(
-        parsed.set(query={}),
-        creator=_creator(PreparedConnection, arguments, pausing.wake_s),
+        url.set(query={}),
+        creator=_creator(connect, arguments, pausing.wake_s),
         paramstyle="numeric_dollar",
         **options,
     )
@@ -91,7 +111,12 @@ def plain_engine(url: str, wake_s: float = 0.0) -> Engine:
     parsed = driver_url(url)
     options: dict[str, Any] = {}
     if parsed.get_driver_name() == "pg8000":
-        options["creator"] = _creator(pg8000.connect, pg8000_arguments(parsed), wake_s)
+        connect: Callable[..., Any] = pg8000.connect
+        if pooler_of(parsed) is not None:
+            from det_controlplane.db.driver import PooledConnection
+
+            connect, options["paramstyle"] = PooledConnection, "numeric_dollar"
+        options["creator"] = _creator(connect, pg8000_arguments(parsed), wake_s)
         parsed = parsed.set(query={})
     engine = sa.create_engine(parsed, poolclass=sa.NullPool, **options)
     event.listen(engine, "connect", _wait_patiently)
@@ -134,6 +159,22 @@ def driver_url(url: str) -> URL:
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+pg8000")
     return parsed
+
+
+def pooler_of(url: URL) -> str | None:
+    """Return the kind of pooler that a URL names, or None for a server. Raises BadUrl for an unknown kind."""
+    pooler = url.query.get("pooler")
+    if pooler is not None and pooler not in POOLERS:
+        raise BadUrl(f"pooler must be one of {', '.join(POOLERS)}, not {pooler!r}")
+    return None if pooler is None else str(pooler)
+
+
+def require_direct(url: str, purpose: str) -> None:
+    """Raise BadUrl if a URL leads to a pooler, because a session is needed."""
+    if pooler_of(driver_url(url)) is not None:
+        raise BadUrl(
+            f"{purpose} needs a session: set DET_DB_URL to the database itself, not to its pooler"
+        )
 
 
 def pg8000_arguments(url: URL) -> dict[str, Any]:

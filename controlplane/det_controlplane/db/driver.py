@@ -22,6 +22,8 @@ _MOST_PARAMETERS = 65_535  # as the protocol counts them
 _TOO_MANY = "22023"  # as PostgreSQL calls other excess
 _STALE = "0A000"  # a migration changed what the statement returns
 _TIMESTAMPTZ = 1184
+# Messages of the protocol, and the name of the unnamed statement and portal.
+_SYNC, _DESCRIBE, _PORTAL, _UNNAMED = b"S", b"D", b"P", b"\x00"
 _KEEPALIVE = {
     "TCP_KEEPIDLE": 20,
     "TCP_KEEPINTVL": 5,
@@ -133,6 +135,54 @@ class PreparedConnection(Connection):  # type: ignore[misc]
             return False
         self._usock.settimeout(None)
         return True
+
+
+class PooledConnection(PreparedConnection):
+    """A connection to a pooler that gives each transaction another server connection, such as PgBouncer.
+
+    No state outlives a transaction: statements are unnamed, and each transaction sets the limits for itself.
+    """
+
+    def __init__(self, *, limits: Sequence[str] = (), **options: Any) -> None:
+        self._limits = limits  # statements
+        super().__init__(**options)
+
+    def execute_prepared(self, sql: str, args: Sequence[Any]) -> Context:
+        params = make_params(self.py_types, args)
+        self._check(params)
+        if not (self._limits or params):
+            return self._execute_plain(sql)
+        is_alone = self.autocommit and not self._in_transaction
+        context = Context(sql)
+        if not self._in_transaction and not (is_alone and not self._limits):
+            for before in ("begin", *self._limits):
+                self._send(before)
+        self._send(sql, params, describe=True)
+        if is_alone and self._limits:
+            self._send("commit")
+        # A single sync: the pooler may not give the rest to another server connection.
+        self._send_message(_SYNC, b"")
+        self._sock.flush()
+        try:
+            self.handle_messages(context)
+        except DatabaseError:
+            if is_alone:
+                self.rollback()
+            raise
+        return context
+
+    def _execute_plain(self, sql: str) -> Context:
+        """Execute a text that may have several statements, as revisions do."""
+        if not (self.autocommit or self._in_transaction):
+            self.execute_simple("begin")
+        return self.execute_simple(sql)
+
+    def _send(self, sql: str, params: Sequence[str | None] = (), *, describe: bool = False) -> None:
+        self.send_PARSE(_UNNAMED, sql, ())
+        self.send_BIND(_UNNAMED, params)
+        if describe:
+            self._send_message(_DESCRIBE, _PORTAL + _UNNAMED)
+        self.send_EXECUTE()
 
 
 def _array(values: list[Any]) -> str:
