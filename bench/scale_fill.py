@@ -6,7 +6,7 @@ A size of 1 is a small team's first year: 1,000 experiments with 9,500 trials. S
 import time
 from dataclasses import dataclass
 
-from det_controlplane.db import counts
+from det_controlplane.db import counts, run_values
 from det_controlplane.db.engine import Database, Tx
 from sqlalchemy import text
 
@@ -29,6 +29,7 @@ BIG = (
     "metrics",
     "task_logs",
     "audit_log",
+    "run_values",
     "trials",
     "tasks",
     "allocations",
@@ -42,6 +43,7 @@ _INDEXES = text("""
       AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conname = i.indexname)
     ORDER BY indexname
 """)
+_ENDED = text("SELECT id FROM trials WHERE ended_at IS NOT NULL")
 _COLUMNS = text("""
     SELECT column_name FROM information_schema.columns
     WHERE table_name = :table AND table_schema = 'public' AND is_generated = 'NEVER' ORDER BY ordinal_position
@@ -275,6 +277,7 @@ def fill(url: str, factor: int, prototype: int) -> tuple[Size, float]:
         ).scalar_one()
         for statement in (*_TRIALS, *_RESULTS[:1]):
             tx.execute(text(statement), params)
+        run_values.keep(tx, tx.execute(_ENDED).scalars().all())
         for index in indexes:
             tx.execute(text(index.indexdef))
         for statement in _RESULTS[1:]:

@@ -28,7 +28,9 @@ NO_KEYS = {
     "names one of the rows that go with this one, and point at it": {
         "experiments.best_trial_id", "trials.best_validation_id", "trials.latest_validation_id", "trials.task_id",
     },
-    "a trigger copies it from a row that has a foreign key": {"trial_counts.project_id"},
+    "a trigger or tick copies it from a row that has a foreign key": {
+        "run_values.experiment_id", "run_values.name_id", "trial_counts.project_id",
+    },
     "written before what it names": {"instances.agent_id"},
     "checking it would lock the allocation": {"sessions.allocation_id"},
     "0, or a name, where it is no row of one table": {

@@ -27,6 +27,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from det_controlplane.core.filters import ColumnType, Condition, Filter, Group, Operator, SortKey
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
+from det_controlplane.db import run_values
+from det_controlplane.db.run_values import KeptValue, Read, number_of, text_of
 from det_controlplane.db.schema.base import Time
 
 Value = ColumnElement[Any]
@@ -44,7 +46,6 @@ _COMPARE: dict[Operator, Callable[[Value, Value], ColumnElement[bool]]] = {
     Operator.GREATER: lambda a, b: a > b,
     Operator.GREATER_EQUAL: lambda a, b: a >= b,
 }
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?Infinity", re.ASCII)
 
 
@@ -64,6 +65,7 @@ class TableColumn:
     order: Value | None = None  # where not all that it has can be ordered by
     known: Sequence[str] = ()  # all names that it can have, where there are few
     equals: Callable[[str], Holds] | None = None  # compares with a known name
+    kept: KeptValue | None = None  # where `run_values` has its values
     filled: bool = False  # no row is without a value
 
 
@@ -88,9 +90,17 @@ class Columns:
         return f"{', '.join(others)} and {last}"
 
 
-def where(chosen: Filter, columns: Columns) -> ColumnElement[bool]:
-    """Return the conditions on rows; the caller excludes archived ones."""
-    return _group(chosen.root, columns)
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition in two forms: `page` for some of the rows in an order, `every` for all rows or their number."""
+
+    page: Holds
+    every: Holds
+
+
+def where(chosen: Filter, columns: Columns, read: Read) -> Where:
+    """Return the conditions on rows; the caller excludes archived ones. `read` executes a statement."""
+    return _group(chosen.root, columns, read)
 
 
 def ordered(keys: tuple[SortKey, ...], columns: Columns) -> list[ColumnElement[Any]]:
@@ -99,34 +109,50 @@ def ordered(keys: tuple[SortKey, ...], columns: Columns) -> list[ColumnElement[A
     for key in keys:
         column = _found(columns, key.column, "sort")
         value = column.values[0] if column.order is None else column.order
-        parts = [value] if column.type else [_number(value), _text(value)]
+        parts = [value] if column.type else [number_of(value), _text_without_number(value)]
         directed = [(desc if key.descending else asc)(part) for part in parts]
         # PostgreSQL reads an ascending index backwards only if the order does not say where NULL goes.
         by += directed if column.filled else [part.nulls_last() for part in directed]
     return by
 
 
-def _group(group: Group, columns: Columns) -> ColumnElement[bool]:
+def _text_without_number(value: Value) -> Value:
+    return case((number_of(value).is_(None), text_of(value)))
+
+
+def _group(group: Group, columns: Columns, read: Read) -> Where:
     parts = [
-        _group(child, columns) if isinstance(child, Group) else _condition(child, columns)
+        _group(child, columns, read)
+        if isinstance(child, Group)
+        else _condition(child, columns, read)
         for child in group.children
     ]
     if not parts:
-        return true()
-    return and_(*parts) if group.conjunction == "and" else or_(*parts)
+        return Where(true(), true())
+    joined = and_ if group.conjunction == "and" else or_
+    return Where(joined(*[p.page for p in parts]), joined(*[p.every for p in parts]))
 
 
-def _condition(condition: Condition, columns: Columns) -> ColumnElement[bool]:
+def _condition(condition: Condition, columns: Columns, read: Read) -> Where:
     column = _found(columns, condition.column, "filter")
     operator = _NEGATED.get(condition.operator, condition.operator)
     if column.equals and operator in _COMPARE:
         _only_equal(ColumnType.TEXT, operator, condition)
-        holds = column.equals(_known_name(condition, column.known))
+        in_row = column.equals(_known_name(condition, column.known))
     else:
-        holds = column.within(
+        in_row = column.within(
             or_(*[_holds(column, value, operator, condition) for value in column.values])
         )
-    return not_(func.coalesce(holds, False)) if condition.operator in _NEGATED else holds
+    forms = [in_row, in_row]
+    of_kept = _of_kept(operator, condition) if column.kept else None
+    if column.kept and of_kept is not None:
+        in_document = _of_json(column.kept.value, operator, condition)
+        is_few, among = column.kept.among(of_kept, in_document, read)
+        # Rows of a page that many rows meet are found sooner in their own order.
+        forms = [among if is_few else in_row, among]
+    if condition.operator in _NEGATED:
+        forms = [not_(func.coalesce(form, False)) for form in forms]
+    return Where(*forms)
 
 
 def _found(columns: Columns, name: str, what: str) -> TableColumn:
@@ -170,42 +196,47 @@ def _of_json(value: Value, operator: Operator, asked: Condition) -> Holds:
         empty = func.coalesce(cast(value, Text), "null").in_(["null", '""', "[]", "{}"])
         return not_(empty)
     if operator is Operator.CONTAINS:
-        return _contains(cast(value, Text) if type_ is ColumnType.ARRAY else _text(value), asked)
+        return _contains(cast(value, Text) if type_ is ColumnType.ARRAY else text_of(value), asked)
     if type_ is ColumnType.ARRAY:
         _only_equal(type_, operator, asked)
         return value.op("@>")(cast([asked.value], JSONB))
     if type_ is ColumnType.NUMBER:
-        return _COMPARE[operator](_number(value), cast(literal(_as_number(asked)), Double))
+        return _COMPARE[operator](number_of(value), cast(literal(_as_number(asked)), Double))
     if operator is Operator.EQUAL:
-        return _text(value) == cast(literal(_as_text(asked.value)), Text)
+        return text_of(value) == cast(literal(_as_text(asked.value)), Text)
     return _before_or_after(value, operator, asked)
+
+
+def _of_kept(operator: Operator, asked: Condition) -> Holds | None:
+    """Return the condition on a row of `run_values`; None if these rows cannot answer it."""
+    type_ = asked.type or _type_of(asked.value)
+    if operator not in _COMPARE or type_ is ColumnType.ARRAY:
+        return None
+    if type_ is ColumnType.NUMBER or (operator is not Operator.EQUAL and _is_number(asked.value)):
+        return _COMPARE[operator](run_values.NUMBER, cast(literal(_as_number(asked)), Double))
+    text = _as_text(asked.value)
+    # Rows of numbers have no text, and texts of lists and objects may be long.
+    plain = (
+        not _is_number(text) and text not in run_values.NOT_FINITE and text[:1] not in ("[", "{")
+    )
+    if operator is Operator.EQUAL and plain and len(text.encode()) <= run_values.LONGEST_TEXT:
+        return cast(literal(text), Text) == run_values.TEXT
+    return None
 
 
 def _before_or_after(value: Value, operator: Operator, asked: Condition) -> Holds:
     """Compare what has an order: numbers with a number, however it is written, and dates with a date."""
     if _is_number(asked.value):
-        return _COMPARE[operator](_number(value), cast(literal(_as_number(asked)), Double))
+        return _COMPARE[operator](number_of(value), cast(literal(_as_number(asked)), Double))
     if _time(asked.value) is None:
         raise _wrong_value(asked, "a number or a date")
     # Dates in JSON are text that orders by time; one that is not a date is no reason to fail.
     return _COMPARE[operator](_date(value), cast(literal(_as_text(asked.value)), Text))
 
 
-def _text(value: Value) -> Value:
-    nothing: Any = literal_column("'{}'::text[]")
-    return value.op("#>>")(nothing)
-
-
-def _number(value: Value) -> Value:
-    """Return the number of a JSON value, also one that JSON has no word for; NULL where it is none."""
-    text = _text(value)
-    numeric = or_(func.jsonb_typeof(value) == "number", text.in_(_NOT_FINITE))
-    return case((numeric, cast(text, Double)))
-
-
 def _date(value: Value) -> Value:
     """Return the text of a JSON value that begins as a date does; NULL where it is none."""
-    text = _text(value)
+    text = text_of(value)
     return case((text.regexp_match(literal_column(r"'^\d{4}-\d\d-\d\d'")), text))
 
 

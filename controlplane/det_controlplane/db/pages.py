@@ -96,29 +96,31 @@ def find(
 
 
 def search(
-    db: Database,
-    name: str,
-    rows: Select[Any],
-    key: ColumnElement[Any],
-    order: Sequence[Any],
-    page: Page,
-    subject: Hashable,
+    db: Database, name: str, listed: "Listed", page: Page, subject: Hashable
 ) -> Iterator[str]:
     """Return a page of rows that a caller's own conditions chose, in an order of the caller's.
 
     The subject identifies these conditions: listings of one subject have the same total."""
-    listed = _Listed(rows, key, order)
-    return _read(db, name, listed.page, lambda: listed, page, {}, (name, subject))
+    subject = (name, subject)
+    if listed.leading is not None:
+        leading = listed.leading.page
+        return _read(db, name, listed.page, lambda: listed, page, {}, subject, leading)
+    return _read(db, name, listed.page, lambda: listed, page, {}, subject)
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
-    """The rows of a listing in their order, and the statements that read them."""
+class Listed:
+    """The rows of a listing in their order, and the statements that read them.
+
+    The `leading` rows are its first ones, in the same order, and are read by an index. A page within them needs no other
+    rows. The total is the number of `counted_rows`, if they are given."""
 
     rows: Select[Any]
     key: Any
     order: Sequence[Any]
     counted: int | None = None
+    counted_rows: Select[Any] | None = None
+    leading: "Listed | None" = None
 
     def page(self, page: Page, *, counted: bool) -> Select[Any]:
         """Return the statement for a page, with the total unless that is known."""
@@ -149,7 +151,7 @@ class _Listed:
         return rows if page.most is None else rows.limit(literal_column(str(page.most)))
 
     def _total(self, page: Page) -> ScalarSelect[Any]:
-        rows = self.rows
+        rows = self.rows if self.counted_rows is None else self.counted_rows
         if self.counted is None or page.most is None or page.offset < 0:
             total = rows.with_only_columns(func.count(), maintain_column_froms=True)
         else:
@@ -178,11 +180,11 @@ def _fitting(rows: Select[Any], place: ColumnElement[Any]) -> Subquery:
     ).subquery()
 
 
-def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> _Listed:
+def _listed(collection: Collection, filters: tuple[str, ...], by: str, descending: bool) -> Listed:
     columns = dict.fromkeys([collection.orders[by], next(iter(collection.orders.values()))])
     order = [_descending(c) if descending else asc(c) for c in columns]
     rows = collection.joined(collection.filtered(filters), collection.orders[by])
-    return _Listed(rows, collection.own_key, order, collection.counted)
+    return Listed(rows, collection.own_key, order, collection.counted)
 
 
 def _descending(order: Any) -> ColumnElement[Any]:
@@ -218,19 +220,26 @@ def _read(
     db: Database,
     name: str,
     first: Callable[..., Select[Any]],
-    listed: Callable[[], _Listed],
+    listed: Callable[[], Listed],
     page: Page,
     params: Mapping[str, Any],
     subject: Hashable,
+    leading: Callable[..., Select[Any]] | None = None,
 ) -> Iterator[str]:
-    """Read a page by its first statement; if that could not take all of it, settle its rows and read them in parts."""
+    """Read a page by its first statement; if that could not take all of it, settle its rows and read them in parts.
+
+    A page of leading rows only is read by their statement."""
     keys: Sequence[Any] = ()
     given = {**params, "offset": page.offset}
     beginning = _first(page)
     known = db.totals.get(subject) if page.offset >= 0 and beginning.limit == page.limit else None
     with db.autocommit() as tx:
-        statement = first(beginning, counted=known is None)
-        found = tx.execute(statement, {**given, "part_bytes": PART_BYTES}).one()
+        bounds = {**given, "part_bytes": PART_BYTES}
+        found = None
+        if leading is not None and page.offset >= 0 and beginning.limit == page.limit:
+            found = tx.execute(leading(beginning, counted=known is None), bounds).one()
+        if found is None or found.found != beginning.most:
+            found = tx.execute(first(beginning, counted=known is None), bounds).one()
         if known is None:
             db.totals.keep(subject, found.total)
             pagination = page.pagination(found.total)

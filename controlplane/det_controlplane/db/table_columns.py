@@ -12,6 +12,7 @@ from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.db import views
 from det_controlplane.db.conditions import Find, TableColumn, Value
+from det_controlplane.db.run_values import LONGEST_NAME, KeptValue
 
 TEXT, NUMBER, DATE, LIST = ColumnType.TEXT, ColumnType.NUMBER, ColumnType.DATE, ColumnType.ARRAY
 STATISTICS = ("last", "min", "max", "mean")
@@ -134,6 +135,24 @@ def metric_columns(summaries: str) -> Find:
         return TableColumn((_below(summaries, path),), None)
 
     return find
+
+
+def kept(find: Find, subject: str, of: str, document: Find | None = None) -> Find:
+    """Add the kept values of a trial or an experiment to the columns that `find` finds.
+
+    `document` finds the same values in trial `t`, if `find` reads another one."""
+
+    def found(name: str) -> TableColumn | None:
+        column, of_trial = find(name), (document or find)(name)
+        segments = name.split(".")[1:]
+        # Numbers are places in lists, which are kept as one value.
+        if column is None or of_trial is None or any(s.lstrip("-").isdigit() for s in segments):
+            return column
+        if len(name.encode()) > LONGEST_NAME:
+            return column
+        return replace(column, kept=KeptValue(name, subject, of, of_trial.values[0]))
+
+    return found
 
 
 def of_each(find: Find, within: Callable[[Any], Any], order: Find) -> Find:

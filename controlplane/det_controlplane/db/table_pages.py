@@ -4,19 +4,33 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Integer, Select, TextClause, and_, exists, literal_column, not_, select, text
+from sqlalchemy import (
+    Boolean,
+    Integer,
+    Select,
+    TextClause,
+    asc,
+    desc,
+    exists,
+    literal_column,
+    not_,
+    select,
+    text,
+)
 
 from det_controlplane.core.filters import Filter, SortKey
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.paging import Page
 from det_controlplane.db import pages, views
-from det_controlplane.db.conditions import Columns, ordered, where
+from det_controlplane.db.conditions import Columns, Where, ordered, where
 from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.run_values import Read
 from det_controlplane.db.table_columns import (
     COUNTS_OF_EXPERIMENTS,
     EXPERIMENT_COLUMNS,
     RUN_COLUMNS,
     json_columns,
+    kept,
     metric_columns,
     of_each,
 )
@@ -60,30 +74,36 @@ def _of_any_trial(condition: Any) -> Any:
     return exists(select(text("1")).select_from(text("trials t")).where(of_experiment, condition))
 
 
+# The best trial of an experiment, or the first one before a best one is known.
+_BEST = "coalesce(e.best_trial_id, (SELECT min(x.id) FROM trials x WHERE x.experiment_id = e.id))"
+
+
 def _of_best_trial(document: str) -> str:
-    """Return a JSON document of the best trial, or of the first while there is no best one."""
-    first = "(SELECT min(x.id) FROM trials x WHERE x.experiment_id = e.id)"
-    return f"(SELECT x.{document}::jsonb FROM trials x WHERE x.id = coalesce(e.best_trial_id, {first}))"
+    return f"(SELECT x.{document}::jsonb FROM trials x WHERE x.id = {_BEST})"
 
 
+_HPARAMS = json_columns("hp.", "t.hparams::jsonb")
+_METRICS = metric_columns("t.summary_metrics")
 _OF_RUNS = Columns(
     RUN_COLUMNS,
     {
-        "hp.NAME": json_columns("hp.", "t.hparams::jsonb"),
+        "hp.NAME": kept(_HPARAMS, "t.id", "trial_id"),
         "metadata.KEY": json_columns("metadata.", "t.metadata::jsonb"),
-        "GROUP.METRIC.last": metric_columns("t.summary_metrics"),
+        "GROUP.METRIC.last": kept(_METRICS, "t.id", "trial_id"),
     },
 )
 # The hyperparameters of an experiment are those of its trials; its metrics are those of the best one.
 _OF_EXPERIMENTS = Columns(
     EXPERIMENT_COLUMNS,
     {
-        "hp.NAME": of_each(
-            json_columns("hp.", "t.hparams::jsonb"),
-            _of_any_trial,
-            json_columns("hp.", _of_best_trial("hparams")),
+        "hp.NAME": kept(
+            of_each(_HPARAMS, _of_any_trial, json_columns("hp.", _of_best_trial("hparams"))),
+            "e.id",
+            "experiment_id",
         ),
-        "GROUP.METRIC.last": metric_columns(_of_best_trial("summary_metrics")),
+        "GROUP.METRIC.last": kept(
+            metric_columns(_of_best_trial("summary_metrics")), _BEST, "trial_id", _METRICS
+        ),
     },
 )
 
@@ -99,10 +119,39 @@ class TableScope:
 def runs(
     db: Database, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    rows = _chosen(_RUN, _RUNS, place, chosen, _OF_RUNS, "(t.archived OR e.archived)")
-    key = literal_column("t.id", Integer)
-    order = [*ordered(sort, _OF_RUNS), key]
-    return pages.search(db, "runs", rows, key, order, page, subject=repr((place, chosen)))
+    rows, every = _runs(_RUN, db.read, place, chosen)
+    listed = _listed(rows, every, "t.id", _OF_RUNS, sort, "s.trial_id = t.id")
+    return pages.search(db, "runs", listed, page, subject=repr((place, chosen)))
+
+
+def _runs(
+    item: str, read: Read, place: TableScope, chosen: Filter
+) -> tuple[Select[Any], Select[Any]]:
+    return _chosen(
+        item, _RUNS, place, chosen, where(chosen, _OF_RUNS, read), "(t.archived OR e.archived)"
+    )
+
+
+def _listed(
+    rows: Select[Any],
+    every: Select[Any],
+    key: str,
+    columns: Columns,
+    sort: tuple[SortKey, ...],
+    join: str,
+) -> pages.Listed:
+    """Return the rows in their order, and the ones with a number in the first column to sort by as `leading` rows."""
+    last = literal_column(key, Integer)
+    order = [*ordered(sort, columns), last]
+    kept = columns.get(sort[0].column) if sort else None
+    if kept is None or kept.kept is None:
+        return pages.Listed(rows, last, order, counted_rows=every)
+    ranked, has_number = kept.kept.ranked()
+    number = desc(ranked.c.number) if sort[0].descending else asc(ranked.c.number)
+    with_number = rows.select_from(ranked).where(literal_column(join, Boolean), has_number)
+    order_of_leading = [number, *ordered(sort[1:], columns), last]
+    leading = pages.Listed(with_number, last, order_of_leading, counted_rows=every)
+    return pages.Listed(rows, last, order, counted_rows=every, leading=leading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +170,8 @@ def run(tx: Tx, run_id: int) -> RunRow | None:
 
 
 def run_ids(tx: Tx, place: TableScope, chosen: Filter) -> list[int]:
-    rows = _chosen("t.id", _RUNS, place, chosen, _OF_RUNS, "(t.archived OR e.archived)")
-    return list(tx.execute(rows.order_by(literal_column("t.id"))).scalars())
+    _, every = _runs("t.id", lambda statement: tx.execute(statement).all(), place, chosen)
+    return list(tx.execute(every.order_by(literal_column("t.id"))).scalars())
 
 
 def experiments(
@@ -147,10 +196,11 @@ def _experiments(
     page: Page,
 ) -> Iterator[str]:
     source = _experiments_with(chosen.columns | {key.column for key in sort})
-    rows = _chosen(item, source, place, chosen, _OF_EXPERIMENTS, "e.archived")
-    key = literal_column("e.id", Integer)
-    order = [*ordered(sort, _OF_EXPERIMENTS), key]
-    return pages.search(db, "experiments", rows, key, order, page, subject=repr((place, chosen)))
+    found = where(chosen, _OF_EXPERIMENTS, db.read)
+    rows, every = _chosen(item, source, place, chosen, found, "e.archived")
+    of_best = f"s.experiment_id = e.id AND s.trial_id = {_BEST}"
+    listed = _listed(rows, every, "e.id", _OF_EXPERIMENTS, sort, of_best)
+    return pages.search(db, "experiments", listed, page, subject=repr((place, chosen)))
 
 
 def _experiments_with(names: Collection[str]) -> TextClause:
@@ -164,13 +214,15 @@ def _experiments_with(names: Collection[str]) -> TextClause:
 
 
 def _chosen(
-    item: str, source: Any, place: TableScope, chosen: Filter, columns: Columns, archived: str
-) -> Select[Any]:
-    conditions = [where(chosen, columns)]
+    item: str, source: Any, place: TableScope, chosen: Filter, found: Where, archived: str
+) -> tuple[Select[Any], Select[Any]]:
+    """Return the statements for a page of the rows and for every row."""
+    conditions = []
     if place.project_id is not None:
         conditions.append(literal_column("e.project_id") == place.project_id)
     if place.workspaces is not None:
         conditions.append(literal_column("p.workspace_id", Integer).in_(place.workspaces))
     if not chosen.show_archived:
         conditions.append(not_(literal_column(archived)))
-    return select(literal_column(item)).select_from(source).where(and_(*conditions))
+    rows: Select[Any] = select(literal_column(item)).select_from(source).where(*conditions)
+    return rows.where(found.page), rows.where(found.every)

@@ -68,7 +68,9 @@ from det_controlplane.db.schema.results import (
     model_versions,
     models,
     refused_metrics,
+    run_values,
     storages,
+    value_names,
 )
 from det_controlplane.db.schema.webhooks import webhook_log_matches, webhook_triggers, webhooks
 
@@ -117,6 +119,7 @@ __all__ = [
     "projects",
     "refused_metrics",
     "role_assignments",
+    "run_values",
     "search_events",
     "searches",
     "sessions",
@@ -132,6 +135,7 @@ __all__ = [
     "trials",
     "usage_of_days",
     "users",
+    "value_names",
     "wait_reasons",
     "webhook_log_matches",
     "webhook_triggers",

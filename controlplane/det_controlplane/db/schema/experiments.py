@@ -167,9 +167,9 @@ experiments = Table(
     ),
     # Counts of lists read this index alone: rows are wide with their configurations.
     Index(
-        "experiments_listed",
+        "experiments_counted",
         "id",
-        postgresql_include=["archived", "project_id", "user_id", "state"],
+        postgresql_include=["archived", "project_id", "user_id", "state", "job_id"],
     ),
     Index("experiments_by_start", "started_at", "id"),
     Index("experiments_by_state", "state", "id"),
@@ -277,12 +277,25 @@ trials = Table(
     Column("ended_at", Time),
     # A run that was told that nothing is asked of its trial may end without closing it, whatever is asked while it ends.
     Column("rested_run", Integer),
+    # Whether `run_values` has its values. NULL: it has not ended, or no tick has copied them; false: there are too many.
+    Column("has_values", Boolean),
     UniqueConstraint("experiment_id", "request_id"),
     CheckConstraint(
         "(ended_at IS NOT NULL) = (state IN ('COMPLETED', 'CANCELED', 'ERROR'))", name="ended"
     ),
     # Counts of runs read this index alone.
     Index("trials_listed", "experiment_id", "id", postgresql_include=["archived"]),
+    Index(
+        "trials_without_values",
+        "experiment_id",
+        "id",
+        postgresql_where=text("has_values IS NOT TRUE"),
+    ),
+    Index(
+        "trials_awaiting_values",
+        "id",
+        postgresql_where=text("has_values IS NULL AND ended_at IS NOT NULL"),
+    ),
     Index("trials_live", "experiment_id", postgresql_where=text("ended_at IS NULL")),
     # A scheduling pass reads them beside thousands of trials that may run anywhere.
     Index(

@@ -5,6 +5,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     ForeignKey,
     Identity,
     Index,
@@ -114,6 +115,35 @@ checkpoints = Table(
         text("coalesce(files_looked_at, '-infinity'::timestamptz)"),
         "uuid",
         postgresql_where=text("state IN ('COMPLETED', 'PARTIALLY_DELETED') AND size > 0"),
+    ),
+)
+
+# Values of ended trials by the names of their columns in tables of runs; `trials.has_values` says which trials have them.
+value_names = Table(
+    "value_names",
+    metadata,
+    Column("id", Integer, Identity(always=True), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+)
+
+run_values = Table(
+    "run_values",
+    metadata,
+    Column("trial_id", Integer, ForeignKey("trials.id", ondelete="CASCADE"), primary_key=True),
+    Column("name_id", Integer, primary_key=True),  # no foreign key: names are never deleted
+    Column("experiment_id", Integer, nullable=False),  # no foreign key: the trial has it
+    Column("number", Double),
+    Column("text", Text),  # of a value that is not a number
+    *(
+        Index(
+            f"run_values_by_{column}",
+            "name_id",
+            column,
+            "trial_id",
+            postgresql_include=["experiment_id"],
+            postgresql_where=text(f"{column} IS NOT NULL"),
+        )
+        for column in ("number", "text")
     ),
 )
 

@@ -3,7 +3,7 @@
 import logging
 from datetime import timedelta
 
-from det_controlplane.db import allocations, logs, outbox, pool_marks
+from det_controlplane.db import allocations, logs, outbox, pool_marks, run_values
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.errors import DatabaseDown, TryAgain
 from det_controlplane.services.agents import silence
@@ -18,6 +18,7 @@ from det_controlplane.services.trials import unmanaged
 log = logging.getLogger("det.tick")
 
 BATCH_MEMORY = timedelta(hours=6)
+TRIALS_AT_ONCE = 200
 
 
 def run(ctx: Context) -> float | None:
@@ -30,7 +31,8 @@ def run(ctx: Context) -> float | None:
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
     closed_days.close_some(ctx)
-    return 0.0 if _delete_some(ctx) else _next_due_s(ctx)
+    is_unfinished = [_delete_some(ctx), _keep_some_values(ctx)]
+    return 0.0 if any(is_unfinished) else _next_due_s(ctx)
 
 
 def schedule_dirty_pools(ctx: Context) -> list[str]:
@@ -67,6 +69,19 @@ def _delete_some(ctx: Context) -> bool:
         raise
     except Exception:
         log.exception("tasks that ended too long ago could not be deleted")
+        return False
+
+
+def _keep_some_values(ctx: Context) -> bool:
+    """Copy the values of some ended trials to the table that filters and sorts read; return whether there may be more.
+
+    After a failure lists read the trials themselves."""
+    try:
+        return run_values.keep_some(ctx.db, TRIALS_AT_ONCE)
+    except (DatabaseDown, TryAgain):
+        raise
+    except Exception:
+        log.exception("values of ended trials could not be copied")
         return False
 
 
