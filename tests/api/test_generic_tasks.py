@@ -76,6 +76,16 @@ def test_a_task_runs_its_entrypoint_to_its_end(api: Api, user: Caller, agent: Pl
     assert user.get(f"{V}/tasks/{id}")["task"]["endTime"]
 
 
+def test_an_archived_workspace_is_not_found_for_a_launch(user: Caller) -> None:
+    workspace = user.post(f"{V}/workspaces", {"name": "old"})["workspace"]["id"]
+    made = user.post(f"{V}/workspaces/{workspace}/projects", {"name": "old"})
+    user.post(f"{V}/workspaces/{workspace}/archive")
+    body = {"config": CONFIG, "contextDirectory": [], "projectId": made["project"]["id"]}
+    told = user.ask("POST", f"{V}/generic-tasks", body)
+    assert told.status == 404
+    assert "is archived" in told.error
+
+
 def test_the_configuration_is_shown_as_it_was_submitted(user: Caller) -> None:
     submitted = """
 entrypoint: [python3, work.py]

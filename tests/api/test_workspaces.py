@@ -8,6 +8,7 @@ from det_controlplane.services import sealing
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, config_of, create, create_ended, report_checkpoint
+from tests.support.house import House
 from tests.support.played_agent import PlayedAgent
 
 
@@ -215,6 +216,20 @@ def test_deleting_a_workspace_ends_its_queued_tasks(api: Api, user: Caller) -> N
     assert user.ask("GET", f"/api/v1/workspaces/{made}").status == 404
 
 
+@pytest.mark.parametrize("kind", ["workspaces", "projects"])
+@pytest.mark.parametrize(
+    ("method", "verb"), [("POST", "/archive"), ("POST", "/unarchive"), ("DELETE", "")]
+)
+def test_built_in_places_are_refused_with_403_to_all_but_administrators(
+    house: House, kind: str, method: str, verb: str
+) -> None:
+    path = f"/api/v1/{kind}/1{verb}"
+    manager = house.person("manager", "WorkspaceAdmin", 1)
+    for caller in (house.person("editor", "Editor", 1), manager):
+        assert caller.ask(method, path).status == 403
+    assert house.admin.ask(method, path).status == 400
+
+
 def test_a_workspace_with_a_running_experiment_keeps_its_tasks(api: Api, user: Caller) -> None:
     made = workspace(user)
     notebook(user, made)
@@ -311,10 +326,12 @@ def test_pools_are_listed_page_by_page_and_without_those_that_are_reserved(admin
 def test_default_pools_are_for_everybody(admin: Caller, user: Caller) -> None:
     path = "/api/v1/resource-pools/default/workspace-bindings"
     for method in ("POST", "PUT"):
-        assert user.ask(method, path, {"workspaceIds": [1]}).status == 403
-        told = admin.ask(method, path, {"workspaceIds": [1]})
-        assert told.status == 400
-        assert "cannot be bound" in told.error
+        for caller in (user, admin):
+            told = caller.ask(method, path, {"workspaceIds": [1]})
+            assert told.status == 400
+            assert "cannot be bound" in told.error
+        other = path.replace("default", "reserved")
+        assert user.ask(method, other, {"workspaceIds": [1]}).status == 403
     assert admin.ask("POST", path.replace("default", "none"), {"workspaceIds": [1]}).status == 404
 
 

@@ -184,8 +184,8 @@ POST   rented-pools/{poolName}/resume                                      never
 GET    resource-pools                                                      read           everybody
 DELETE resource-pools/{resourcePoolName}/workspace-bindings                never          MODIFY_RP_WORKSPACE_BINDINGS@cluster
 GET    resource-pools/{resourcePoolName}/workspace-bindings                read           everybody
-POST   resource-pools/{resourcePoolName}/workspace-bindings                never          MODIFY_RP_WORKSPACE_BINDINGS@cluster
-PUT    resource-pools/{resourcePoolName}/workspace-bindings                never          MODIFY_RP_WORKSPACE_BINDINGS@cluster
+POST   resource-pools/{resourcePoolName}/workspace-bindings                never          MODIFY_RP_WORKSPACE_BINDINGS@service
+PUT    resource-pools/{resourcePoolName}/workspace-bindings                never          MODIFY_RP_WORKSPACE_BINDINGS@service
 GET    resources/allocation/aggregated                                     read           VIEW_CLUSTER_USAGE@cluster
 GET    resources/allocation/raw                                            read           VIEW_CLUSTER_USAGE@cluster
 POST   roles/add-assignments                                               never+session  ASSIGN_ROLES@service

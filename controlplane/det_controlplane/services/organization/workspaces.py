@@ -12,7 +12,14 @@ from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Invalid, Taken, WrongState, found, require_open
+from det_controlplane.services.errors import (
+    Forbidden,
+    Invalid,
+    Taken,
+    WrongState,
+    found,
+    require_open,
+)
 from det_controlplane.services.identity import host_access, roles
 from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
@@ -115,7 +122,9 @@ def editable(row: R, caller: User, verb: str, *, archived_too: bool = False) -> 
     thing = f"{row.kind} '{row.name}'"
     require_owner(caller, row.user_id, f"{verb} {thing}")
     if row.immutable:
-        raise WrongState(f"{thing} is built in: nobody may {verb} it")
+        # An administrator of a workspace is not one of the cluster, who gets the other status.
+        refusal = WrongState if caller.admin else Forbidden
+        raise refusal(f"{thing} is built in: nobody may {verb} it")
     if row.state is DeletionState.DELETING:
         raise WrongState(f"{thing} is being deleted")
     if row.archived and not archived_too:

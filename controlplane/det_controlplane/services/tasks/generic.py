@@ -116,7 +116,9 @@ def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
         require_in(user, Right.CREATE_NSC, project.workspace_id)
     require_things(ctx, user, Right.VIEW_PROJECT, "project", [project.id])
     what = f"project {project.id}"
-    require_open(what, archived=project.archived, deleting=project.deleting)
+    if project.archived:
+        raise Missing(f"{what} is archived: unarchive it, or choose another")
+    require_open(what, archived=False, deleting=project.deleting)
     submission = replace(new.submission, config=config, workspace_id=project.workspace_id)
     source = parent if new.inherit_context else original
     if source is not None and not submission.files:
