@@ -2,8 +2,10 @@
 
 import io
 import json
+import logging
 import os
 import random
+import tempfile
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -12,7 +14,7 @@ from typing import Any
 warnings.simplefilter("ignore")
 os.environ["HOME"] = "/home/me"
 
-from determined.common import check, constants, util  # noqa: E402
+from determined.common import check, constants, set_logger, storage, util, yaml  # noqa: E402
 from determined.common.experimental import Determined, ExperimentReference  # noqa: E402
 
 EXPERIMENTAL = "determined.common.experimental"
@@ -56,6 +58,23 @@ def dumped() -> tuple[Any, str]:
     return util.yaml_safe_dump(VALUE, stream), stream.getvalue()
 
 
+def logged() -> int:
+    set_logger(True)
+    return logging.getLogger().level
+
+
+def stored() -> list[str]:
+    """Return the files of a checkpoint in a shared_fs that is seen at another path."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(f"{folder}/below/uuid")
+        with open(f"{folder}/below/uuid/weights", "w") as f:
+            f.write("12345")
+        config = {"type": "shared_fs", "host_path": "/elsewhere", "storage_path": "below"}
+        manager = storage.build(config, container_path=folder)
+        with manager.restore_path("uuid") as path:
+            return sorted(os.listdir(path))
+
+
 def repeated() -> bool:
     random.seed(1)
     return draw() == random.random()
@@ -92,6 +111,13 @@ calls: dict[str, Callable[[], Any]] = {
         (n, v) for n, v in vars(constants).items() if n.isupper() and n != "DEFAULT_DETIGNORE"
     ),
     "classes": lambda: [isinstance(c, type) for c in CLASSES],
+    "older yaml": lambda: yaml.YAML(typ="safe").load("a: yes"),
+    "logger": logged,
+    "storage": stored,
+    "storages": lambda: [
+        isinstance(getattr(storage, f"{kind}StorageManager"), type)
+        for kind in ("S3", "SharedFS", "Directory")
+    ],
     "true": lambda: check.true(False, "r"),
     "false": lambda: check.check_false(True),
     "eq": lambda: check.check_eq(1, 2, "r"),

@@ -1,7 +1,8 @@
 """Checkpoint storage: `from_config` for a configuration's section, `from_string` for a path or URL."""
 
+import importlib
 import os
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from determined._paths import on_host
 from determined.common.storage._base import (
@@ -21,6 +22,7 @@ __all__ = [
     "Selector",
     "SharedFSStorageManager",
     "StorageManager",
+    "build",
     "check_storage_id",
     "from_config",
     "from_string",
@@ -29,6 +31,28 @@ __all__ = [
 ]
 
 SHARED_FS_CONTAINER_PATH = "/determined_shared_fs"
+
+
+# Classes that load the library of a cloud, by their modules.
+_OF_CLOUDS = {
+    "S3StorageManager": "_s3",
+    "GCSStorageManager": "_gcs",
+    "AzureStorageManager": "_azure",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_CLOUDS:
+        module = importlib.import_module(f"determined.common.storage.{_OF_CLOUDS[name]}")
+        return getattr(module, name)
+    raise AttributeError(f"module 'determined.common.storage' has no attribute {name!r}")
+
+
+def build(config: Mapping[str, Any], container_path: Optional[str]) -> StorageManager:
+    """Make a storage from a configuration, as `from_config`. A shared_fs is below `container_path` if that is given."""
+    if container_path is not None and config.get("type") == "shared_fs":
+        config = {**config, "host_path": container_path}
+    return from_config(config)
 
 
 def from_config(config: Mapping[str, Any], *, in_task: bool = False) -> StorageManager:
