@@ -10,7 +10,6 @@ from det_controlplane.db import checkpoint_pages, experiment_pages, trial_pages
 from det_controlplane.db import experiments as rows
 from det_controlplane.db.engine import as_json
 from det_controlplane.db.experiment_pages import ShownExperiment
-from det_controlplane.services import sealing
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, found
@@ -31,6 +30,9 @@ def experiment_as_seen_by(ctx: Context, user: User, experiment_id: int) -> Shown
     shown = experiment(ctx, experiment_id)
     if not shown.sealed or not user.is_person(shown.user_id):
         return shown
+    # It loads pydantic, which a function that only reads experiments does not need.
+    from det_controlplane.services import sealing
+
     config = sealing.as_seen_by_owner(ctx, json.loads(shown.config), shown.sealed)
     values = {**json.loads(shown.shown), "config": config}
     return replace(shown, shown=as_json(values), config=as_json(config))

@@ -6,7 +6,7 @@ from typing import Any
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.db import deletions
-from det_controlplane.db.deletions import Contents, Failure
+from det_controlplane.db.deletions import Contents, Failure, LiveTask
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.db.workspaces import Kind, OwnedRow
@@ -17,7 +17,6 @@ from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import projects, workspaces
 from det_controlplane.services.organization.workspaces import editable
-from det_controlplane.services.tasks import generic, interactive
 from det_controlplane.services.use_case import Change, change
 
 _NAMED = 5  # as many tasks does a sentence name
@@ -170,6 +169,16 @@ def _again(kind: Kind) -> str:
     return f"; mend that, then delete the {kind} again"
 
 
+def _end_tasks(ctx: Context, tasks: Sequence[LiveTask]) -> None:
+    """Kill each task in a transaction of its own."""
+    # They load the models of configurations, which a function that only reads experiments does not need.
+    from det_controlplane.services.tasks import generic, interactive
+
+    for task in tasks:
+        end = generic.end if task.kind is TaskKind.GENERIC else interactive.end
+        end(ctx, task.id, "its workspace is being deleted")
+
+
 def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
     workspace_id = int(payload["workspace_id"])
     with ctx.db.begin() as tx:
@@ -177,9 +186,7 @@ def workspace_effect(ctx: Context, payload: dict[str, Any]) -> None:
             return
         ids = deletions.projects_left(tx, workspace_id)
         tasks = deletions.live_tasks(tx, "workspace", workspace_id)
-    for task in tasks:
-        end = generic.end if task.kind is TaskKind.GENERIC else interactive.end
-        end(ctx, task.id, "its workspace is being deleted")
+    _end_tasks(ctx, tasks)
     for project_id in ids:
         project_effect(ctx, {"project_id": project_id})
     with ctx.db.begin() as tx:
