@@ -31,6 +31,7 @@ from tests.support.lambda_events import Http, answered, function_url_event
 from tests.support.lambda_front import function_url
 from tests.support.lambda_runtime import FunctionFailed, LambdaRuntime
 from tests.support.moto import moto_server
+from tests.support.moto_groups import descriptions_of_rules
 from tests.support.moto_permissions import FORBIDDEN, answers_url, policies_of_aliases
 from tests.support.moto_roles import roles_of_services
 
@@ -216,6 +217,7 @@ def _mend(patch: pytest.MonkeyPatch, box: Box) -> None:
     _keep_logging(patch)
     policies_of_aliases(patch)
     roles_of_services(patch)
+    descriptions_of_rules(patch)
     # Of a bucket whose versioning is suspended, moto cannot delete what was deleted before.
     patch.setattr(FakeDeleteMarker, "dispose", lambda marker: None, raising=False)
     patch.setattr(Subnet, "ipv6_cidr_block_association_set", property(_ipv6_associations))
