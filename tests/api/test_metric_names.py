@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.metric_names import MOST_BYTES, MOST_GROUPS, MOST_NAMES
 from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db import offered_names
+from det_controlplane.db import metric_names, offered_names
 from det_controlplane.services.trials import metric_reports
 
 from tests.support.api import Api, Caller, create, report_metrics, trial_of
@@ -123,6 +123,23 @@ def test_a_log_says_once_that_metrics_were_refused_and_then_counts(user: Caller)
     assert "has 2,000 metric names" in first
     assert "such as 'new-2'" in first
     assert "WARNING: 10 reports of this trial had metrics that were not stored. The last: " in tenth
+
+
+def test_a_full_experiment_refuses_names_without_reading_them_again(
+    user: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial_id = trial_of(user, create(user))["id"]
+    report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
+    reads: list[int] = []
+    read = metric_names.read
+    monkeypatch.setattr(metric_names, "read", lambda tx, id: reads.append(id) or read(tx, id))
+    for step in range(2, 5):
+        answer = report_metrics(user, trial_id, "one", step, {"m1": 1.0, f"new-{step}": 1.0})
+        assert "such as" in answer.json()["warning"]
+        assert (
+            "'other'" in report_metrics(user, trial_id, "other", step, {"a": 1}).json()["warning"]
+        )
+    assert reads == []
 
 
 def test_columns_know_the_types_of_metrics(user: Caller) -> None:

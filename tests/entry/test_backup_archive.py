@@ -167,6 +167,11 @@ def test_another_format_is_refused_with_the_version_that_reads_it(tmp_path: Path
         read_manifest(path)
 
 
+def test_a_directory_is_not_a_backup(tmp_path: Path) -> None:
+    with pytest.raises(BadArchive, match="is a directory: name the file"):
+        read_manifest(tmp_path)
+
+
 def test_another_file_is_not_a_backup(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("hello" * 1000)
     with pytest.raises(BadArchive, match="is not a backup"):

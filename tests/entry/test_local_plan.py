@@ -44,6 +44,14 @@ def test_without_flags_there_is_one_agent_and_a_random_password(files: LocalFile
     assert made.initial_password != planned(files).initial_password
 
 
+def test_a_cluster_keeps_its_name_when_only_its_directory_is_given(files: LocalFiles) -> None:
+    keep(files, planned(files, cluster_name="lab"))
+    made = planned(files)
+    assert made.desired.cluster_name == "lab"
+    assert json.loads(made.config)["cluster_name"] == "lab"
+    assert planned(files, cluster_name="other").desired.cluster_name == "other"
+
+
 def test_an_empty_password_lets_in_this_machine_only(files: LocalFiles) -> None:
     configured = planned(files, "security: {initial_user_password: ''}")
     for made in (planned(files, initial_user_password=""), configured):

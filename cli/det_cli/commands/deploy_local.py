@@ -96,7 +96,12 @@ LOCAL = Group(
     _action("cluster-down", "stop a cluster and its agents", CLUSTER, DATA, DELETE_DB),
     _action("master-up", "start a cluster without agents", *_UP, NO_MASTER_NAME),
     _action(
-        "master-down", "stop a cluster, leave its agents", CLUSTER, DATA, DELETE_DB, NO_MASTER_NAME
+        "master-down",
+        "stop a cluster and its agents, like cluster-down",
+        CLUSTER,
+        DATA,
+        DELETE_DB,
+        NO_MASTER_NAME,
     ),
     _action(
         "agent-up",

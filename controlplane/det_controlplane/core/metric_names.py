@@ -68,6 +68,8 @@ def admit(
             count, size = count + 1, size + added
         else:
             refused.append(name)
+    if refused and not known:  # a group without names is not kept
+        return Admission(names, tuple(refused))
     return Admission({**names, group: known}, tuple(refused))
 
 

@@ -11,6 +11,7 @@ from det_controlplane.db.connections import connected, plain_engine
 from det_controlplane.db.earlier_secrets import CONFIGS
 from det_controlplane.db.migrate import migrate
 from det_controlplane.db.schema import agents
+from det_controlplane.db.schema.base import CREATE_TRIGRAMS
 
 Change = Callable[[Any], Any]
 
@@ -21,6 +22,16 @@ def rows_of(url: str) -> dict[str, int]:
     try:
         with connected(engine) as connection:
             return count_rows(connection)
+    finally:
+        engine.dispose()
+
+
+def create_extensions(url: str) -> None:
+    """Create the extensions that the indexes of a dump need: the dump of a schema does not contain them."""
+    engine = plain_engine(url)
+    try:
+        with connected(engine) as connection, connection.begin():
+            connection.exec_driver_sql(CREATE_TRIGRAMS)
     finally:
         engine.dispose()
 

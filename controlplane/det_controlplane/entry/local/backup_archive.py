@@ -154,6 +154,8 @@ def writing(target: Path) -> Iterator[ArchiveWriter]:
 
 def read_manifest(path: Path) -> Manifest:
     """Return the manifest of a backup without reading its other members. Raises BadArchive."""
+    if path.is_dir():
+        raise BadArchive(f"{path} is a directory: name the file that `backup` wrote")
     texts: dict[str, bytes] = {}
     with _open(path) as archive:
         for info in archive:

@@ -37,14 +37,14 @@ def plan(files: LocalFiles, args: Any) -> Plan:
     before = files.desired() if files.has_cluster() else None
     raw = _read_config(files, args)
     agents = _configured_agents(raw.pop(AGENTS_KEY, None))
-    config = _completed(raw, files, args)
+    config = _completed(raw, files, args, _name_of(args, before))
     # Everything that is wrong with it is said here, not in the log of a server.
     checked = load_checked(config)
     database_url = getattr(args, "db", None) or (before.database_url if before else "")
     awaits = _awaits_password(files, database_url)
     untold = None if awaits else files.untold_password()
     password, is_random = _password(args, checked.initial_user_password, awaits, untold)
-    name = cluster_name(args)
+    name = _name_of(args, before)
     host = _host(args, before, password)
     tls_cert, tls_key = _tls(files, args, host, before)
     desired = Desired(
@@ -64,6 +64,13 @@ def plan(files: LocalFiles, args: Any) -> Plan:
 
 def cluster_name(args: Any) -> str:
     return getattr(args, "cluster_name", None) or "determined"
+
+
+def _name_of(args: Any, before: Desired | None) -> str:
+    """Return the name of the flags, or the name that the cluster of a `--data-dir` has."""
+    if not getattr(args, "cluster_name", None) and before is not None:
+        return before.cluster_name
+    return cluster_name(args)
 
 
 def agent_of(args: Any, default_name: str) -> LocalAgent:
@@ -104,9 +111,9 @@ def _read_config(files: LocalFiles, args: Any) -> dict[str, Any]:
     return dict(load_yaml(text, what="cluster configuration")) if text.strip() else {}
 
 
-def _completed(raw: dict[str, Any], files: LocalFiles, args: Any) -> dict[str, Any]:
+def _completed(raw: dict[str, Any], files: LocalFiles, args: Any, name: str) -> dict[str, Any]:
     """Return the configuration with the defaults that only this machine can give."""
-    config = {"cluster_name": cluster_name(args), **raw}
+    config = {"cluster_name": name, **raw}
     storage = getattr(args, "storage_host_path", None)
     if storage or "checkpoint_storage" not in config:
         host_path = Path(storage).expanduser().absolute() if storage else files.checkpoints

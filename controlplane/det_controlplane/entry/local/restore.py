@@ -148,6 +148,7 @@ def _restore_database(
 ) -> None:
     # Nothing is lost by a crash before the end: the folder has not got its name yet.
     with EmbeddedPostgres(making.database, throwaway=True) as server:
+        restores.create_extensions(server.url())
         with backup_archive.opened(source, DUMP) as dump:
             variables = backups.libpq_variables(server.url())
             postgres_dump.restore(variables, backups.SCHEMA, dump)

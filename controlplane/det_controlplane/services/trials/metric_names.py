@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 
 from det_controlplane.core import metric_names
-from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.core.metric_names import Admission, MetricNames
+from det_controlplane.core.metrics import VALIDATION, MetricsReport
 from det_controlplane.db import logs
 from det_controlplane.db import metric_names as rows
 from det_controlplane.services.context import Context
@@ -25,8 +26,10 @@ def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedRe
     known = ctx.memory.metric_names.of(experiment_id)
     if metric_names.are_known(known, report.group, report.metrics):
         return AdmittedReport(report)
-    admission = _stored(ctx, experiment_id, report)
-    ctx.memory.metric_names.keep(experiment_id, admission.names)
+    admission = _refused_again(known, report)
+    if admission is None:
+        admission = _stored(ctx, experiment_id, report)
+        ctx.memory.metric_names.keep(experiment_id, admission.names)
     if not admission.refused and admission.has_group(report.group):
         return AdmittedReport(report)
     refusal = metric_names.refusal(experiment_id, report.trial_id, report.group, admission)
@@ -37,7 +40,18 @@ def admit(ctx: Context, experiment_id: int, report: MetricsReport) -> AdmittedRe
     return AdmittedReport(replace(report, metrics=metrics), refusal)
 
 
-def _stored(ctx: Context, experiment_id: int, report: MetricsReport) -> metric_names.Admission:
+def _refused_again(known: MetricNames, report: MetricsReport) -> Admission | None:
+    """Decide without the database if the cached names leave no room for any new name of the report.
+
+    Names are never removed, so the database has no room either. The searcher's metrics are always admitted, and only
+    the database knows them."""
+    if report.group == VALIDATION or not known:
+        return None
+    admission = metric_names.admit(known, report.group, report.metrics)
+    return admission if admission.names == known else None
+
+
+def _stored(ctx: Context, experiment_id: int, report: MetricsReport) -> Admission:
     while True:  # retry if another process changed the names between the read and the write
         with ctx.db.autocommit() as tx:
             stored = found(rows.read(tx, experiment_id), f"experiment {experiment_id}")
