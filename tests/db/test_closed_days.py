@@ -208,6 +208,21 @@ def test_a_late_correction_counts_before_and_after_the_next_sums(
     assert reports(ctx) == expected
 
 
+def test_days_begin_with_the_first_work(history: History) -> None:
+    first = text(
+        "SELECT (SELECT min(day) FROM closed_days), date_trunc('day', min(requested_at), 'UTC') FROM allocations"
+    )
+    closed_days.close_some(history.ctx)
+    ((day, work),) = history.ctx.db.read(first)
+    assert day == work
+
+
+def test_a_cluster_without_work_closes_one_day(database: Database) -> None:
+    ctx = context(database)
+    closed_days.close_some(ctx)
+    assert ctx.db.read(text("SELECT count(*) FROM closed_days"))[0][0] == 1
+
+
 def test_deleting_an_experiment_changes_no_closed_day(history: History) -> None:
     ctx = history.ctx
     with ctx.db.begin() as tx:

@@ -21,9 +21,14 @@ _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('closed days
 _FENCE = text("""
     UPDATE closed_days SET fence = pg_snapshot_xmax(pg_current_snapshot())::text::bigint WHERE fence IS NULL
 """)
+# The first time, the days begin with the first work or machine. PostgreSQL looks for it only then.
 _ANNOUNCE = text("""
     INSERT INTO closed_days (day)
-    SELECT d FROM generate_series(greatest(cast(:oldest AS timestamptz), (SELECT max(day) + interval '24 hours' FROM closed_days)),
+    SELECT d FROM generate_series(
+        greatest(cast(:oldest AS timestamptz), coalesce((SELECT max(day) + interval '24 hours' FROM closed_days),
+            least(cast(:newest AS timestamptz), (SELECT date_trunc('day', min(at), 'UTC') FROM (
+                SELECT min(requested_at) AS at FROM allocations UNION ALL SELECT min(started_at) FROM deleted_allocations
+                UNION ALL SELECT min(requested_at) FROM instances) first)))),
         cast(:newest AS timestamptz), interval '24 hours') d
     ON CONFLICT DO NOTHING
 """)

@@ -73,9 +73,9 @@ class Hosts:
 
 
 def _rows_of(table: str) -> TextClause:
-    """Return the rows as text, without what PostgreSQL drew, and the hashes of tokens that derive from it."""
+    """Return the rows as text, without random columns of PostgreSQL, hashes of tokens and ids of transactions."""
     return text(
-        f"SELECT (to_jsonb(t) - '{{peer_key,token_hash}}'::text[])::text FROM {table} t ORDER BY 1"
+        f"SELECT (to_jsonb(t) - '{{peer_key,token_hash,fence}}'::text[])::text FROM {table} t ORDER BY 1"
     )
 
 
