@@ -70,7 +70,7 @@ def test_names_of_one_task_do_not_fill_the_answers_of_other_users(
     mixed = {"loss": 0.25, "new": 1.0, **long_names(3, 999)}
     answer = report_metrics(task, trial_id, group, 100, mixed, run=1)
     assert answer.status == 200
-    assert "may have 2,000 names of 262,144 bytes" in answer.json()["warning"]
+    assert "up to 2,000 names, 262,144 bytes and 100 groups" in answer.json()["warning"]
     key = {"training": "avg_metrics", "validation": "validation_metrics"}[group]
     metrics = summary(other, trial_id)[key]
     assert (metrics["loss"]["last"], metrics["loss"]["count"]) == (0.25, 2)
@@ -132,7 +132,12 @@ def test_a_full_experiment_refuses_names_without_reading_them_again(
     report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
     reads: list[int] = []
     read = metric_names.read
-    monkeypatch.setattr(metric_names, "read", lambda tx, id: reads.append(id) or read(tx, id))
+
+    def counted(tx: Any, experiment_id: int) -> Any:
+        reads.append(experiment_id)
+        return read(tx, experiment_id)
+
+    monkeypatch.setattr(metric_names, "read", counted)
     for step in range(2, 5):
         answer = report_metrics(user, trial_id, "one", step, {"m1": 1.0, f"new-{step}": 1.0})
         assert "such as" in answer.json()["warning"]
@@ -140,6 +145,18 @@ def test_a_full_experiment_refuses_names_without_reading_them_again(
             "'other'" in report_metrics(user, trial_id, "other", step, {"a": 1}).json()["warning"]
         )
     assert reads == []
+
+
+def test_why_counts_reports_with_refused_metrics(user: Caller) -> None:
+    experiment = create(user)
+    trial_id = trial_of(user, experiment)["id"]
+    report_metrics(user, trial_id, "one", 1, {f"m{n}": 1.0 for n in range(MOST_NAMES)})
+    for step in (2, 3):
+        report_metrics(user, trial_id, "one", step, {f"new-{step}": 1.0})
+    user.post(f"/api/v1/experiments/{experiment}/kill")
+    for kind, id in (("experiment", experiment), ("trial", trial_id)):
+        (reason,) = user.get(f"/api/v1/why/{kind}/{id}")["reasons"]
+        assert "2 reports have metrics that were not stored" in reason["sentence"]
 
 
 def test_columns_know_the_types_of_metrics(user: Caller) -> None:

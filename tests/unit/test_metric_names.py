@@ -86,7 +86,7 @@ def test_a_refusal_says_the_limit_the_trial_and_what_to_do() -> None:
     admission = admit({}, "layers", {**values(MOST_NAMES), "w" * 900: 1.0})
     said = refusal(3, 17, "layers", admission)
     assert "experiment 3 has 2,000 metric names" in said
-    assert "may have 2,000 names of 262,144 bytes in 100 groups" in said
+    assert "up to 2,000 names, 262,144 bytes and 100 groups" in said
     assert "1 new metrics of trial 17 in group 'layers' were not stored" in said
     assert "Report fewer different names" in said
     assert len(said) < 700

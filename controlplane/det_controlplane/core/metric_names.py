@@ -90,9 +90,9 @@ def refusal(experiment_id: int, trial_id: int, group: str, admission: Admission)
     """Return a message with the refused metrics of a report, the reason and the fix."""
     count, size = measure(admission.names)
     return (
-        f"experiment {experiment_id} has {count:,} metric names of {size:,} bytes in {len(admission.names)} groups, and"
-        f" may have {MOST_NAMES:,} names of {MOST_BYTES:,} bytes in {MOST_GROUPS} groups: {len(admission.refused):,}"
-        f" new metrics of trial {trial_id} in group {_shortened(group)} were not stored"
+        f"experiment {experiment_id} has {count:,} metric names of {size:,} bytes in {len(admission.names)} groups; new"
+        f" names are stored up to {MOST_NAMES:,} names, {MOST_BYTES:,} bytes and {MOST_GROUPS} groups:"
+        f" {len(admission.refused):,} new metrics of trial {trial_id} in group {_shortened(group)} were not stored"
         f"{''.join(f', such as {_shortened(name)}' for name in admission.refused[:1])}. Metrics with known names are"
         " stored. Report fewer different names: put steps, samples and layers into values, not into names."
     )

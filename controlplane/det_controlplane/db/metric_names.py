@@ -21,6 +21,15 @@ _COUNT = text("""
         ON CONFLICT (trial_id) DO UPDATE SET reports = refused_metrics.reports + 1 RETURNING reports)
     SELECT c.reports, t.task_id FROM counted c, trials t WHERE t.id = :trial_id
 """)
+_REFUSED_OF = {
+    "experiment": text("""
+        SELECT coalesce(sum(r.reports), 0) FROM trials t JOIN refused_metrics r ON r.trial_id = t.id
+        WHERE t.experiment_id = cast(:id AS integer)
+    """),
+    "trial": text(
+        "SELECT coalesce(sum(reports), 0) FROM refused_metrics WHERE trial_id = cast(:id AS integer)"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +64,9 @@ def replace(tx: Tx, experiment_id: int, before: MetricNames, names: MetricNames)
 def count_refusal(tx: Tx, trial_id: int) -> Refusals:
     """Count one more report of a trial that had names which were refused."""
     return Refusals(*tx.execute(_COUNT, {"trial_id": trial_id}).one())
+
+
+def refused_reports(tx: Tx, kind: str, id: str) -> int:
+    """Return how many reports of an experiment or a trial had metrics that were refused; 0 for other kinds."""
+    statement = _REFUSED_OF.get(kind)
+    return 0 if statement is None else int(tx.execute(statement, {"id": id}).scalar_one())

@@ -9,7 +9,7 @@ from det_controlplane.core.numerals import whole
 from det_controlplane.core.provision import boot
 from det_controlplane.core.schedule.model import WaitCode
 from det_controlplane.core.tracebacks import last_error, last_exception
-from det_controlplane.db import budgets, waiting
+from det_controlplane.db import budgets, metric_names, waiting
 from det_controlplane.db.engine import Tx
 from det_controlplane.db.waiting import Subject
 from det_controlplane.services.context import Context
@@ -53,9 +53,19 @@ def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
         ]
         spent = _spent_budget(ctx, tx, found.experiment_id)
         nearly = "" if spent else _nearly_spent_budget(ctx, tx, found.experiment_id)
-    told = [_told(reason, spent, nearly) for reason in reasons] or [_itself(found, spent)]
-    decided = _decided(ctx, kind, id, found) if not reasons else ""
-    return [{**told[0], "sentence": decided}] if decided else told
+        refused = 0 if reasons else metric_names.refused_reports(tx, kind, id)
+    if reasons:
+        return [_told(reason, spent, nearly) for reason in reasons]
+    ended = _itself(found, spent)
+    sentence = _decided(ctx, kind, id, found) or ended["sentence"]
+    return [{**ended, "sentence": sentence + _of_refused(refused)}]
+
+
+def _of_refused(reports: int) -> str:
+    if not reports:
+        return ""
+    noun = "report has" if reports == 1 else "reports have"
+    return f"; {reports:,} {noun} metrics that were not stored, because of too many names: see the trial's log"
 
 
 def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
