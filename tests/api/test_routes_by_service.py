@@ -16,7 +16,7 @@ from det_controlplane.core.permissions import NeedScope, TaskRule
 from det_controlplane.core.roles import ROLES
 
 from tests.api.test_route_rights import GIVEN, GUARDED, Scene, Things, rule_of, scene_in
-from tests.support.api import Api, Told, config_of
+from tests.support.api import POOLS, Api, Told, config_of
 from tests.support.house import assignment, id_of
 from tests.support.inbox import COMPLETED, Inbox, make_webhook
 
@@ -98,6 +98,13 @@ def _roles_told(place: Place, told: Told) -> bool:
     return str(place.workspace) in re.findall(r"\d+", " ".join(scopes))
 
 
+_BINDINGS = f"{V}/resource-pools/{POOLS[-1]}/workspace-bindings"
+
+
+def _bound(place: Place) -> Any:
+    return {"workspaceIds": [place.workspace]}
+
+
 ROWS: dict[str, Row] = {
     "POST /task-logs": Row(
         _ADMINS, "/task-logs", lambda p: f'[{{"taskId": "{p.names["taskId"]}", "log": "x"}}]'.encode()
@@ -114,6 +121,8 @@ ROWS: dict[str, Row] = {
     "POST models": Row(
         _EDITORS, f"{V}/models", lambda p: {"name": p.names["new"], "workspaceId": p.workspace}
     ),
+    "POST resource-pools/{resourcePoolName}/workspace-bindings": Row(_EVERYWHERE, _BINDINGS, _bound),
+    "PUT resource-pools/{resourcePoolName}/workspace-bindings": Row(_EVERYWHERE, _BINDINGS, _bound),
     "POST roles/add-assignments": Row(_ADMINS, f"{V}/roles/add-assignments", _viewer),
     "POST roles/remove-assignments": Row(_ADMINS, f"{V}/roles/remove-assignments", _editor),
     "GET roles/search/by-group/{groupId}": Row(

@@ -8,7 +8,7 @@ import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import schedule
+from det_controlplane.db import schedule, wait_reasons
 from det_controlplane.db.engine import Database
 from det_controlplane.services.agents import containers, leaving
 from det_controlplane.services.agents.containers import Report
@@ -23,7 +23,7 @@ from tests.support.searching import OWNER, SINGLE, Agent, pass_time
 # Other trials may find theirs valid: one that does not ends no experiment.
 SAMPLED = f"{SINGLE}hyperparameters: {{lr: {{type: double, minval: 0, maxval: 1}}}}\n"
 _ALLOCATION = text("SELECT * FROM allocations ORDER BY run_id DESC LIMIT 1")
-_TRIAL = text("SELECT id, state::text, restarts FROM trials")
+_TRIAL = text("SELECT id, state::text, restarts FROM trials ORDER BY id")
 _STATE = text("SELECT state::text FROM containers")
 _DIRTY = text("SELECT dirty FROM pools")
 _READY = text("UPDATE allocations SET ready = true")
@@ -72,14 +72,16 @@ def test_containers_of_a_lost_agent_end_though_the_tick_died_over_them(
     assert (one(ctx.db, _ALLOCATION).run_id, one(ctx.db, _TRIAL).restarts) == (2, 0)
 
 
-@pytest.mark.parametrize("step", ["load", "record_waiting"])
+@pytest.mark.parametrize(
+    ("module", "step"), [(schedule, "load"), (wait_reasons, "record")], ids=["load", "record"]
+)
 def test_a_pool_is_scheduled_though_a_pass_over_it_died(
-    ctx: Context, monkeypatch: pytest.MonkeyPatch, step: str
+    ctx: Context, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
 ) -> None:
     Agent.joined(ctx)
     submitted(ctx)
     with monkeypatch.context() as patched:
-        patched.setattr(schedule, step, crash)
+        patched.setattr(module, step, crash)
         with pytest.raises(Crash):
             schedule_pool.run(ctx, "default")
     assert one(ctx.db, _DIRTY)[0]
