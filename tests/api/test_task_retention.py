@@ -200,7 +200,7 @@ def test_a_failure_to_delete_keeps_nothing_from_starting(
     generic(user)
     api.tick()
     assert len(agent.poll()) == 1
-    assert "could not be deleted" in caplog.text
+    assert "a tick could not delete tasks" in caplog.text
 
 
 def test_what_waits_starts_before_anything_is_deleted(

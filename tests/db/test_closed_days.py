@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.budget import BudgetScope
+from det_controlplane.db import closed_days as day_rows
 from det_controlplane.db import costs, usage
 from det_controlplane.db.costs import Span
 from det_controlplane.db.engine import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
+from det_controlplane.services.maintenance import tick
 from det_controlplane.services.money import closed_days
 from sqlalchemy import text
 
@@ -213,6 +215,29 @@ def test_days_begin_with_the_first_work(history: History) -> None:
     work = text("SELECT date_trunc('day', min(requested_at), 'UTC') FROM allocations")
     closed_days.close_some(history.ctx)
     assert history.ctx.db.read(first)[0][0] == history.ctx.db.read(work)[0][0]
+
+
+def test_a_tick_sums_a_part_of_the_days_and_the_next_tick_is_due_at_once(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(day_rows, "_SUMMED_AT_ONCE", 8)
+    summed = text("SELECT count(*) FROM closed_days WHERE summed_at IS NOT NULL")
+    parts = []
+    for _ in range(5):
+        is_unfinished = closed_days.close_some(history.ctx)
+        parts.append((history.ctx.db.read(summed)[0][0], is_unfinished))
+    assert parts == [(0, False), (8, True), (16, True), (20, False), (20, False)]
+
+
+def test_a_failed_sum_does_not_end_the_tick(
+    history: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> bool:
+        raise ValueError("a day is damaged")
+
+    monkeypatch.setattr(day_rows, "sum_days", fail)
+    tick.run(history.ctx)
+    assert "a tick could not sum ended days" in caplog.text
 
 
 def test_a_cluster_without_work_closes_one_day(database: Database) -> None:

@@ -14,7 +14,7 @@ from det_controlplane.db.engine import Tx
 
 # Reports cover three years at most, so that all of their days can be closed.
 OLDEST = timedelta(days=3 * 366)
-_SUMMED_AT_ONCE = 100  # days
+_SUMMED_AT_ONCE = 30  # days
 
 _ONE_SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('closed days', 0))")

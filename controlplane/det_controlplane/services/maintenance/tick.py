@@ -1,6 +1,7 @@
 """Run a tick: act on all due-times, which are kept in rows, and catch what a lost wake left undone."""
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 from det_controlplane.db import allocations, logs, outbox, pool_marks, run_values
@@ -30,8 +31,11 @@ def run(ctx: Context) -> float | None:
     budgets.keep_if_due(ctx)
     effects.run_due(ctx)
     deciding.run_if_due(ctx, schedule_dirty_pools(ctx))
-    closed_days.close_some(ctx)
-    is_unfinished = [_delete_some(ctx), _keep_some_values(ctx)]
+    is_unfinished = [
+        _do_some(lambda: closed_days.close_some(ctx), "sum ended days"),
+        _do_some(lambda: retention.delete_some(ctx), "delete tasks that ended long ago"),
+        _do_some(lambda: run_values.keep_some(ctx.db, TRIALS_AT_ONCE), "copy values of trials"),
+    ]
     return 0.0 if any(is_unfinished) else _next_due_s(ctx)
 
 
@@ -59,29 +63,16 @@ def _kill_what_is_due(ctx: Context) -> None:
         stopping.kill(ctx, allocation_id, "it took too long")
 
 
-def _delete_some(ctx: Context) -> bool:
-    """Delete some of what ended too long ago; return whether there may be more.
+def _do_some(step: Callable[[], bool], task: str) -> bool:
+    """Do a part of a task that no other part of a tick needs; return whether more of it is left.
 
-    A failure waits for a later tick: nothing else of a tick needs this."""
+    A failure is logged, and a later tick tries again."""
     try:
-        return retention.delete_some(ctx)
+        return step()
     except (DatabaseDown, TryAgain):
         raise
     except Exception:
-        log.exception("tasks that ended too long ago could not be deleted")
-        return False
-
-
-def _keep_some_values(ctx: Context) -> bool:
-    """Copy the values of some ended trials to the table that filters and sorts read; return whether there may be more.
-
-    After a failure lists read the trials themselves."""
-    try:
-        return run_values.keep_some(ctx.db, TRIALS_AT_ONCE)
-    except (DatabaseDown, TryAgain):
-        raise
-    except Exception:
-        log.exception("values of ended trials could not be copied")
+        log.exception("a tick could not %s", task)
         return False
 
 

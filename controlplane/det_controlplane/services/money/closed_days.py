@@ -9,19 +9,16 @@ from det_controlplane.services.context import Context
 _GRACE = timedelta(hours=1)
 
 
-def close_some(ctx: Context) -> None:
-    """Announce, fence or sum days. A transaction that is still open delays the sums to a later tick."""
+def close_some(ctx: Context) -> bool:
+    """Announce, fence or sum some days; return whether more days can be summed at once.
+
+    A transaction that is still open delays the sums to a later tick."""
     now = ctx.now()
     newest = (now - _GRACE).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     with ctx.db.autocommit() as tx:
         if not closed_days.is_due(tx, newest):
-            return
+            return False
     with ctx.db.begin() as tx:
         closed_days.announce(tx, newest)
-    while closed_days_left(ctx):
-        pass
-
-
-def closed_days_left(ctx: Context) -> bool:
     with ctx.db.begin() as tx:
-        return closed_days.sum_days(tx, ctx.now())
+        return closed_days.sum_days(tx, now)
