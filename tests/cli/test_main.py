@@ -265,6 +265,7 @@ def test_deploy_hands_its_options_to_the_local_cluster(
     args = taken["cluster_up"]
     assert (args.agents, args.gpu, args.slots_per_agent) == (3, False, 2)  # type: ignore[attr-defined]
     assert (args.master_config_path, args.foreground) == ("c.yaml", True)  # type: ignore[attr-defined]
+    assert args.cluster_name is None, "a data directory keeps the name of its cluster"  # type: ignore[attr-defined]
 
 
 def test_the_listing_told_is_of_what_was_not_found(cluster: FakeCluster, det: Det) -> None:

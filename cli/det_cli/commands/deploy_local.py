@@ -3,7 +3,8 @@
 from det_cli.declare import Arg, Command, Group, ReplacedArg, replaced_flag
 
 CLUSTER = Arg(
-    "--cluster-name", default="determined", help="name of the cluster, if this machine has several"
+    "--cluster-name",
+    help="name of the cluster, if this machine has several (the name that the --data-dir has, else determined)",
 )
 PORT = Arg("--master-port", type=int, metavar="PORT", help="where the API listens (8080)")
 CONFIG = Arg(
