@@ -10,10 +10,11 @@ import yaml
 from det_cli.deployment.machine_images import GPU_IMAGE
 
 from tests.support.fake_cluster import FakeCluster
-from tests.support.fake_google import TAG, Refusal, built_digest, source_unreadable
+from tests.support.fake_google import TAG, built_digest
 from tests.support.fake_registry import FakeRegistry, fake_registry
 from tests.support.fake_terraform import FakeTerraform
 from tests.support.google_project import DATA, MADE, Project, cause, outputs, state
+from tests.support.google_refusals import Refusal, source_unreadable
 
 BASE = "python:3.12-slim"
 BASE_1, BASE_2 = "sha256:" + "1" * 64, "sha256:" + "2" * 64

@@ -1,5 +1,4 @@
 """A project at Google Cloud, as far as `det deploy gcp` calls it itself: one server for all APIs, by the first folder.
-
 Instances, disks and the rest are what a test put there; builds end at once, unless a test says how."""
 
 import hashlib
@@ -15,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from det_cli.deployment.google_checks import APIS, PERMISSIONS
 
+from tests.support.google_refusals import Refusal
 from tests.support.keys import pem_of, rsa_key
 from tests.support.threaded import serving
 
@@ -22,24 +22,6 @@ Json = dict[str, Any]
 Route = Callable[["FakeGoogle", dict[str, str], Any], Any]
 PROJECT = "acme"
 TAG = r"\w[\w.-]{0,127}"  # the tags that the OCI Distribution Specification allows
-
-
-class Refusal(Exception):
-    def __init__(self, status: int, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}]
-        self.status = status
-        self.body: Json = {"error": {"code": status, "message": message, "details": details}}
-
-
-def source_unreadable(builder: str = "det-lab-build@acme.iam.gserviceaccount.com") -> Refusal:
-    """Return the answer of `builds.create` while the builder's account cannot read the source yet."""
-    return Refusal(
-        400,
-        f"could not resolve source: googleapi: Error 403: {builder} does not have storage.objects.get access to the"
-        " Google Cloud Storage object. Permission 'storage.objects.get' denied on resource (or it may not exist).,"
-        " forbidden",
-    )
 
 
 @dataclass
