@@ -209,4 +209,4 @@ def test_the_names_of_series_count_as_metric_names(user: Caller, trial_id: int) 
     for n in range(3):
         names = {f"agent-{n}-{m}": {"cpu": 1.0} for m in range(900)}
         answer = report_metrics(user, trial_id, "cpu", n, names)
-    assert "may have 2,000 names" in answer.json()["warning"]
+    assert "new names are stored up to 2,000 names" in answer.json()["warning"]

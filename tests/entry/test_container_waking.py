@@ -57,10 +57,12 @@ def idle(database: Database, tmp_path: Path) -> Iterator[Cluster]:
         with database.begin() as tx:
             cluster.set_ticking(tx, False)
         turn_taken = threading.Lock()
+        ended = threading.Event()
 
         def take_turn() -> int:
             with turn_taken:
-                turn(Clock(lambda: 0.0))
+                if not ended.is_set():  # a late call must not change the database of the next test
+                    turn(Clock(lambda: 0.0))
             return 200
 
         with front_end(take_turn) as tick:
@@ -73,6 +75,8 @@ def idle(database: Database, tmp_path: Path) -> Iterator[Cluster]:
             api.app = RemindingApp(api.ctx, api.app.router)
             with waking(api.ctx, notifier, calls, switch):
                 yield Cluster(api, tick, scheduler)
+            with turn_taken:
+                ended.set()
 
 
 def test_an_experiment_starts_although_the_first_three_calls_fail(idle: Cluster) -> None:
