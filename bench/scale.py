@@ -1,16 +1,20 @@
 """Measure the cost of pages at the size of a company: `python -m bench.scale --size 1 10 100`.
 
 The figures are CPU milliseconds of API and PostgreSQL together for one request, and the factor by which a request costs
-more than at the size before. Size 1 has 1,000 experiments, size 100 has 100,000 (bench/scale_fill.py).
+more than at the size before. Size 1 has 1,000 experiments, size 100 has 100,000 (bench/scale_fill.py). The CPU time of
+a fixed loop shows the speed of the machine. `--data-dir DIR` keeps the cluster of one size and measures it again.
 """
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bench import scale_fill
@@ -22,6 +26,10 @@ FEWEST, MOST = 3, 30
 PAGE_MS, FILTER_MS, YEAR_MS, CREATE_MS = 50, 300, 500, 60
 FACTOR = 2.0
 API_MIB = 250
+LOOP = 10_000_000  # turns
+# Ticks sum ended days and copy values after a fill or an upgrade. Requests are measured when they are done.
+QUIET_S, LONGEST_SETTLING_S = 3.0, 1800.0
+QUIET_MS = 150
 
 Request = tuple[str, str, Any, float]
 
@@ -115,23 +123,69 @@ def cost_ms(cluster: Cluster, action: Callable[[], object]) -> float:
     return (cpu_ms(pids) - before) / calls
 
 
-def measure(factor: int, names: list[str]) -> dict[str, float]:
-    """Fill a cluster of a size; return the cost of each request."""
-    costs = {}
-    with running() as cluster:
+def loop_ms() -> float:
+    """Return the CPU time of a fixed loop of Python: figures of machines compare by it."""
+    began = time.process_time()
+    for _ in range(LOOP):
+        pass
+    return (time.process_time() - began) * 1000
+
+
+def settle(cluster: Cluster) -> None:
+    """Wait until the ticks have nothing to do, or for half an hour."""
+    create(cluster, activate=True)  # wakes the tick
+    until = time.monotonic() + LONGEST_SETTLING_S
+    pids, spent = cluster.pids("api", "postgres"), float("inf")
+    while spent > QUIET_MS and time.monotonic() < until:
+        before = cpu_ms(pids)
+        time.sleep(QUIET_S)
+        pids = cluster.pids("api", "postgres")
+        spent = cpu_ms(pids) - before
+
+
+@contextmanager
+def kept(folder: Path) -> Iterator[Cluster]:
+    """Start the cluster of a folder, and keep its database."""
+    cluster = Cluster(folder / "cluster")
+    cluster.do("cluster-up")
+    try:
+        yield cluster
+    finally:
+        cluster.do("cluster-down")
+
+
+def filled(cluster: Cluster, factor: int, sizes: Path | None) -> scale_fill.Size:
+    """Return the size that a file has; otherwise fill the cluster, and write the file. Exit if it has another size."""
+    if sizes is not None and sizes.exists():
+        size = scale_fill.Size(**json.loads(sizes.read_text()))
+        if size.factor != factor:
+            sys.exit(
+                f"{sizes.parent} has size {size.factor}: use --size {size.factor}, or another directory"
+            )
+        return size
+    prototype = create(cluster, activate=False)
+    size, took_s = scale_fill.fill(cluster.database_url(), factor, prototype)
+    print(f"# size {factor}: filled in {took_s:.0f} s, {size.database_mib} MiB", file=sys.stderr)
+    if sizes is not None:
+        sizes.write_text(json.dumps(asdict(size)))
+    return size
+
+
+def measure(factor: int, names: list[str], folder: Path | None) -> dict[str, float]:
+    """Return the cost of each request on a cluster of a size, which is filled unless the folder has it."""
+    costs = {"fixed_loop": loop_ms()}
+    with running() if folder is None else kept(folder) as cluster:
         cluster.sign_in("admin")
-        prototype = create(cluster, activate=False)
-        size, took_s = scale_fill.fill(cluster.database_url(), factor, prototype)
-        print(
-            f"# size {factor}: filled in {took_s:.0f} s, {size.database_mib} MiB", file=sys.stderr
-        )
+        size = filled(cluster, factor, folder and folder / "size.json")
+        settle(cluster)
         for name, request in requests(size).items():
             if names and name not in names:
                 continue
             cluster.connect_anew()
             costs[name] = cost_ms(cluster, partial(cluster.call, *request[:3]))
             print(f"# size {factor}: {name} {costs[name]:.1f} ms", file=sys.stderr)
-        costs["create"] = cost_ms(cluster, lambda: create(cluster, activate=True))
+        if not names or "create" in names:
+            costs["create"] = cost_ms(cluster, lambda: create(cluster, activate=True))
         costs["api_memory"] = memory_mib(cluster.pids("api"))
     return costs
 
@@ -139,17 +193,28 @@ def measure(factor: int, names: list[str]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, nargs="+", default=[1, 10], help="1, 10 or 100")
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep the cluster of one --size here: it is filled once and can be measured again",
+    )
     parser.add_argument("names", nargs="*", help="requests, all if none is named")
     arguments = parser.parse_args()
+    folder = arguments.data_dir
+    if folder is not None:
+        if len(arguments.size) > 1:
+            parser.error("--data-dir keeps one cluster: give one --size")
+        folder.mkdir(parents=True, exist_ok=True)
     before: dict[str, float] = {}
     for factor in arguments.size:
-        costs = measure(factor, arguments.names)
+        costs = measure(factor, arguments.names, folder)
         limits = {name: request[3] for name, request in requests(scale_fill.Size(factor)).items()}
         limits |= {"create": CREATE_MS, "api_memory": API_MIB}
         for name, cost in costs.items():
             unit = "MiB" if name == "api_memory" else "ms CPU"
-            figure(f"scale_{factor}_{name}", cost, unit, limits[name])
-            if name in before and name != "api_memory":
+            figure(f"scale_{factor}_{name}", cost, unit, limits.get(name))
+            if name in before and name in limits and name != "api_memory":
                 figure(f"scale_{factor}_{name}_factor", cost / max(before[name], 1.0), "x", FACTOR)
         before = costs
 

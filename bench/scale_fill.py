@@ -4,6 +4,8 @@ A size of 1 is a small team's first year: 1,000 experiments with 9,500 trials. S
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from det_controlplane.db import counts, run_values
@@ -43,6 +45,16 @@ _INDEXES = text("""
       AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conname = i.indexname)
     ORDER BY indexname
 """)
+# A crash during the fill loses the database, which is filled again. Shared buffers would need a restart.
+_BULK_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "autovacuum": "off",
+    "max_wal_size": "12GB",
+    "checkpoint_timeout": "30min",
+    "maintenance_work_mem": "1GB",
+}
 _ENDED = text("SELECT id FROM trials WHERE ended_at IS NOT NULL")
 _COLUMNS = text("""
     SELECT column_name FROM information_schema.columns
@@ -239,60 +251,86 @@ _NAMES = (
 )
 
 
+@contextmanager
+def _bulk_settings(database: Database) -> Iterator[None]:
+    """Let PostgreSQL write without waiting for the disk; afterwards, write everything to it."""
+    with database.autocommit() as tx:
+        for name, value in _BULK_SETTINGS.items():
+            tx.execute(text(f"ALTER SYSTEM SET {name} = '{value}'"))
+        tx.execute(text("SELECT pg_reload_conf()"))
+    try:
+        yield
+    finally:
+        with database.autocommit() as tx:
+            for name in _BULK_SETTINGS:
+                tx.execute(text(f"ALTER SYSTEM RESET {name}"))
+            tx.execute(text("SELECT pg_reload_conf()"))
+            tx.execute(text("SET statement_timeout = 0"))
+            tx.execute(text("CHECKPOINT"))
+
+
 def fill(url: str, factor: int, prototype: int) -> tuple[Size, float]:
     """Insert the rows of a size beside one paused experiment, the prototype; return them, and the seconds it took."""
     began = time.perf_counter()
     database = Database(url)
-    with database.begin() as tx:
-        # Foreign keys are right by construction, and triggers of logs run for each row.
-        tx.execute(text("SET LOCAL session_replication_role = replica"))
-        tx.execute(text("SET LOCAL statement_timeout = 0"))
-        indexes = tx.execute(_INDEXES, {"tables": list(BIG)}).all()
-        for index in indexes:
-            tx.execute(text(f"DROP INDEX {index.indexname}"))
-        params = {
-            "users": USERS * factor,
-            "workspaces": WORKSPACES * factor,
-            "projects": PROJECTS * factor,
-        }
-        params |= {
-            "experiments": EXPERIMENTS * factor,
-            "rows": AUDIT_ROWS * factor,
-            "agents": AGENTS * factor,
-        }
-        params |= {"queued": EXPERIMENTS * factor * QUEUED // 100, "prototype": prototype}
-        for statement in _ORGANIZATION:
-            tx.execute(text(statement), params)
-        for name, table in (("first_user", "users"), ("first_project", "projects")):
-            params[name] = tx.execute(text(f"SELECT max(id) FROM {table}")).scalar_one() + 1
-        params["first_user"] -= params["users"]
-        params["first_project"] -= params["projects"]
-        for table, values in _EXPERIMENTS.items():
-            _repeat(tx, table, values, params)
-        last = tx.execute(text("SELECT max(id) FROM experiments")).scalar_one()
-        params["first"] = last - params["experiments"] + 1
-        params["first_queued"] = last - params["queued"] + 1
-        params["first_trial"] = tx.execute(
-            text("SELECT coalesce(max(id), 0) + 1 FROM trials")
-        ).scalar_one()
-        for statement in (*_TRIALS, *_RESULTS[:1]):
-            tx.execute(text(statement), params)
-        run_values.keep(tx, tx.execute(_ENDED).scalars().all())
-        for index in indexes:
-            tx.execute(text(index.indexdef))
-        for statement in _RESULTS[1:]:
-            tx.execute(text(statement), params)
-        # Triggers were off. An update without a change fires them for one trial and one experiment of each project.
-        tx.execute(text("SET LOCAL session_replication_role = origin"))
-        for statement in _NAMES:
-            tx.execute(text(statement), params)
-        counts.repair(tx, range(params["first"], last + 1))
-    with database.autocommit() as tx:
-        tx.execute(text("VACUUM ANALYZE"))
-        mib = tx.execute(text("SELECT pg_database_size(current_database()) >> 20")).scalar_one()
+    with _bulk_settings(database):
+        with database.begin() as tx:
+            params = _insert(tx, factor, prototype)
+        with database.autocommit() as tx:
+            tx.execute(text("SET statement_timeout = 0"))
+            tx.execute(text("VACUUM ANALYZE"))
+            mib = tx.execute(text("SELECT pg_database_size(current_database()) >> 20")).scalar_one()
     database.dispose()
     size = Size(factor, params["first"], params["first_user"], params["first_project"], mib)
     return size, time.perf_counter() - began
+
+
+def _insert(tx: Tx, factor: int, prototype: int) -> dict[str, int]:
+    """Insert the rows of a size; return the first ids."""
+    # Foreign keys are right by construction, and triggers of logs run for each row.
+    tx.execute(text("SET LOCAL session_replication_role = replica"))
+    tx.execute(text("SET LOCAL statement_timeout = 0"))
+    indexes = tx.execute(_INDEXES, {"tables": list(BIG)}).all()
+    for index in indexes:
+        tx.execute(text(f"DROP INDEX {index.indexname}"))
+    params = {
+        "users": USERS * factor,
+        "workspaces": WORKSPACES * factor,
+        "projects": PROJECTS * factor,
+    }
+    params |= {
+        "experiments": EXPERIMENTS * factor,
+        "rows": AUDIT_ROWS * factor,
+        "agents": AGENTS * factor,
+    }
+    params |= {"queued": EXPERIMENTS * factor * QUEUED // 100, "prototype": prototype}
+    for statement in _ORGANIZATION:
+        tx.execute(text(statement), params)
+    for name, table in (("first_user", "users"), ("first_project", "projects")):
+        params[name] = tx.execute(text(f"SELECT max(id) FROM {table}")).scalar_one() + 1
+    params["first_user"] -= params["users"]
+    params["first_project"] -= params["projects"]
+    for table, values in _EXPERIMENTS.items():
+        _repeat(tx, table, values, params)
+    last = tx.execute(text("SELECT max(id) FROM experiments")).scalar_one()
+    params["first"] = last - params["experiments"] + 1
+    params["first_queued"] = last - params["queued"] + 1
+    params["first_trial"] = tx.execute(
+        text("SELECT coalesce(max(id), 0) + 1 FROM trials")
+    ).scalar_one()
+    for statement in (*_TRIALS, *_RESULTS[:1]):
+        tx.execute(text(statement), params)
+    run_values.keep(tx, tx.execute(_ENDED).scalars().all())
+    for index in indexes:
+        tx.execute(text(index.indexdef))
+    for statement in _RESULTS[1:]:
+        tx.execute(text(statement), params)
+    # Triggers were off. An update without a change fires them for one trial and one experiment of each project.
+    tx.execute(text("SET LOCAL session_replication_role = origin"))
+    for statement in _NAMES:
+        tx.execute(text(statement), params)
+    counts.repair(tx, range(params["first"], last + 1))
+    return params
 
 
 def _repeat(tx: Tx, table: str, values: dict[str, str], params: dict[str, int]) -> None:
