@@ -88,6 +88,20 @@ def test_log_lines_come_from_the_owner(admin: Caller, user: Caller) -> None:
         caller.post("/api/v1/task/logs", {"logs": [line_of(task)]})
 
 
+@pytest.mark.parametrize("task_id", ["none", "1.00000000-0000-4000-8000-000000000000", "trial-9"])
+def test_log_lines_of_a_missing_task_are_not_found(
+    admin: Caller, user: Caller, task_id: str
+) -> None:
+    own = str(trial_of(user, create(user))["taskId"])
+    lines = [line_of(own), line_of(task_id)]
+    for caller in (admin, user):
+        for path, body in (("/api/v1/task/logs", {"logs": lines}), ("/task-logs", lines)):
+            answer = caller.ask("POST", path, body)
+            assert (answer.status, answer.error) == (404, f"task '{task_id}' not found")
+    assert b"a line" not in user.ask("GET", f"/api/v1/tasks/{own}/logs").body
+    assert user.ask("POST", "/task-logs", [{"log": "of no task"}]).status == 400
+
+
 def test_with_roles_an_editor_does_not_report_for_others(house: House) -> None:
     editor = house.person("editor", "Editor", house.red)
     chief = house.person("chief", "WorkspaceAdmin", house.red)

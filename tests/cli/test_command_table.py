@@ -55,6 +55,13 @@ def test_the_catalogue_says_what_the_tables_say() -> None:
         assert (node.name, node.aliases, node.help) == (name, aliases, help)
 
 
+def test_the_help_of_trials_mentions_their_metrics(det: Det) -> None:
+    described = next(
+        line for line in det("trial", "--help").out.splitlines() if "  describe " in line
+    )
+    assert "--metrics" in described
+
+
 def test_no_word_means_two_things() -> None:
     top = [w for name, aliases, _, _ in ENTRIES for w in (name, *aliases)]
     assert len(top) == len(set(top))

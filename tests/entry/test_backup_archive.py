@@ -298,7 +298,7 @@ def test_only_agents_are_backed_up_where_their_cluster_is(
     assert "only agents of the cluster at http://far:8080" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("action", ["cluster-up", "cluster-down"])
+@pytest.mark.parametrize("action", ["cluster-up", "cluster-down", "agent-up", "agent-down"])
 def test_a_cluster_that_is_down_stays_down_during_a_backup(
     files: LocalFiles, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
@@ -306,5 +306,9 @@ def test_a_cluster_that_is_down_stays_down_during_a_backup(
     assert holder is not None
     with holder:
         assert main(action, Namespace(data_dir=str(files.folder))) == 5
-    assert "writes a backup of this cluster, which is down: wait" in capsys.readouterr().err
+        assert "writes a backup of this cluster, which is down: wait" in capsys.readouterr().err
+        if action == "cluster-up":
+            assert main("status", Namespace(data_dir=str(files.folder))) == 3
+            sentence = f"down; process {os.getpid()} writes a backup of this cluster\n"
+            assert sentence in capsys.readouterr().out
     assert not files.is_backed_up_now()

@@ -1,6 +1,7 @@
 """Back up a cluster that is down, and restore it. tests/e2e/test_backup.py backs up a running cluster."""
 
 import json
+import os
 import shutil
 from argparse import Namespace
 from collections.abc import Iterator
@@ -245,3 +246,39 @@ def test_a_backup_of_an_earlier_schema_is_brought_up_to_date(
     assert rows(target, "SELECT version_num, cluster_id::text FROM alembic_version, cluster") == [
         (HEAD, manifest.cluster_id)
     ]
+
+
+def test_a_cluster_does_not_start_in_the_directory_of_a_restore(
+    original: Original,
+    target: LocalFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    backup = tmp_path / "backup"
+    original.back_up(backup, without_checkpoints=True)
+    load, codes = postgres_dump.restore, list[int]()
+
+    def start_during_the_restore(*arguments: Any) -> None:
+        (making,) = tmp_path.glob(".restored.*.restoring")
+        codes.append(main("cluster-up", Namespace(data_dir=str(making))))
+        load(*arguments)
+
+    monkeypatch.setattr(postgres_dump, "restore", start_during_the_restore)
+    assert restore(backup, target) == 0
+    assert codes == [5]
+    sentence = (
+        f"process {os.getpid()} restores a backup into this directory: wait until it has ended"
+    )
+    assert f"{sentence}, then use --data-dir {target.folder}\n" in capsys.readouterr().err
+    assert target.supervisor_pid() is None
+
+
+@pytest.mark.parametrize("action", ["cluster-up", "agent-up"])
+def test_a_cluster_does_not_start_in_a_directory_that_a_killed_restore_left(
+    target: LocalFiles, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    left = LocalFiles(target.beside())
+    left.make()
+    assert main(action, Namespace(data_dir=str(left.folder))) == 5
+    assert f"{left.folder} is left over from a restore that was cut off" in capsys.readouterr().err

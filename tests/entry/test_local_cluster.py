@@ -155,14 +155,46 @@ def test_a_database_that_crashed_is_started_anew(cluster: Cluster) -> None:
     assert cluster.get("/info")[1]["cluster_id"] == before
 
 
-def test_a_killed_supervisor_leaves_nothing_that_hinders_the_next(cluster: Cluster) -> None:
+def test_status_reports_an_api_that_does_not_answer(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cluster.up(agents=0) == 0
+    api = cluster.pid("api")
+    capsys.readouterr()
+    os.kill(api, signal.SIGSTOP)
+    try:
+        assert cluster.do("status") == 1
+    finally:
+        os.kill(api, signal.SIGCONT)
+    output = capsys.readouterr().out
+    assert (
+        f"state     not available: the API (process {api}) does not answer within 2 s\n" in output
+    )
+    assert f"next      see {cluster.files.log('api')}\n" in output
+    assert f"next      `kill -9 {api}` restarts the API" in output
+    assert eventually(lambda: cluster.do("status") == 0)
+
+
+def test_a_killed_supervisor_leaves_nothing_that_hinders_the_next(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cluster.up() == 0
     api, agent = cluster.pid("api"), cluster.pid("agent-determined-agent-0")
     supervisor = cluster.files.supervisor_pid()
     assert supervisor is not None
+    os.kill(api, signal.SIGSTOP)
     os.kill(supervisor, signal.SIGKILL)
-    assert eventually(lambda: not alive(api))
+    assert eventually(lambda: cluster.files.supervisor_pid() is None)
+    capsys.readouterr()
+    assert cluster.do("status") == 3
+    output = capsys.readouterr().out
+    assert "state     down: its supervisor ended, 2 processes of it still run\n" in output
+    assert f"process   api {api}\n" in output
+    assert f"process   agent-determined-agent-0 {agent}\n" in output
+    place = f"--data-dir {cluster.files.folder}"
+    assert f"next      `det deploy local cluster-up {place}` starts the cluster again" in output
     assert cluster.do("cluster-up") == 0
+    assert not alive(api)
     assert not alive(agent), "its successor has its identity"
     assert alive(cluster.pid("agent-determined-agent-0"))
 

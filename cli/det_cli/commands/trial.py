@@ -12,7 +12,7 @@ MEMBERS = {
         "describe trials, read their logs, stop them",
         Command(
             "describe",
-            "describe a trial and what it did",
+            "describe a trial and its workloads, with --metrics also its metrics",
             "trials:describe",
             ID,
             Arg("--metrics-summary", action="store_true", help="with a summary of its metrics"),

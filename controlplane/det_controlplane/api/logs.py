@@ -139,7 +139,7 @@ def _store(ctx: Context, request: Request, logs: list[Body]) -> None:
         if foreign is not None:
             raise PermissionDenied(f"a token of task {own} cannot write logs of task {foreign}")
     else:
-        tasks = {line["task_id"] for line in lines}
+        tasks = {line["task_id"] for line in lines if line["task_id"]}
         presides = route_rights.require_things(ctx, user, Right.UPDATE_EXPERIMENT, "task", tasks)
         reporters.require_tasks(ctx, replace(user, presides=presides), tasks)
     key = request.headers.get("idempotency-key")

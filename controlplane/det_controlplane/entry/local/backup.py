@@ -33,7 +33,7 @@ from det_controlplane.entry.local.backup_archive import (
 )
 from det_controlplane.entry.local.backup_storages import Source, Storages
 from det_controlplane.entry.local.errors import CONFLICT, NOT_FOUND, LocalError
-from det_controlplane.entry.local.files import LocalFiles
+from det_controlplane.entry.local.files import BACKUP, LocalFiles
 
 Say = Callable[[str], None]
 _NAMED = 5
@@ -130,7 +130,7 @@ def _database(files: LocalFiles) -> Iterator[str]:
             f"the cluster in {files.folder} has no database: there is nothing to back up"
         )
     if files.supervisor_pid() is None:
-        holder = files.hold("backup")
+        holder = files.hold(BACKUP)
         if holder is None:
             raise LocalError("the cluster is being started or backed up: try again", CONFLICT)
         with holder, server:

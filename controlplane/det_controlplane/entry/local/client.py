@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from det_controlplane.entry.local import certificate
 from det_controlplane.entry.local.files import LocalFiles
 
 STATUS_PATH = "/local/status"
-AGENT_PREFIX = "agent-"
+API, AGENT_PREFIX = "api", "agent-"
 SAYS = "det api: "  # what begins the line with which an API gives up
 _UP_S = 100.0
 _JOIN_S = 60.0
@@ -68,24 +69,31 @@ def wait_until_joined(files: LocalFiles, names: set[str]) -> list[dict[str, Any]
 
 
 def end_leftovers(files: LocalFiles, number: signal.Signals) -> None:
-    """Signal the agents of a supervisor that was killed.
+    """Signal the agents of a supervisor that was killed, and kill its API, which may be frozen."""
+    for name, pid in leftovers(files).items():
+        with suppress(ProcessLookupError):
+            os.kill(pid, number if name.startswith(AGENT_PREFIX) else signal.SIGKILL)
 
-    Processes by their number and our directory in their command.
+
+def leftovers(files: LocalFiles) -> dict[str, int]:
+    """Return the API and the agents that a killed supervisor left, by name.
+
+    A number may belong to another process by now, so the command must contain the data directory.
     """
-    for name, pid in files.report().get("processes", {}).items():
-        if not pid or not name.startswith(AGENT_PREFIX):
-            continue
-        listed = subprocess.run(
-            ["ps", "-ww", "-o", "args=", "-p", str(pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if str(files.folder) in listed.stdout:
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
+    reported = files.report().get("processes", {})
+    pids = {n: p for n, p in reported.items() if p and (n == API or n.startswith(AGENT_PREFIX))}
+    return {n: p for n, p in pids.items() if str(files.folder) in _command_of(p)}
+
+
+def health(files: LocalFiles, timeout_s: float) -> int | None:
+    """Return the status of the API's answer about its health, or None without an answer in time."""
+    answer = _get(files, "/health", timeout_s=timeout_s)
+    return answer[0] if answer else None
+
+
+def _command_of(pid: int) -> str:
+    command = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def print_logs(files: LocalFiles, *, follow: bool) -> None:
@@ -127,25 +135,28 @@ def _print_from(path: Path, place: int) -> int:
     return (place if size >= place else 0) + len(whole)
 
 
-def _connection(files: LocalFiles) -> http.client.HTTPConnection:
+def _connection(files: LocalFiles, timeout_s: float) -> http.client.HTTPConnection:
     desired = files.desired()
     parts = urlsplit(desired.url)
     host = parts.hostname or "127.0.0.1"
     if not desired.tls_cert:
-        return http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
     context = certificate.trusting(Path(desired.tls_cert))
-    return http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
+    return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
 
 
 def _get(
-    files: LocalFiles, path: str, give_up: Callable[[], bool] = lambda: False
+    files: LocalFiles,
+    path: str,
+    give_up: Callable[[], bool] = lambda: False,
+    timeout_s: float = _TIMEOUT_S,
 ) -> tuple[int, dict[str, Any]] | None:
     """Send a GET; return status and body, or None without an answer: the socket opens before the API serves."""
-    connection = _connection(files)
+    limit = time.monotonic() + timeout_s
+    connection = _connection(files, timeout_s)
     token = files.secrets().bootstrap_token
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-        limit = time.monotonic() + _TIMEOUT_S
         while not select.select([connection.sock], [], [], _PAUSE_S)[0]:
             if give_up() or time.monotonic() > limit:
                 return None

@@ -13,6 +13,7 @@ from typing import Any
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.revisions import HEAD
 from det_controlplane.entry.local import bundle, certificate, client, data_version, plan
+from det_controlplane.entry.local import status as states
 from det_controlplane.entry.local.errors import (
     CONFLICT,
     FAILED,
@@ -22,6 +23,8 @@ from det_controlplane.entry.local.errors import (
     LocalError,
 )
 from det_controlplane.entry.local.files import (
+    BACKUP,
+    RESTORE,
     Desired,
     LocalAgent,
     LocalFiles,
@@ -31,7 +34,6 @@ from det_controlplane.entry.local.files import (
 )
 
 _STOP_S = 60.0
-_LITTLE_SPACE_GIB = 2.0
 
 
 def main(action: str, args: Any) -> int:
@@ -87,7 +89,7 @@ def _flags_for_a_start(args: Any) -> list[str]:
 
 def cluster_up(args: Any) -> int:
     files = _files(args)
-    _require_no_backup(files)
+    _require_unused(files)
     if files.supervisor_pid() is not None:
         _say(f"the cluster already runs at {files.desired().url}")
         if unused := _flags_for_a_start(args):
@@ -104,10 +106,25 @@ def cluster_up(args: Any) -> int:
         raise
 
 
-def _require_no_backup(files: LocalFiles) -> None:
-    if files.is_backed_up_now():
+def _require_unused(files: LocalFiles) -> None:
+    """Refuse a directory that a backup or a restore uses, or that a restore left behind when it was killed."""
+    pid, purpose = files.holder()
+    target = files.restored_folder()
+    if purpose == BACKUP:
         raise LocalError(
-            f"process {files.supervisor_pid()} writes a backup of this cluster, which is down: wait until it has ended",
+            f"process {pid} writes a backup of this cluster, which is down: wait until it has ended",
+            CONFLICT,
+        )
+    if purpose == RESTORE:
+        place = target or files.folder
+        raise LocalError(
+            f"process {pid} restores a backup into this directory: wait until it has ended,"
+            f" then use --data-dir {place}",
+            CONFLICT,
+        )
+    if target is not None and files.folder.exists():
+        raise LocalError(
+            f"{files.folder} is left over from a restore that was cut off: delete it, and run `restore` again",
             CONFLICT,
         )
 
@@ -181,7 +198,7 @@ def cluster_down(args: Any) -> int:
     delete = getattr(args, "delete_db", False)
     if not files.has_cluster():
         raise _not_there(files)
-    _require_no_backup(files)
+    _require_unused(files)
     _stop(files)
     if delete:
         plan.remove_data(files)
@@ -198,6 +215,7 @@ def agent_up(args: Any) -> int:
     """Start an agent of the cluster that runs here, or of a cluster elsewhere."""
     agent = plan.agent_of(args, f"det-agent-{socket.gethostname()}")
     files = _files(args)
+    _require_unused(files)
     host = getattr(args, "master_host", None) or "localhost"
     if files.supervisor_pid() is None or not _is_this_machine(host):
         return _agent_of_another_cluster(args, agent, _elsewhere(args, host))
@@ -253,6 +271,7 @@ def agent_down(args: Any) -> int:
     for files in (_files(args), LocalFiles(default_folder(f"{cluster}-agents"))):
         if not files.has_cluster():
             continue
+        _require_unused(files)
         desired = files.desired()
         leaving = [a.name for a in desired.agents if everyone or a.name == name]
         for one in leaving:
@@ -279,26 +298,7 @@ def status(args: Any) -> int:
     files = _files(args)
     if not files.has_cluster():
         raise _not_there(files)
-    pid = files.supervisor_pid()
-    desired, report = files.desired(), files.report()
-    print(f"cluster   {desired.cluster_name}")
-    print(f"state     {'up' if pid else 'down'}")
-    print(f"url       {desired.url}")
-    if desired.tls_cert:
-        print(f"tls       {desired.tls_cert}")
-        print(f"sha256    {certificate.fingerprint(Path(desired.tls_cert))}")
-    print(f"data      {files.folder}")
-    print(f"disk      {_space(files.folder)}")
-    for name, process in (report.get("processes", {}) if pid else {}).items():
-        print(f"process   {name} {process or 'restarting'}")
-    return OK if pid else NOT_FOUND
-
-
-def _space(folder: Path) -> str:
-    free = shutil.disk_usage(folder).free / 1024**3
-    told = f"{free:.1f} GiB free"
-    nearly_full = free < _LITTLE_SPACE_GIB
-    return f"{told}: nearly full, free some before the database stops" if nearly_full else told
+    return states.show(files)
 
 
 def support_bundle(args: Any) -> int:

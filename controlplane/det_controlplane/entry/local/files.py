@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -11,6 +12,13 @@ from typing import IO, Any, TypeVar
 
 T = TypeVar("T")
 _LARGE_LOG = 16 * 1024 * 1024
+BACKUP, RESTORE = "backup", "restore"
+# Another process that has locked the directory does this with it.
+ACTIVITIES = {
+    BACKUP: "writes a backup of this cluster",
+    RESTORE: "restores a backup into this directory",
+}
+_RESTORING = re.compile(r"\.(.+)\.[0-9a-f]{8}\.restoring")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +187,22 @@ class LocalFiles:
 
     def supervisor_pid(self) -> int | None:
         """Return the process that holds the directory: by its lock, which unlike a number in a file cannot be stale."""
-        return self._holder()[0]
+        return self.holder()[0]
 
     def is_backed_up_now(self) -> bool:
         """Return whether a backup has locked the directory of a stopped cluster."""
-        return self._holder()[1] == "backup"
+        return self.holder()[1] == BACKUP
 
-    def _holder(self) -> tuple[int | None, str]:
+    def beside(self) -> Path:
+        """Return a new directory in which a restore prepares this cluster before it gets its name."""
+        return self.folder.with_name(f".{self.folder.name}.{secrets.token_hex(4)}.restoring")
+
+    def restored_folder(self) -> Path | None:
+        """Return the final directory of the restore to which this temporary directory belongs, or None."""
+        name = _RESTORING.fullmatch(self.folder.name)
+        return self.folder.with_name(name[1]) if name else None
+
+    def holder(self) -> tuple[int | None, str]:
         """Return the process that has locked the directory, and its purpose."""
         if not self._lock.exists():
             return None, ""

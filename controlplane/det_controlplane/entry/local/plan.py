@@ -15,6 +15,7 @@ from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles
 from det_controlplane.services.random_text import random_text
 
 AGENTS_KEY = "local_agents"
+DEFAULT_NAME = "determined"
 _PASSWORD_BYTES = 12
 
 
@@ -63,7 +64,7 @@ def plan(files: LocalFiles, args: Any) -> Plan:
 
 
 def cluster_name(args: Any) -> str:
-    return getattr(args, "cluster_name", None) or "determined"
+    return getattr(args, "cluster_name", None) or DEFAULT_NAME
 
 
 def _name_of(args: Any, before: Desired | None) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,7 @@ from det_controlplane.entry.local.backup_archive import (
     Manifest,
 )
 from det_controlplane.entry.local.errors import CONFLICT, NOT_FOUND, LocalError
-from det_controlplane.entry.local.files import Desired, LocalFiles, default_folder
+from det_controlplane.entry.local.files import RESTORE, Desired, LocalFiles, default_folder
 
 
 def restore(source: Path, folder: Path | None, cluster_name: str | None, say: Say) -> None:
@@ -62,9 +61,9 @@ def restore(source: Path, folder: Path | None, cluster_name: str | None, say: Sa
 def _make(source: Path, manifest: Manifest, target: LocalFiles, name: str) -> None:
     """Create the cluster in a folder beside the target, and rename the folder at the end."""
     target.folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.folder.with_name(f".{target.folder.name}.{secrets.token_hex(4)}.restoring")
-    making = LocalFiles(beside)
+    making = LocalFiles(target.beside())
     making.make()
+    holder = making.hold(RESTORE)
     # For root without user namespaces, the database has a directory elsewhere, named after the folder.
     database = postgres_binaries.home_for(making.database)
     try:
@@ -78,13 +77,15 @@ def _make(source: Path, manifest: Manifest, target: LocalFiles, name: str) -> No
         agents = _adapt_settings(making, manifest, target, name, _texts(paths))
         _restore_database(source, manifest, making, agents, _texts(paths))
         os.sync()
-        beside.rename(target.folder)
+        making.folder.rename(target.folder)
         if database != making.database:
             database.rename(postgres_binaries.home_for(target.database))
         backup_archive.sync_folder(target.folder.parent)
     finally:
-        for left in (beside, database):
+        for left in (making.folder, database):
             shutil.rmtree(left, ignore_errors=True)
+        if holder is not None:
+            holder.close()
 
 
 def _extract(

@@ -97,6 +97,8 @@ class LocalCluster:
             "DET_DIE_WITH_PARENT": "1",
         }
         command = [sys.executable, "-m", "det_controlplane.entry.server.api_server"]
+        # The API ignores the folder. Process listings show by it which cluster the process belongs to.
+        command += [str(self._files.folder)]
         log_file = self._files.log("api")
         return Program(
             "api", command, log_file, environment=environment, pass_fds=[listen_fd], ties=True

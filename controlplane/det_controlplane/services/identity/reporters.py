@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from det_controlplane.db import ownership
 from det_controlplane.db.ownership import Owned
 from det_controlplane.services.context import Context
-from det_controlplane.services.errors import Forbidden
+from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity.principal import User
 
 
@@ -23,10 +23,13 @@ def require_trial(ctx: Context, user: User, trial_id: int) -> None:
 
 
 def require_tasks(ctx: Context, user: User, task_ids: Iterable[str]) -> None:
-    """Refuse users other than administrators and the owners of the tasks."""
+    """Refuse users other than administrators and the owners of the tasks, and tasks that do not exist."""
     if user.allocation_id is None:
         for task_id in task_ids:
-            _require(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
+            owned = ownership.of_task(ctx.db, task_id)
+            if owned is None:
+                raise Missing(f"task '{task_id}' not found")
+            _require(user, owned, f"task {task_id}")
 
 
 def require_allocation(ctx: Context, user: User, allocation_id: str) -> None:
