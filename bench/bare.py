@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pg8000.native
-from det_controlplane.db.connections import driver_url, pg8000_arguments
+from det_controlplane.db.engine.connections import driver_url, pg8000_arguments
 
 ROWS = 100
 TABLE = """

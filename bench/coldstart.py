@@ -8,7 +8,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.migrate import migrate
 from det_controlplane.entry.aws import packaging
 
 from tests.support.lambda_calls import create_experiment, sign_in

@@ -11,7 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.migrate import migrate
 
 from tests.support.ports import free_port
 from tests.support.postgres import throwaway_server

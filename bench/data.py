@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 
 from bench import bare

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db import logs
-from det_controlplane.db.engine import Database
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.migrate import migrate
+from det_controlplane.db.logs import logs
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.scheduling import schedule_pool

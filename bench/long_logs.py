@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 
 from bench.api import Cluster, running

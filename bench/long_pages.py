@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 
 from bench.api import Cluster, create, figure, running

@@ -14,9 +14,9 @@ from typing import Any
 
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.api.app import App
-from det_controlplane.db.connections import Pausing
-from det_controlplane.db.engine import Database
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.connections import Pausing
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.migrate import migrate
 from det_controlplane.entry.aws.events import respond
 from det_controlplane.entry.build import build_context, build_function
 from det_controlplane.entry.settings import from_environment

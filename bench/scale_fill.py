@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from det_controlplane.db import counts, run_values
-from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.engine.database import Database, Tx
+from det_controlplane.db.experiments import counts, run_values
 from sqlalchemy import text
 
 # Rows at size 1.

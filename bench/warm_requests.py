@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.migrate import migrate
 from det_controlplane.entry.aws import packaging
 
 from bench.cost import (

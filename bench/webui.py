@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.server.web_files import FOLDER
 from sqlalchemy import text
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from alembic import command
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.connections import connected, plain_engine
-from det_controlplane.db.migrate import HEAD, alembic_config, migrate
+from det_controlplane.db.engine.connections import connected, plain_engine
+from det_controlplane.db.engine.migrate import HEAD, alembic_config, migrate
 
 
 def write(name: str, database_url: str) -> Path:

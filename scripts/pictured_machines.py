@@ -7,7 +7,7 @@ from pathlib import Path
 
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Caller, create
 from tests.support.postgres import throwaway_server

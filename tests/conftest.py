@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import DatabaseServer, throwaway_server

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Api, Caller, api_over
 from tests.support.house import House

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from det_controlplane.core import permissions
 from det_controlplane.core.config.access_tokens import AccessTokens
 from det_controlplane.core.config.cluster import load_cluster
+from det_controlplane.core.people import permissions
 from det_controlplane.core.problems import InvalidConfig
 
 from tests.support.api import Api, Caller

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from det_controlplane.core import permissions
+from det_controlplane.core.people import permissions
 
 from tests.support.api import Api, Caller, create
 from tests.support.house import House

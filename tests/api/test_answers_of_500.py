@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.db.errors import QueryFailed
+from det_controlplane.db.engine.errors import QueryFailed
 from det_controlplane.services.experiments import listing
 from sqlalchemy import text
 

@@ -14,12 +14,13 @@ from det_controlplane.api.router import Match, Router
 from det_controlplane.core import audit
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import audit as audit_rows
-from det_controlplane.db.errors import QueryFailed, TryAgain
-from det_controlplane.services.audit import failures, listing
+from det_controlplane.db.cluster import audit as audit_rows
+from det_controlplane.db.engine.errors import QueryFailed, TryAgain
+from det_controlplane.services.audit import failures
 from det_controlplane.services.audit.recording import Recorder, recording
 from det_controlplane.services.identity.sign_in import FREE_ATTEMPTS
 from det_controlplane.services.logs.master_log import StoredLog
+from det_controlplane.services.organization import audit_listing as listing
 from sqlalchemy import text
 
 from tests.support.api import PASSWORD, Api, Caller, create

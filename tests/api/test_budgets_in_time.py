@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from det_controlplane.core.budget import BudgetState
-from det_controlplane.db import budgets as rows
-from det_controlplane.db.errors import TryAgain
+from det_controlplane.core.money.budget import BudgetState
+from det_controlplane.db.engine.errors import TryAgain
+from det_controlplane.db.money import budgets as rows
 from det_controlplane.services.maintenance import tick
 
 from tests.support.api import Api, Caller, create

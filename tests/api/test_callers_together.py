@@ -4,7 +4,7 @@ import threading
 from functools import partial
 
 import pytest
-from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.db.engine.errors import DatabaseDown
 
 from tests.support.api import Api, Caller
 from tests.support.batches import all_at_once, batcher_at
@@ -48,5 +48,5 @@ def test_a_database_that_is_down_is_told_to_all(
     def fail(*_: object) -> None:
         raise DatabaseDown("the database does not answer")
 
-    monkeypatch.setattr("det_controlplane.db.sessions.holders", fail)
+    monkeypatch.setattr("det_controlplane.db.people.sessions.holders", fail)
     assert told_together([user, admin]) == ["503", "503"]

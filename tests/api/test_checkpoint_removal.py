@@ -4,8 +4,9 @@ import uuid
 from typing import Any
 
 import pytest
-from det_controlplane.db import outbox, trials
+from det_controlplane.db.cluster import outbox
 from det_controlplane.db.schema import tasks
+from det_controlplane.db.trials import trials
 from sqlalchemy import select
 
 from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of

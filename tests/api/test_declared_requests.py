@@ -18,7 +18,7 @@ from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request
 from det_controlplane.api.openapi import description
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Api, api_over
 from tests.support.hostile import World

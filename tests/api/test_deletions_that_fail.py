@@ -4,10 +4,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from det_controlplane.db import outbox, trials
+from det_controlplane.db.cluster import outbox
+from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live
-from det_controlplane.services.organization import deletion
+from det_controlplane.services.maintenance import deletion
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create_ended, report_checkpoint

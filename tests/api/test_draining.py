@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from det_cli.deployment import draining
 from det_cli.errors import CommandError
-from det_controlplane.db import pool_holds
+from det_controlplane.db.machines import pool_holds
 
 from tests.support.api import PASSWORD, create
 from tests.support.rented import Rented

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from det_controlplane.api import routes
 from det_controlplane.api.openapi import description
-from det_controlplane.core.permissions import NeedScope
+from det_controlplane.core.people.permissions import NeedScope
 
 from tests.api.test_route_rights import GUARDED, Things, rule_of, things
 from tests.support.api import Caller, Told, report_checkpoint, report_metrics, trial_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from det_controlplane.core.config.providers import Section
 from det_controlplane.core.provision.offers import Capacity, Offer
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Api, Caller, create
 from tests.support.rented import MachineAgent, Rented, offer, rented_cluster

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from det_controlplane.db import generic_tasks
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.tasks import generic_tasks
 from det_controlplane.services.maintenance import tick
 from det_controlplane.services.tasks import launching
 from sqlalchemy import text

@@ -4,8 +4,9 @@ import threading
 from datetime import timedelta
 
 import pytest
-from det_controlplane.db import backups, checkpoints, outbox
-from det_controlplane.db.engine import Database
+from det_controlplane.db.checkpoints import checkpoints
+from det_controlplane.db.cluster import backups, outbox
+from det_controlplane.db.engine.database import Database
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from sqlalchemy import text

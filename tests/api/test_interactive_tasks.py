@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.adapters.aes_cipher import AesCipher
-from det_controlplane.db import tasks
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.tasks import tasks
 from det_controlplane.services.errors import Missing, NotSignedIn
 from det_controlplane.services.tasks import access, proxying
 from det_controlplane.services.tasks.proxying import RequestTokens

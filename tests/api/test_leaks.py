@@ -6,9 +6,9 @@ import uuid
 from datetime import timedelta
 
 import pytest
-from det_controlplane.db import checkpoints
+from det_controlplane.db.checkpoints import checkpoints
 from det_controlplane.services.checkpoints import collection
-from det_controlplane.services.experiments import model_definitions
+from det_controlplane.services.code import model_definitions
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, config_of, create, create_ended, trial_of

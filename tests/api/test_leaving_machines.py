@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from det_controlplane.services.agents import leaving
 from det_controlplane.services.context import Context
+from det_controlplane.services.scheduling import leaving
 
 from tests.support.api import Api, Caller, create
 from tests.support.rented import Rented

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.api.http import Request, Stream
-from det_controlplane.db import log_windows, logs
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.logs import log_windows, logs
 from det_controlplane.services.logs import task_logs
 
 from tests.support.api import Api, Caller, create, trial_of

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from det_controlplane.db import pages
+from det_controlplane.db.engine import pages
 
 from tests.support.api import Caller, create
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.documents import MOST_BYTES, MOST_LABELS
-from det_controlplane.db import metric_streams, profiles
+from det_controlplane.db.trials import metric_streams, profiles
 from det_controlplane.services.trials import metric_curves
 
 from tests.support.api import (
@@ -101,7 +101,7 @@ def test_reports_of_a_checkpoint_come_in_parts(
     path = f"/api/v1/checkpoints/{uuid}/metrics"
     whole = user.get(path)
     assert [r["totalBatches"] for r in whole["metrics"]] == [1, 2, 3]
-    monkeypatch.setattr("det_controlplane.db.pages.PART", 1)
+    monkeypatch.setattr("det_controlplane.db.engine.pages.PART", 1)
     assert user.get(path) == whole
 
 
@@ -182,7 +182,7 @@ def test_labels_have_a_bound(api: Api, user: Caller, experiment_id: int) -> None
 
 
 def test_labels_that_are_listed_have_a_bound(user: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("det_controlplane.db.experiments.MOST_LISTED_LABELS", 2)
+    monkeypatch.setattr("det_controlplane.db.experiments.experiments.MOST_LISTED_LABELS", 2)
     for n in range(3):
         create(user, labels=["used by all", f"l-{n}"])
     assert user.get("/api/v1/experiment/labels")["labels"] == ["used by all", "l-0"]

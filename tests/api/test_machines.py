@@ -9,8 +9,8 @@ import pytest
 from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db import cooldowns, interruptions
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.machines import cooldowns, interruptions
 from det_controlplane.testing.fakecloud import CloudFaults
 from det_provisioner_aws.identity import AwsIdentityVerifier
 from det_provisioner_aws.trust import Trusted

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.agent_protocol import gce_audience, join_nonce
 from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.machines import calling
 from det_provisioner_gcp.api import GceApi
 from det_provisioner_gcp.compute_engine import GceCompute

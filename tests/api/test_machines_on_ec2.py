@@ -8,7 +8,7 @@ import pytest
 from det_agent.proof_aws import aws_proof
 from det_controlplane.core.agent_protocol import join_nonce
 from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.clouds import clouds_of, identities_of
 from det_controlplane.services.machines import calling
 from det_provisioner_aws.identity import AwsIdentityVerifier

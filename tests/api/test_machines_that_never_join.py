@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.db import pool_holds, provision, sessions
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import pool_holds, provision
+from det_controlplane.db.people import sessions
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.testing.fakecloud import RentedMachine
 

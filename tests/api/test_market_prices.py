@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.machines import prices
 
 from tests.support.api import Api, Caller, create

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from det_controlplane.core.metric_names import MOST_BYTES, MOST_GROUPS, MOST_NAMES
-from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db import metric_names, offered_names
+from det_controlplane.core.trials.metric_names import MOST_BYTES, MOST_GROUPS, MOST_NAMES
+from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.db.experiments import offered_names
+from det_controlplane.db.trials import metric_names
 from det_controlplane.services.trials import metric_reports
 
 from tests.support.api import Api, Caller, create, report_metrics, trial_of

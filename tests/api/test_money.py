@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.webhooks import slack
-from det_controlplane.db import budgets as budget_rows
-from det_controlplane.services.money import budgets
+from det_controlplane.db.money import budgets as budget_rows
+from det_controlplane.services.maintenance import budgets
 from det_controlplane.services.webhooks import delivery
 from sqlalchemy import text
 

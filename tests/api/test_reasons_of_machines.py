@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.provision.model import Limits, RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 
 from tests.support.api import Caller, create
 from tests.support.rented import OFFERS, Rented, offer, rented_cluster

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.ports.compute import Refusal
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import CloudFaults

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from det_controlplane.db import tasks
+from det_controlplane.db.tasks import tasks
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, Told, create

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.entry.server.asgi import AsgiApp
 
 from tests.support.api import Api, Caller

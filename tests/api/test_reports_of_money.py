@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from det_controlplane.db import costs
+from det_controlplane.db.money import costs
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.api import Api, Caller, create

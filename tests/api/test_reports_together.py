@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.db.errors import DatabaseFull
+from det_controlplane.db.engine.errors import DatabaseFull
 from det_controlplane.entry.server.asgi import AsgiApp
 
 from tests.support.api import Api, Caller, create, report_metrics, trial_of

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from det_controlplane.core.roles import Grants, Right
+from det_controlplane.core.people.roles import Grants, Right
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import authentication, route_rights
 

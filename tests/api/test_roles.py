@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.roles import ROLES
+from det_controlplane.core.people.roles import ROLES
 
 from tests.api.test_task_tokens import reports
 from tests.support.api import (

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from det_controlplane.api import routes
 from det_controlplane.api.router import Access, Route
-from det_controlplane.core import permissions
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.permissions import Need, NeedScope, TaskRule
-from det_controlplane.core.roles import CLUSTER, ROLES, Grants, Right, grants_of
+from det_controlplane.core.people import permissions
+from det_controlplane.core.people.permissions import Need, NeedScope, TaskRule
+from det_controlplane.core.people.roles import CLUSTER, ROLES, Grants, Right, grants_of
 
 from tests.support.api import Api, Caller, config_of, report_checkpoint, trial_of
 from tests.support.house import House, id_of

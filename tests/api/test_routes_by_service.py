@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from det_controlplane.api import routes
 from det_controlplane.api.router import Access, Route
-from det_controlplane.core import permissions
-from det_controlplane.core.permissions import NeedScope, TaskRule
-from det_controlplane.core.roles import ROLES
+from det_controlplane.core.people import permissions
+from det_controlplane.core.people.permissions import NeedScope, TaskRule
+from det_controlplane.core.people.roles import ROLES
 
 from tests.api.test_route_rights import GIVEN, GUARDED, Scene, Things, rule_of, scene_in
 from tests.support.api import POOLS, Api, Told, config_of

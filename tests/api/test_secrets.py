@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from det_controlplane.adapters.aes_cipher import AesCipher
 from det_controlplane.api import routes
-from det_controlplane.db.submissions import experiment_config
+from det_controlplane.db.experiments.submissions import experiment_config
 from det_controlplane.services import sealing
 from det_controlplane.services.maintenance import earlier_secrets
 from sqlalchemy import text

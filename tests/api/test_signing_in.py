@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from det_controlplane.api import routes
 from det_controlplane.api.router import Access, Route
-from det_controlplane.db.errors import QueryFailed
+from det_controlplane.db.engine.errors import QueryFailed
 from det_controlplane.services.experiments import listing
 from sqlalchemy import text
 

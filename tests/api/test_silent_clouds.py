@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from det_controlplane.core.config.providers import Section
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.ports.compute import LaunchOutcome, LaunchRequest
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud

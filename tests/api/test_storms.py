@@ -13,12 +13,12 @@ from typing import Any
 
 from det_controlplane.api.app import App
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.db.engine import Database
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.migrate import migrate
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments.memory import ExperimentMemory
 from det_controlplane.services.maintenance import tick
+from det_controlplane.services.memory import ExperimentMemory
 from sqlalchemy import text
 
 from tests.support.api import Api, Caller, create

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from det_controlplane.db import ended_tasks
-from det_controlplane.db.errors import DatabaseDown, QueryFailed
-from det_controlplane.services.experiments import model_definitions
+from det_controlplane.db.engine.errors import DatabaseDown, QueryFailed
+from det_controlplane.db.tasks import ended_tasks
+from det_controlplane.services.code import model_definitions
 from det_controlplane.services.tasks import retention
 from sqlalchemy import text
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from det_controlplane.db import unmanaged as rows
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.trials import unmanaged as rows
 from det_controlplane.services.trials import unmanaged
 
 from tests.support.api import Api, Caller, config_of, create, trial_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.api.http import Request, Stream
-from det_controlplane.db import updates as rows
+from det_controlplane.db.people import updates as rows
 
 from tests.support.api import Api, Caller, create_ended, report_checkpoint
 from tests.support.house import House, assignment, id_of

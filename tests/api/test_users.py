@@ -1,7 +1,7 @@
 """Accounts, groups and tokens: what each may do."""
 
 import pytest
-from det_controlplane.db import sessions
+from det_controlplane.db.people import sessions
 from det_controlplane.services.identity.authentication import token_hash
 
 from tests.support.api import Api, Caller, Told, config_of, create, report_metrics, trial_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import Webhooks
 from det_controlplane.core.webhooks import signature
-from det_controlplane.db import webhooks
+from det_controlplane.db.cluster import webhooks
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.webhooks import delivery
 

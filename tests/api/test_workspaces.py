@@ -1,9 +1,10 @@
 """Workspaces, projects, the pools reserved for them, and what deleting takes along."""
 
 import pytest
-from det_controlplane.db import outbox, submissions
-from det_controlplane.db.engine import Database
-from det_controlplane.db.submissions import experiment_config
+from det_controlplane.db.cluster import outbox
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.experiments import submissions
+from det_controlplane.db.experiments.submissions import experiment_config
 from det_controlplane.services import sealing
 from sqlalchemy import text
 

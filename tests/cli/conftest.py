@@ -14,7 +14,7 @@ from tests.support.fake_cluster import FakeCluster
 from tests.support.fake_terraform import FakeTerraform, fake_terraform
 
 if TYPE_CHECKING:
-    from det_controlplane.db.engine import Database
+    from det_controlplane.db.engine.database import Database
 
     from tests.support.api import Api
     from tests.support.aws_account import Account

@@ -5,8 +5,8 @@ import json
 from collections.abc import Collection
 
 import pytest
-from det_controlplane.db.engine import Database
-from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.experiments.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS
 from sqlalchemy import text
 
 from tests.cli.conftest import Det

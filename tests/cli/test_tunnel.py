@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from determined.common import tunnel
 from determined.common.failures import Failure
 from determined.common.http import Session

@@ -3,7 +3,7 @@
 from datetime import datetime, timezone
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.context import Context
 
 from tests.support.searching import context

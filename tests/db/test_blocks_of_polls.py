@@ -2,7 +2,7 @@
 
 import re
 
-from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.engine.database import Database, Tx
 from sqlalchemy import text
 
 from tests.support.searching import Agent, context

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from det_controlplane.core.budget import BudgetScope
-from det_controlplane.db import closed_days as day_rows
-from det_controlplane.db import costs, usage
-from det_controlplane.db.costs import Span
-from det_controlplane.db.engine import Database
+from det_controlplane.core.money.budget import BudgetScope
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.money import closed_days as day_rows
+from det_controlplane.db.money import costs, usage
+from det_controlplane.db.money.costs import Span
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick

@@ -15,10 +15,10 @@ from uuid import UUID
 
 import certifi
 import pytest
-from det_controlplane.db import connections, driver
-from det_controlplane.db.connections import driver_url, pg8000_arguments
-from det_controlplane.db.engine import Database
-from det_controlplane.db.errors import (
+from det_controlplane.db.engine import connections, driver
+from det_controlplane.db.engine.connections import driver_url, pg8000_arguments
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.errors import (
     BadUrl,
     DatabaseDown,
     QueryFailed,

@@ -5,10 +5,10 @@ import uuid
 from dataclasses import astuple
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
-from det_controlplane.db import counts, deletions
+from det_controlplane.db.experiments import counts, deletions
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.maintenance import counts as maintenance
+from det_controlplane.services.principal import User
 from sqlalchemy import text
 
 from tests.support.searching import ASHA, SINGLE, Running, running

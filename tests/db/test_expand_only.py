@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic import op
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from det_controlplane.db.migrate import BASELINE, FOLDER
+from det_controlplane.db.engine.migrate import BASELINE, FOLDER
 
 VERSIONS = FOLDER / "versions"
 LATER = sorted(path for path in VERSIONS.glob("[0-9]*.py") if path.name[:4] > BASELINE)

@@ -1,7 +1,7 @@
 """Searches that cannot go on: what users read about it."""
 
-from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db.engine import Database
+from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 

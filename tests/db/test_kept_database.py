@@ -1,7 +1,7 @@
 """Databases that tests share one after another hold nothing of the one before."""
 
 import pytest
-from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.services.experiments import creation
 from sqlalchemy import text
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.experiments import creation, editing
 from det_controlplane.services.maintenance import tick
 from sqlalchemy import text

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from det_controlplane.db.connections import plain_engine
-from det_controlplane.db.migrate import HEAD, migrate, revision_of
+from det_controlplane.db.engine.connections import plain_engine
+from det_controlplane.db.engine.migrate import HEAD, migrate, revision_of
 from sqlalchemy import text
 
 from tests.support.processes import eventually
 from tests.support.watched_database import watched_database
 
-PROGRAM = "import sys; from det_controlplane.db.migrate import migrate; migrate(sys.argv[1])"
+PROGRAM = "import sys; from det_controlplane.db.engine.migrate import migrate; migrate(sys.argv[1])"
 TABLES = text("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
 
 IsIt = Callable[[int, str], bool]  # of a statement's number and kind

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from alembic import command, op
-from det_controlplane.db import migrate as migrating
-from det_controlplane.db.connections import plain_engine
-from det_controlplane.db.migrate import FOLDER, HEAD, MigrationError, alembic_config, migrate
+from det_controlplane.db.engine import migrate as migrating
+from det_controlplane.db.engine.connections import plain_engine
+from det_controlplane.db.engine.migrate import FOLDER, HEAD, MigrationError, alembic_config, migrate
 from sqlalchemy import Engine, text
 
 from tests.db.test_expand_only import LATER, revision, statements
@@ -18,7 +18,7 @@ from tests.db.test_expand_only import LATER, revision, statements
 CAREFUL = [path for path in LATER if path.name[:4] > "0137"]
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
 _LOCKING = {
-    "creates an index in a table that is in use; see db/online.py": re.compile(
+    "creates an index in a table that is in use; see db/engine/online.py": re.compile(
         r"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\w+ ON (\w+)"
     ),
     "adds a constraint that is checked at once; say NOT VALID, and validate it in the next revision": re.compile(

@@ -7,8 +7,12 @@ from datetime import timedelta
 
 import pytest
 from det_controlplane.core.provision.model import ProvisionCode, ProvisionReason
-from det_controlplane.db import allocations, experiments, pool_marks, provision, proxies, trials
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.experiments import experiments
+from det_controlplane.db.machines import provision
+from det_controlplane.db.scheduling import allocations, pool_marks
+from det_controlplane.db.tasks import proxies
+from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.experiments.creation import Submission

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from alembic import command
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db import log_spans, log_windows
-from det_controlplane.db.connections import plain_engine
-from det_controlplane.db.migrate import alembic_config, migrate
+from det_controlplane.db.engine.connections import plain_engine
+from det_controlplane.db.engine.migrate import alembic_config, migrate
+from det_controlplane.db.logs import log_spans, log_windows
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.logs import retention, task_logs

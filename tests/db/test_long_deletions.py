@@ -3,7 +3,8 @@
 from datetime import datetime, timedelta
 
 import pytest
-from det_controlplane.db import deletions, outbox
+from det_controlplane.db.cluster import outbox
+from det_controlplane.db.experiments import deletions
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unfinished

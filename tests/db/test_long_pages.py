@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import pages, trial_pages, users, workloads
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine import pages
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.people import users
+from det_controlplane.db.trials import trial_pages, workloads
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import listing
 from sqlalchemy import text

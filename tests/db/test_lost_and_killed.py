@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
 from det_controlplane.core.lifecycle.task import TaskKind
-from det_controlplane.db import allocations
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.scheduling import allocations
 from det_controlplane.services.context import Context
+from det_controlplane.services.interactive import interactive
 from det_controlplane.services.scheduling import stopping
-from det_controlplane.services.tasks import generic, interactive, lifecycle
+from det_controlplane.services.tasks import generic, lifecycle
 from det_controlplane.services.tasks.generic import NewGenericTask
 from det_controlplane.services.tasks.launching import Submission
 from det_controlplane.services.use_case import change

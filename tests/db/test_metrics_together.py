@@ -6,11 +6,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from det_controlplane.core.metric_names import MOST_NAMES
-from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db import metrics as rows
-from det_controlplane.db.engine import Database, Tx
-from det_controlplane.db.errors import DatabaseDown, Unstorable
+from det_controlplane.core.trials.metric_names import MOST_NAMES
+from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.db.engine.database import Database, Tx
+from det_controlplane.db.engine.errors import DatabaseDown, Unstorable
+from det_controlplane.db.trials import metrics as rows
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.trials import metric_reports

@@ -11,10 +11,10 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from det_controlplane.db import migrate as migrations
 from det_controlplane.db import schema
-from det_controlplane.db.connections import plain_engine
-from det_controlplane.db.migrate import (
+from det_controlplane.db.engine import migrate as migrations
+from det_controlplane.db.engine.connections import plain_engine
+from det_controlplane.db.engine.migrate import (
     BASELINE,
     FOLDER,
     HEAD,
@@ -201,7 +201,7 @@ def test_files_are_named_by_their_revisions(empty: Engine) -> None:
 def test_a_program_without_pending_migrations_does_not_load_alembic(database_url: str) -> None:
     program = f"""
 import sys
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.migrate import migrate
 assert migrate({database_url!r}) == ()
 sys.exit("alembic" in sys.modules)
 """

@@ -1,6 +1,6 @@
 """Projects offer the names of hyperparameters, metadata and metrics that their runs have reported."""
 
-from det_controlplane.db import offered_names
+from det_controlplane.db.experiments import offered_names
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick

@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-from det_controlplane.db import provision
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.machines import provision
 from det_controlplane.services.machines import deciding
 from det_controlplane.services.maintenance import tick
 from det_controlplane.services.scheduling import schedule_pool

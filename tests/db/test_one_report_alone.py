@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db.engine import Database
+from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text

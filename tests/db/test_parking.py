@@ -2,7 +2,7 @@
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db import backups
-from det_controlplane.db.connections import plain_engine
-from det_controlplane.db.engine import Database
-from det_controlplane.db.errors import BadUrl, QueryFailed, Violated
-from det_controlplane.db.migrate import HEAD, migrate, revision_of
+from det_controlplane.db.cluster import backups
+from det_controlplane.db.engine.connections import plain_engine
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.errors import BadUrl, QueryFailed, Violated
+from det_controlplane.db.engine.migrate import HEAD, migrate, revision_of
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.maintenance import tick
 from sqlalchemy import text

@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from det_controlplane.db import machine_views, pool_holds, schema
-from det_controlplane.db.engine import Database
+from det_controlplane.db import schema
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.machines import machine_views, pool_holds
 from sqlalchemy import update
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db import logs
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.logs import logs
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation, deletion
 from det_controlplane.services.maintenance import effects

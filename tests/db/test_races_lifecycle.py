@@ -8,14 +8,14 @@ import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import schedule, wait_reasons
-from det_controlplane.db.engine import Database
-from det_controlplane.services.agents import containers, leaving
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.scheduling import schedule, wait_reasons
+from det_controlplane.services.agents import containers
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import schedule_pool
+from det_controlplane.services.scheduling import leaving, schedule_pool
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, pass_time

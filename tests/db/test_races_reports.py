@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from det_controlplane.core import search
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.search.journal import parse_space
 from sqlalchemy import text

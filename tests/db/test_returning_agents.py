@@ -7,7 +7,7 @@ import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.lifecycle.task import TaskKind
-from det_controlplane.core.metrics import MetricsReport
+from det_controlplane.core.trials.metrics import MetricsReport
 from det_controlplane.services.agents import containers, polling
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.checkpoints import records
@@ -16,9 +16,10 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import NotSignedIn, Unready
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.identity import authentication
+from det_controlplane.services.interactive import interactive
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import why
-from det_controlplane.services.tasks import generic, interactive
+from det_controlplane.services.queue import why
+from det_controlplane.services.tasks import generic
 from det_controlplane.services.tasks.generic import NewGenericTask
 from det_controlplane.services.tasks.launching import Submission
 from det_controlplane.services.trials import metric_reports

@@ -7,7 +7,7 @@ import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.lifecycle.silence import WATCH
-from det_controlplane.db import lost_runs
+from det_controlplane.db.agents import lost_runs
 from det_controlplane.services.agents import silence
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
@@ -15,7 +15,7 @@ from det_controlplane.services.errors import Unready
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.identity import authentication
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import why
+from det_controlplane.services.queue import why
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent, pass_time
@@ -297,7 +297,7 @@ def test_a_tick_ends_no_container_that_a_gang_waits_for(
     ctx: Context, gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agent a joins after a tick has read the containers of lost agents, and before it ends them."""
-    from det_controlplane.db import agents
+    from det_controlplane.db.agents import agents
 
     gang.lose_both()
     find = agents.abandoned_containers

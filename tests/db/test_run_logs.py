@@ -7,12 +7,13 @@ import pytest
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.patterns import MOST_LINES, PATTERN_S, PatternSearch
-from det_controlplane.db import logs
+from det_controlplane.db.logs import logs
+from det_controlplane.services import searching
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Oversized
 from det_controlplane.services.experiments import actions, creation
-from det_controlplane.services.logs import searching, task_logs
+from det_controlplane.services.logs import task_logs
 from det_controlplane.services.maintenance import tick
 from sqlalchemy import text
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from det_controlplane.core.filters import EVERYTHING, Filter, parse_filter, parse_sort
 from det_controlplane.core.paging import Page
-from det_controlplane.db import run_values, table_pages
-from det_controlplane.db.table_pages import TableScope
+from det_controlplane.db.experiments import run_values, table_pages
+from det_controlplane.db.experiments.table_pages import TableScope
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from sqlalchemy import event, text

@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 import pytest
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import experiment_pages, tasks
-from det_controlplane.db.connections import plain_engine
-from det_controlplane.db.engine import Database
-from det_controlplane.db.migrate import HEAD, migrate, revision_of
+from det_controlplane.db.engine.connections import plain_engine
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.migrate import HEAD, migrate, revision_of
+from det_controlplane.db.experiments import experiment_pages
+from det_controlplane.db.tasks import tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from sqlalchemy import event, text

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from det_controlplane.core import agent_protocol
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.agents import polling
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.experiments import creation

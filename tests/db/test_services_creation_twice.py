@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from det_controlplane.db.engine import Database
-from det_controlplane.db.errors import TryAgain
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.errors import TryAgain
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.experiments.creation import Submission
 

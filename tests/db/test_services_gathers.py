@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Oversized, Unready
 from det_controlplane.services.experiments import creation

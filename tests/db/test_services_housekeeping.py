@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import housekeeping, tick
 from sqlalchemy import text

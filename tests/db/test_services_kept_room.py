@@ -1,6 +1,6 @@
 """A pass reads since when requests wait, and stores what it keeps for them."""
 
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick

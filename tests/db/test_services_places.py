@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db import experiment_pages
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.experiments import experiment_pages
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, creation
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import jobs, why
+from det_controlplane.services.queue import jobs, why
 from sqlalchemy import text
 
 from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context

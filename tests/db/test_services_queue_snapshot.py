@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.db import schedule
-from det_controlplane.db.engine import Database, Tx
+from det_controlplane.db.engine.database import Database, Tx
+from det_controlplane.db.scheduling import schedule
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import jobs
+from det_controlplane.services.queue import jobs
 from sqlalchemy import text
 
 from tests.support.searching import CLUSTER, OWNER, SINGLE, Agent, context

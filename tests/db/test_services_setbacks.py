@@ -8,7 +8,7 @@ from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.maintenance import tick
-from det_controlplane.services.scheduling import why
+from det_controlplane.services.queue import why
 from sqlalchemy import text
 
 from tests.support.searching import OWNER, SINGLE, Agent

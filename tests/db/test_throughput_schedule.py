@@ -3,8 +3,8 @@
 from collections import Counter
 
 import pytest
-from det_controlplane.db import logs
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.logs import logs
 from det_controlplane.services.experiments import creation
 from det_controlplane.services.scheduling import schedule_pool, worker_ports
 from sqlalchemy import text

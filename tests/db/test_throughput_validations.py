@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from det_controlplane.core.metrics import MetricsReport, storable
-from det_controlplane.db import validations as rows
-from det_controlplane.db.engine import Database, Tx
+from det_controlplane.core.trials.metrics import MetricsReport, storable
+from det_controlplane.db.engine.database import Database, Tx
+from det_controlplane.db.trials import validations as rows
 from det_controlplane.services.errors import Invalid, WrongState
 from det_controlplane.services.trials import metric_reports, validations
 from sqlalchemy import text

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import pages, totals, users
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine import pages, totals
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.people import users
 from sqlalchemy import event, text
 
 _ADD = text(

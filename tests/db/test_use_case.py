@@ -1,7 +1,7 @@
 """What a use case asks for is written with its commit and announced after it, or not at all."""
 
 import pytest
-from det_controlplane.db import pool_marks
+from det_controlplane.db.scheduling import pool_marks
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import change
 

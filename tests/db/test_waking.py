@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db import patient_connection
-from det_controlplane.db.connections import Pausing
-from det_controlplane.db.engine import Database
-from det_controlplane.db.errors import DatabaseAsleep, DatabaseDown
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine import patient_connection
+from det_controlplane.db.engine.connections import Pausing
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.errors import DatabaseAsleep, DatabaseDown
+from det_controlplane.db.engine.migrate import migrate
 from sqlalchemy import text
 
 from tests.support.processes import eventually

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from det_controlplane.db.backups import DELETIONS_LOCK
+from det_controlplane.db.cluster.backups import DELETIONS_LOCK
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/backup.md"
 

@@ -10,10 +10,10 @@ from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.core.search import method
 from det_controlplane.entry.relay import agents
 from det_controlplane.entry.server import asgi, bodies, handshakes, protocol
+from det_controlplane.services import searching
 from det_controlplane.services.audit import failures
 from det_controlplane.services.experiments import live
 from det_controlplane.services.identity import sign_in
-from det_controlplane.services.logs import searching
 
 from tests.docs.test_links import DOCS, ROOT
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.restores import rows_of
+from det_controlplane.db.cluster.restores import rows_of
 from det_controlplane.entry.local.backup_archive import read_manifest
 from det_controlplane.entry.local.files import LocalFiles
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from sqlalchemy import text

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from det_controlplane.adapters.aes_cipher import AesCipher
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 
 from tests.support.aws_box import REGION

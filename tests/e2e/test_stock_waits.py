@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.api.app import unavailable
-from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.db.engine.errors import DatabaseDown
 
 from tests.support.fake_api import Asked, FakeApi, Raw
 from tests.support.stock import StockClient, stock_client

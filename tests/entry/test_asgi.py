@@ -28,7 +28,7 @@ from det_controlplane.entry.server.asgi import AddressOf, AsgiApp, last_hop
 from det_controlplane.entry.server.cloud_run import LARGEST_TOLD, chunked_when_large
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 from tests.support.apps import Handler, small_app
 from tests.support.asgi import Got, in_flight, request, requested

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from det_agent.relay import RelayConnection
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.context import RELAY_PATH
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect

@@ -16,7 +16,7 @@ from typing import cast
 import boto3
 import pytest
 from det_controlplane.adapters import ec2_relay
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry import scheduled_work
 from det_controlplane.entry.container.relay_idle import ending_when_idle
 from det_controlplane.entry.container.relay_renewal import RENEWED

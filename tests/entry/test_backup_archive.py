@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from det_controlplane.db.revisions import HEAD
+from det_controlplane.db.engine.revisions import HEAD
 from det_controlplane.entry.local import backup_archive
 from det_controlplane.entry.local.backup_archive import (
     FORMAT,

@@ -14,10 +14,10 @@ import pytest
 from alembic import command
 from det_controlplane.adapters import postgres_dump
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.connections import plain_engine
-from det_controlplane.db.engine import Database
-from det_controlplane.db.migrate import alembic_config, migrate
-from det_controlplane.db.revisions import BASELINE, HEAD
+from det_controlplane.db.engine.connections import plain_engine
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.migrate import alembic_config, migrate
+from det_controlplane.db.engine.revisions import BASELINE, HEAD
 from det_controlplane.entry.local.backup_archive import Manifest, read_manifest
 from det_controlplane.entry.local.commands import main
 from det_controlplane.entry.local.files import Desired, LocalAgent, LocalFiles

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.db import cluster
-from det_controlplane.db.engine import Database
+from det_controlplane.db.cluster import cluster
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.container.waking import RemindingApp, checking_schedules, waking
 from det_controlplane.entry.scheduled_work import Clock, ticking
 from det_controlplane.ports.waker import NoWaker

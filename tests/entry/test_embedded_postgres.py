@@ -12,7 +12,7 @@ import pg8000.native
 import pytest
 from det_controlplane.adapters import postgres_binaries
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
-from det_controlplane.db.connections import driver_url, pg8000_arguments
+from det_controlplane.db.engine.connections import driver_url, pg8000_arguments
 
 from tests.support import skips
 from tests.support.processes import alive, eventually

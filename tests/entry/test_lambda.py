@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from det_controlplane.db import cluster
-from det_controlplane.db.engine import Database
+from det_controlplane.db.cluster import cluster
+from det_controlplane.db.engine.database import Database
 
 from tests.support.lambda_calls import call, create_experiment, join_agent, poll, sign_in
 from tests.support.lambda_events import Http, answered, http_api_event, rest_event

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from moto.server import DomainDispatcherApplication
 from sqlalchemy import text
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import Row, text
 
 from tests.support.aws_calls import documented_calls

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.local import certificate, client
 from det_controlplane.entry.local.commands import main
 from det_controlplane.entry.local.files import LocalFiles, default_folder

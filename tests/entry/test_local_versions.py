@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.engine import Database
-from det_controlplane.db.migrate import HEAD, migrate
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.migrate import HEAD, migrate
 from det_controlplane.entry.local import commands, data_version
 from det_controlplane.entry.local.files import LocalFiles
 from sqlalchemy import text

@@ -16,12 +16,12 @@ from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Batch, Stream, Wait, bearer_token, json_response
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.server import api_server, asgi
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.entry.settings import from_environment
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 from det_controlplane.services.tasks import proxying
 from det_controlplane.services.tasks.proxying import RequestTokens, Target
 from websockets.exceptions import InvalidStatus

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect

@@ -12,7 +12,7 @@ import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.build import build_relay
 from det_controlplane.entry.server.asgi import AsgiApp
 from websockets.exceptions import InvalidStatus

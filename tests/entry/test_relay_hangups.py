@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.relay import hangups
 from det_controlplane.entry.server.asgi import AsgiApp
 from det_controlplane.services.context import RELAY_PATH

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.relay import permits
 from det_controlplane.services.tasks import proxying
 from websockets.exceptions import ConnectionClosed

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.container import main, relay_renewal
 from det_controlplane.entry.container.relay_renewal import RENEWED, Renewal, deployed
 from det_controlplane.services.tasks import proxying

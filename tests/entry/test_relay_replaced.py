@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.relay import agents
 from det_controlplane.entry.server.asgi import AsgiApp
 

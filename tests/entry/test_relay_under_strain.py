@@ -11,7 +11,7 @@ import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.adapters.relay_streams import Link, StreamReset
 from det_controlplane.core.relay_frames import WINDOW
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.relay import agents, sockets
 from det_controlplane.entry.server.asgi import AsgiApp
 from websockets.asyncio.client import connect

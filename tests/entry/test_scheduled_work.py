@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.scheduled_work import Clock, ticking
 from sqlalchemy import text
 

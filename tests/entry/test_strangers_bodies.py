@@ -22,7 +22,7 @@ from det_controlplane.api.http import (
     Wait,
 )
 from det_controlplane.api.router import Access, Router, post
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.server import bodies, protocol
 from det_controlplane.entry.server.api_server import LISTEN_FD, listening_socket
 from det_controlplane.entry.server.asgi import AsgiApp

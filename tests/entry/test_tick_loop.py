@@ -7,7 +7,7 @@ from itertools import count, pairwise
 from types import SimpleNamespace
 
 import pytest
-from det_controlplane.db.errors import TryAgain
+from det_controlplane.db.engine.errors import TryAgain
 from det_controlplane.entry.server import tick_loop
 from det_controlplane.entry.server.tick_loop import TickLoop
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.server.asgi import AsgiApp
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect

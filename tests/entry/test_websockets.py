@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from det_controlplane.adapters.notifier import LocalNotifier
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.server.asgi import AsgiApp
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response

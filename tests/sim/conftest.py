@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from det_controlplane.testing import Hosts
 
 from tests.support.postgres import DatabaseServer
+from tests.world.hosts import Hosts
 
 
 @pytest.fixture(scope="module")

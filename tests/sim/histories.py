@@ -5,7 +5,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from det_controlplane.testing import Hosts, World
+from tests.world.hosts import Hosts
+from tests.world.world import World
 
 
 def told(url: str, seeds: Sequence[int]) -> list[str]:

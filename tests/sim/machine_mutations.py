@@ -15,14 +15,17 @@ from det_controlplane.core.provision.cooldown import Cooldowns
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.offers import Offer
 from det_controlplane.core.provision.shopping import Allowance
-from det_controlplane.db import agents, costs, machines, schedule
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.agents import agents
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import machines
+from det_controlplane.db.money import costs
+from det_controlplane.db.scheduling import schedule
 from det_controlplane.ports.compute import LaunchRequest
 from det_controlplane.services.machines import calling
-from det_controlplane.testing.world import machine_people
-from det_controlplane.testing.world.configurations import rented_experiment_config
 
 from tests.sim.mutations import Mutation, nothing, without
+from tests.world import machine_people
+from tests.world.configurations import rented_experiment_config
 
 _SEEDS = range(1, 31)
 

@@ -12,8 +12,9 @@ from det_controlplane.core.lifecycle import allocation as allocation_states
 from det_controlplane.core.lifecycle.allocation import Failure
 from det_controlplane.core.schedule import Start
 from det_controlplane.core.search import RemoteSearch
-from det_controlplane.db import allocations, experiments, pool_marks, slots
-from det_controlplane.db import schedule as schedule_rows
+from det_controlplane.db.experiments import experiments
+from det_controlplane.db.scheduling import allocations, pool_marks, slots
+from det_controlplane.db.scheduling import schedule as schedule_rows
 from det_controlplane.services.agents import containers
 from det_controlplane.services.experiments import live
 from det_controlplane.services.scheduling import schedule_pool

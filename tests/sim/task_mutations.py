@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.lifecycle.allocation import ExitKind
-from det_controlplane.db import tasks as rows
+from det_controlplane.db.tasks import tasks as rows
 from det_controlplane.services.tasks import generic, lifecycle
 
 from tests.sim.mutations import Mutation, nothing, without

@@ -3,9 +3,10 @@
 import os
 
 import pytest
-from det_controlplane.testing import CrowdedWorld, Hosts
 
 from tests.support.thorough import often
+from tests.world.crowded_world import CrowdedWorld
+from tests.world.hosts import Hosts
 
 _FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
 _ALWAYS = 100  # worlds of which each has an upload

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from det_controlplane.testing.world.agents import FakeAgent
-from det_controlplane.testing.world.script import Call, Reply
-from det_controlplane.testing.world.timeline import Timeline
+from tests.world.agents import FakeAgent
+from tests.world.script import Call, Reply
+from tests.world.timeline import Timeline
 
 
 class Refusing:

@@ -3,9 +3,10 @@
 from random import Random
 from typing import Any
 
-from det_controlplane.testing import Hosts, MachineWorld
-from det_controlplane.testing.world.machine_people import MachineUser
-from det_controlplane.testing.world.script import Call, Reply
+from tests.world.hosts import Hosts
+from tests.world.machine_people import MachineUser
+from tests.world.machine_world import MachineWorld
+from tests.world.script import Call, Reply
 
 
 class Ground:

@@ -3,7 +3,9 @@
 import os
 
 import pytest
-from det_controlplane.testing import GangWorld, Hosts
+
+from tests.world.gang_world import GangWorld
+from tests.world.hosts import Hosts
 
 _FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
 _SEEDS = int(os.environ.get("SIM_SEEDS", "2"))

@@ -3,11 +3,12 @@
 import os
 
 import pytest
-from det_controlplane.testing import Hosts, MachineWorld
-from det_controlplane.testing.world import machine_people
 
 from tests.sim.machine_mutations import gangs_only
 from tests.support.thorough import often
+from tests.world import machine_people
+from tests.world.hosts import Hosts
+from tests.world.machine_world import MachineWorld
 
 _FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
 _SEEDS = int(os.environ.get("SIM_SEEDS", often(3, 4)))

@@ -3,12 +3,17 @@
 import os
 
 import pytest
-from det_controlplane.testing import GangWorld, Hosts, MachineWorld, TaskWorld, Violation, World
 
 from tests.sim.machine_mutations import MACHINE_MUTATIONS
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.outage_mutations import OUTAGE_MUTATIONS
 from tests.sim.task_mutations import TASK_MUTATIONS
+from tests.world.gang_world import GangWorld
+from tests.world.hosts import Hosts
+from tests.world.machine_world import MachineWorld
+from tests.world.task_world import TaskWorld
+from tests.world.violation import Violation
+from tests.world.world import World
 
 _SAMPLE = (
     "slots are not released",

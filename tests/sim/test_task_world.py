@@ -3,7 +3,9 @@
 import os
 
 import pytest
-from det_controlplane.testing import Hosts, TaskWorld
+
+from tests.world.hosts import Hosts
+from tests.world.task_world import TaskWorld
 
 _FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
 _SEEDS = int(os.environ.get("SIM_SEEDS", "2"))

@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from det_controlplane.testing import Hosts, World
 
 from tests.sim import histories
 from tests.sim.histories import told
 from tests.support.postgres import DatabaseServer
 from tests.support.thorough import often
+from tests.world.hosts import Hosts
+from tests.world.world import World
 
 _FIRST = int(os.environ.get("SIM_FIRST_SEED", "1"))
 _SEEDS = int(os.environ.get("SIM_SEEDS", often(8, 20)))
@@ -31,9 +33,10 @@ def test_seeds_play_the_same_histories_in_every_process(postgres_server: Databas
     with postgres_server.database() as here, postgres_server.database() as there:
         told(here, [_FIRST + 7])
         ours = told(here, _PLAYED_TWICE)
-        script = [sys.executable, histories.__file__, there, *map(str, _PLAYED_TWICE)]
+        module = [sys.executable, "-m", histories.__name__, there]
         elsewhere = subprocess.run(
-            script,
+            [*module, *map(str, _PLAYED_TWICE)],
+            cwd=Path(histories.__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": "4711"},
             capture_output=True,
             text=True,

@@ -20,8 +20,8 @@ from det_controlplane.api.app import App
 from det_controlplane.api.http import Answer, Request, Response, Stream
 from det_controlplane.api.router import Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
-from det_controlplane.db import silence
-from det_controlplane.db.engine import Database
+from det_controlplane.db.agents import silence
+from det_controlplane.db.engine.database import Database
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.cluster import first_start
 from det_controlplane.services.context import Context

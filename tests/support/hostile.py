@@ -24,8 +24,8 @@ from det_controlplane.api.http import Request
 from det_controlplane.api.openapi import description
 from det_controlplane.api.router import Route
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.roles import ROLES
-from det_controlplane.db.engine import Database
+from det_controlplane.core.people.roles import ROLES
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 
 from tests.support.api import PASSWORD, Api, Caller, Told, api_over, config_of

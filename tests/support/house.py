@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.roles import ROLES
-from det_controlplane.db.engine import Database
+from det_controlplane.core.people.roles import ROLES
+from det_controlplane.db.engine.database import Database
 
 from tests.support.api import PASSWORD, Api, Caller, api_over, config_of
 from tests.support.postgres import DatabaseServer

@@ -9,8 +9,8 @@ from typing import Any
 import pg8000.native
 import sqlalchemy as sa
 from det_controlplane.db import schema
-from det_controlplane.db.connections import driver_url, pg8000_arguments
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.connections import driver_url, pg8000_arguments
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import event
 
 # The connections that tests share; whatever else is connected ends with its test.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import text
 
 from tests.support.aws_box import REGION, Box, aws_box

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pg8000.native
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
-from det_controlplane.db.connections import driver_url, pg8000_arguments
-from det_controlplane.db.engine import Database
-from det_controlplane.db.migrate import migrate
+from det_controlplane.db.engine.connections import driver_url, pg8000_arguments
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.migrate import migrate
 
 from tests.support.kept_database import KeptDatabase
 from tests.support.memory import temporary_folder

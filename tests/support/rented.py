@@ -15,7 +15,7 @@ from det_controlplane.core.config.providers import Section
 from det_controlplane.core.provision.catalog import Priced
 from det_controlplane.core.provision.model import Limits
 from det_controlplane.core.provision.offers import Capacity, MachineType, Offer
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 from det_controlplane.services.machines import calling
 from det_controlplane.testing.fakecloud import FakeCloud, RentedMachine

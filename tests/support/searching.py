@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db.engine import Database
+from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.db.engine.database import Database
 from det_controlplane.ports.waker import NoWaker
 from det_controlplane.services.agents import polling
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import creation
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.maintenance import tick
+from det_controlplane.services.principal import User
 from det_controlplane.services.trials import metric_reports
 from sqlalchemy import text
 

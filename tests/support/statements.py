@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 from sqlalchemy import event
 
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from det_controlplane.db.errors import DatabaseDown, QueryFailed
+from det_controlplane.db.engine.errors import DatabaseDown, QueryFailed
 from det_controlplane.services import batching
 from det_controlplane.services.batching import Batcher, BatchRejected, Ticket, together_or_each
 

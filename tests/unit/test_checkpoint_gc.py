@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from det_controlplane.core.gc import Checkpoint, Policy, to_delete
+from det_controlplane.core.checkpoints.gc import Checkpoint, Policy, to_delete
 
 FOUR = [Checkpoint(str(n), 1, n, float(n)) for n in range(1, 5)]  # the metric grows
 

@@ -6,7 +6,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from det_controlplane.services.experiments.model_definitions import File, archive
+from det_controlplane.services.code.model_definitions import File, archive
 
 LONG = "/".join(["a" * 60] * 5) + "/train.py"
 FILES = (

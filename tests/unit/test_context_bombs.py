@@ -6,8 +6,8 @@ import tarfile
 import tracemalloc
 
 import pytest
-from det_controlplane.core import context_archive
-from det_controlplane.core.context_archive import BadArchive, check
+from det_controlplane.core.code import context_archive
+from det_controlplane.core.code.context_archive import BadArchive, check
 
 MIB = 1 << 20
 

@@ -1,7 +1,7 @@
 """Values by which jobs are ordered and limited."""
 
 import pytest
-from det_controlplane.core.job_settings import out_of_bounds
+from det_controlplane.core.schedule.job_settings import out_of_bounds
 
 
 @pytest.mark.parametrize(

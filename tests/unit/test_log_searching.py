@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from det_controlplane.core.patterns import LOOK_S, PATTERN_S
-from det_controlplane.services.logs import searching
-from det_controlplane.services.logs.searching import ALL_S, LogSearch
+from det_controlplane.services import searching
+from det_controlplane.services.searching import ALL_S, LogSearch
 
 
 class Costly:

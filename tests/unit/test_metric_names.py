@@ -1,8 +1,8 @@
 """The metric names that an experiment may have."""
 
 import pytest
-from det_controlplane.core import metric_names
-from det_controlplane.core.metric_names import (
+from det_controlplane.core.trials import metric_names
+from det_controlplane.core.trials.metric_names import (
     MOST_BYTES,
     MOST_GROUPS,
     MOST_NAMES,

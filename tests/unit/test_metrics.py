@@ -3,7 +3,14 @@
 import math
 
 import pytest
-from det_controlplane.core.metrics import Conflict, is_better, merged, number, storable, summarise
+from det_controlplane.core.trials.metrics import (
+    Conflict,
+    is_better,
+    merged,
+    number,
+    storable,
+    summarise,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

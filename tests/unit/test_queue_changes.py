@@ -4,7 +4,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from det_controlplane.core.queue_changes import (
+from det_controlplane.core.schedule import SchedulerType
+from det_controlplane.core.schedule.queue_changes import (
     QueueAnswer,
     QueueChange,
     QueuedJob,
@@ -12,7 +13,6 @@ from det_controlplane.core.queue_changes import (
     QueueUpdate,
     change_queue,
 )
-from det_controlplane.core.schedule import SchedulerType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """The rows of reasons follow the allocations that refer to them, so that few allocations change."""
 
 from det_controlplane.core.schedule import WaitCode, WaitReason
-from det_controlplane.db.wait_reasons import changes_of
+from det_controlplane.db.scheduling.wait_reasons import changes_of
 from hypothesis import given
 from hypothesis import strategies as st
 

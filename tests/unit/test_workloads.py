@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from det_controlplane.core.workloads import Kind, Plan, Progress, next_workload, plan_of
+from det_controlplane.core.trials.workloads import Kind, Plan, Progress, next_workload, plan_of
 
 PLAN = Plan(length=250, step=100, validation_period=0, checkpoint_period=0, policy="none")
 START = Progress(steps=0, validated_at=None, validation_is_best=False, checkpointed_at=None)

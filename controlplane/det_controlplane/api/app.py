@@ -18,7 +18,7 @@ from det_controlplane.api.http import (
 from det_controlplane.api.router import Access, Handler, Match, Route, Router
 from det_controlplane.core import audit
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.errors import (
+from det_controlplane.db.engine.errors import (
     WAKING_S,
     DatabaseDown,
     DatabaseFull,
@@ -31,7 +31,7 @@ from det_controlplane.services.audit import recording
 from det_controlplane.services.audit.recording import Recorder
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
-from det_controlplane.services.identity.principal import Principal, User
+from det_controlplane.services.principal import Principal, User
 
 log = logging.getLogger("det.api")
 

@@ -4,8 +4,8 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.http import Answer, Request, json_parts
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get
-from det_controlplane.services.audit import listing
 from det_controlplane.services.context import Context
+from det_controlplane.services.organization import audit_listing as listing
 
 
 def list_entries(ctx: Context, request: Request) -> Answer:

@@ -17,8 +17,8 @@ from det_controlplane.api.http import (
 from det_controlplane.api.router import Access, Handler, get, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import pipelines, sign_in
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import users
+from det_controlplane.services.principal import User
 
 
 def login(ctx: Context, request: Request) -> Answer:

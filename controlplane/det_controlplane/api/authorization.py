@@ -7,14 +7,14 @@ from det_controlplane.api import errors
 from det_controlplane.api.http import Request, bearer_token, is_of_another_site
 from det_controlplane.api.named import named_in
 from det_controlplane.api.router import Access, Route
-from det_controlplane.core import permissions
 from det_controlplane.core.numerals import whole
-from det_controlplane.core.permissions import Rule
-from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.core.people import permissions
+from det_controlplane.core.people.permissions import Rule
+from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.services import errors as refusals
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication, reporters, route_rights, task_rights
-from det_controlplane.services.identity.principal import Principal, User
+from det_controlplane.services.principal import Principal, User
 
 Callers = Mapping[str, User]  # by their tokens
 

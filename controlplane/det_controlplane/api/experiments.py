@@ -35,6 +35,7 @@ from det_controlplane.services.experiments import (
     actions,
     continuing,
     creation,
+    decisions,
     deletion,
     editing,
     listing,
@@ -42,8 +43,7 @@ from det_controlplane.services.experiments import (
 )
 from det_controlplane.services.experiments.creation import Submission
 from det_controlplane.services.experiments.editing import Changes
-from det_controlplane.services.scheduling import jobs
-from det_controlplane.services.search import decisions
+from det_controlplane.services.queue import jobs
 
 _POLICY = {
     "saveExperimentBest": "save_experiment_best",

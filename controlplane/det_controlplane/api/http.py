@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from det_controlplane.api.errors import BadRequest, TooLarge
 from det_controlplane.core.json_size import MOST_VALUES, has_too_many_values
 from det_controlplane.core.numerals import whole
-from det_controlplane.services.identity.principal import Principal
+from det_controlplane.services.principal import Principal
 
 MAX_DEPTH = 200
 STRANGERS_BODY = 64 * 1024  # of a caller who is not known (yet)

@@ -17,9 +17,10 @@ from det_controlplane.core.config.layers import merge
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.secrets import redacted
 from det_controlplane.services.context import Context
-from det_controlplane.services.tasks import generic, interactive, listing
+from det_controlplane.services.interactive import interactive
+from det_controlplane.services.interactive.interactive import TaskAnswer
+from det_controlplane.services.tasks import generic, listing
 from det_controlplane.services.tasks.generic import NewGenericTask
-from det_controlplane.services.tasks.interactive import TaskAnswer
 from det_controlplane.services.tasks.launching import Resolved, Submission
 from det_controlplane.services.tasks.tensorboards import TensorBoardRequest
 

@@ -6,9 +6,9 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import page_of, part_of, sort_of, states_of
 from det_controlplane.api.router import get, post
-from det_controlplane.core.queue_changes import QueueUpdate
+from det_controlplane.core.schedule.queue_changes import QueueUpdate
 from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import jobs, queue_changes
+from det_controlplane.services.queue import jobs, queue_changes
 
 _STATES = ("UNSPECIFIED", "QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED")
 _LIMITED = (

@@ -20,12 +20,12 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.listing import sort_of
 from det_controlplane.api.router import Access, get, post, put
-from det_controlplane.core.roles import Right
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import reporters, route_rights
-from det_controlplane.services.identity.principal import AgentPrincipal
 from det_controlplane.services.logs import retention, task_logs
 from det_controlplane.services.logs.task_logs import Filters
+from det_controlplane.services.principal import AgentPrincipal
 
 log = logging.getLogger("det.logs")
 

@@ -7,9 +7,9 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get, post
+from det_controlplane.services.code import model_definitions, model_files
+from det_controlplane.services.code.model_definitions import File
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import model_definitions, model_files
-from det_controlplane.services.experiments.model_definitions import File
 
 
 def files_of(body: Body, name: str) -> list[File]:

@@ -8,7 +8,8 @@ from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.router import delete, get, put
 from det_controlplane.services.context import Context
-from det_controlplane.services.money import budgets, costs
+from det_controlplane.services.maintenance import budgets
+from det_controlplane.services.money import costs
 
 
 def of_experiments(ctx: Context, request: Request) -> Answer:

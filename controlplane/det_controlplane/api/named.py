@@ -3,7 +3,7 @@
 from typing import Any
 
 from det_controlplane.api.http import Request
-from det_controlplane.core.permissions import Need
+from det_controlplane.core.people.permissions import Need
 
 
 def named_in(request: Request, need: Need) -> list[object]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from det_controlplane.core import permissions
-from det_controlplane.core.roles import ADMINISTRATORS_ONLY, ROLES, Right
+from det_controlplane.core.people import permissions
+from det_controlplane.core.people.roles import ADMINISTRATORS_ONLY, ROLES, Right
 
 _HEAD = """# Permissions
 
-Which roles there are, what each may do, and what every route needs; made from `core/roles.py` and
+Which roles there are, what each may do, and what every route needs; made from `core/people/roles.py` and
 `core/permission_table.py` by `python -m det_controlplane.api.permission_reference`, and a test holds this page to them.
 [People, groups and roles](../guides/people.md) tells how they are used.
 

@@ -3,7 +3,7 @@
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import get, post
-from det_controlplane.core.gc import Policy
+from det_controlplane.core.checkpoints.gc import Policy
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import previews
 

@@ -20,7 +20,8 @@ from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import bulk
 from det_controlplane.services.experiments.bulk import Action, Selection
-from det_controlplane.services.organization import deletion, projects
+from det_controlplane.services.maintenance import deletion
+from det_controlplane.services.organization import projects
 from det_controlplane.services.organization.projects import ProjectChanges
 
 

@@ -2,8 +2,8 @@
 
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get
-from det_controlplane.services.cluster import gauges
 from det_controlplane.services.context import Context
+from det_controlplane.services.maintenance import gauges
 
 
 def state_metrics(ctx: Context, request: Request) -> Answer:

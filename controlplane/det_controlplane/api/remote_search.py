@@ -19,10 +19,9 @@ from det_controlplane.api.http import (
 )
 from det_controlplane.api.router import get, post
 from det_controlplane.core.documents import fault_of
-from det_controlplane.core.metrics import storable
+from det_controlplane.core.trials.metrics import storable
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import live
-from det_controlplane.services.search import remote
+from det_controlplane.services.experiments import live, remote
 
 _LONG_POLL_S = 60
 _LONGEST = 2**53  # lengths are stored as doubles

@@ -10,7 +10,7 @@ from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import part_of
 from det_controlplane.api.router import get, patch, post
 from det_controlplane.core.paging import Page
-from det_controlplane.core.roles import BY_ID, CLUSTER, ROLES, Right, Role
+from det_controlplane.core.people.roles import BY_ID, CLUSTER, ROLES, Right, Role
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import roles
 from det_controlplane.services.identity.roles import Assignment

@@ -2,8 +2,8 @@
 
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get
+from det_controlplane.services.code import model_definitions
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import model_definitions
 from det_controlplane.services.tasks import listing as task_listing
 
 

@@ -25,9 +25,9 @@ from det_controlplane.api.listing import (
     states_of,
 )
 from det_controlplane.api.router import Shared, get, patch, post, put
-from det_controlplane.core.metrics import MetricsReport, storable
 from det_controlplane.core.paging import Sort
 from det_controlplane.core.search import ExitReason
+from det_controlplane.core.trials.metrics import MetricsReport, storable
 from det_controlplane.services.checkpoints import records
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import actions, listing

@@ -13,10 +13,10 @@ from det_controlplane.api.router import delete, get, patch, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import user_work as user_experiments
 from det_controlplane.services.identity import sessions
+from det_controlplane.services.interactive import user_work as user_tasks
 from det_controlplane.services.organization import preferences, users
 from det_controlplane.services.organization.preferences import Setting
 from det_controlplane.services.organization.users import Password, UserChanges
-from det_controlplane.services.tasks import user_work as user_tasks
 
 
 def list_users(ctx: Context, request: Request) -> Answer:

@@ -3,7 +3,7 @@
 from det_controlplane.api.http import Answer, Request, json_response
 from det_controlplane.api.router import get
 from det_controlplane.services.context import Context
-from det_controlplane.services.scheduling import why
+from det_controlplane.services.queue import why
 
 
 def show(ctx: Context, request: Request) -> Answer:

@@ -8,7 +8,8 @@ from det_controlplane.api.http import EMPTY, Answer, Request, json_response, jso
 from det_controlplane.api.listing import filters_of, owner_filters, page_of, part_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
 from det_controlplane.services.context import Context
-from det_controlplane.services.organization import deletion, pool_bindings, workspaces
+from det_controlplane.services.maintenance import deletion
+from det_controlplane.services.organization import pool_bindings, workspaces
 from det_controlplane.services.organization.workspaces import WorkspaceChanges
 
 

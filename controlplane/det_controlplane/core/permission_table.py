@@ -1,6 +1,6 @@
 """The table of every route that needs a caller: what the caller must be allowed, and what it is to a task.
 
-`core/permissions.py` reads it and explains its columns. Paths are below /api/v1/ unless they begin with a slash."""
+`core/people/permissions.py` reads it and explains its columns. Paths are below /api/v1/ unless they begin with a slash."""
 
 TABLE = """
 GET    /checkpoints/{checkpointUuid}                                       read           VIEW_EXPERIMENT_ARTIFACTS@checkpoint:checkpointUuid

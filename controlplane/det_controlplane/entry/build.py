@@ -20,8 +20,8 @@ from det_controlplane.api.router import GrowingRouter, Route, Router
 from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
 from det_controlplane.core.config.provider_defaults import with_defaults
 from det_controlplane.core.config.text import load_yaml
-from det_controlplane.db.connections import Pausing
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.connections import Pausing
+from det_controlplane.db.engine.database import Database
 from det_controlplane.entry.clouds import identities_of
 from det_controlplane.entry.keys import cipher_of
 from det_controlplane.entry.server.object_routes import object_routes

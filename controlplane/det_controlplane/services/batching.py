@@ -7,7 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from det_controlplane.db.errors import DatabaseDown, QueryFailed, TryAgain, Unstorable, Violated
+from det_controlplane.db.engine.errors import (
+    DatabaseDown,
+    QueryFailed,
+    TryAgain,
+    Unstorable,
+    Violated,
+)
 
 _PATIENCE_S = 0.1  # with a thread that works: what comes later does not wait for it
 T = TypeVar("T")

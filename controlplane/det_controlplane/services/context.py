@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from det_controlplane.core.config import ClusterConfig
-from det_controlplane.db.engine import Database
-from det_controlplane.db.sessions import Holder
+from det_controlplane.db.engine.database import Database
+from det_controlplane.db.people.sessions import Holder
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
 from det_controlplane.ports.courier import Courier, NoCourier
@@ -18,7 +18,7 @@ from det_controlplane.ports.objects import ObjectStore
 from det_controlplane.ports.waker import Waker
 from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.batching import Batcher
-from det_controlplane.services.experiments.memory import ExperimentMemory
+from det_controlplane.services.memory import ExperimentMemory
 from det_controlplane.services.random_text import random_text
 
 RELAY_PATH = "/agents/v1/relay"

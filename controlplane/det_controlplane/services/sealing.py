@@ -15,7 +15,7 @@ from det_controlplane.core.secrets import (
     separated,
     with_variables,
 )
-from det_controlplane.db.engine import as_json
+from det_controlplane.db.engine.database import as_json
 from det_controlplane.ports.cipher import CannotOpen
 from det_controlplane.services.context import Context
 

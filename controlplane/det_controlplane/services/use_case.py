@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from det_controlplane.core.webhooks import TriggerType
-from det_controlplane.db import outbox, pool_marks, trials, webhooks
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.cluster import outbox, webhooks
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import pool_marks
 from det_controlplane.db.schema.enums import EffectKind
+from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
 
 MANY_TRIALS = 200

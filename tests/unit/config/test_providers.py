@@ -12,7 +12,7 @@ from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.config.providers import Provider, expand
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.core.provision.offers import Capacity, Offer
-from det_controlplane.db.schedule import PoolRows
+from det_controlplane.db.scheduling.schedule import PoolRows
 from det_controlplane.services.scheduling import schedule_pool
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from det_controlplane.db import deletions
+from det_controlplane.db.experiments import deletions
 
 from tests.support.api import PASSWORD, trial_of
 from tests.support.browser import Tab, opened

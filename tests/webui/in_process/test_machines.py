@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db.engine import Database
+from det_controlplane.db.engine.database import Database
 
 from tests.support.api import create
 from tests.support.browser import Tab

@@ -20,8 +20,8 @@ from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.sign_in import SignInProvider, read_provider
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
 from det_controlplane.core.config.text import json_problems, load_yaml
-from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.schedule.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 
 _TASK_DEFAULTS = TaskContainerDefaults()
 _SCHEDULER = Scheduler()

@@ -24,8 +24,12 @@ from det_controlplane.core.config.lengths import (
     parse_length,
     parse_period,
 )
-from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LARGEST_WEIGHT, LOWEST_PRIORITY
 from det_controlplane.core.problems import Problem
+from det_controlplane.core.schedule.job_settings import (
+    HIGHEST_PRIORITY,
+    LARGEST_WEIGHT,
+    LOWEST_PRIORITY,
+)
 
 _INT32 = 2**31 - 1
 

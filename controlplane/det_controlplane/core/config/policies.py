@@ -8,8 +8,8 @@ from typing import Any
 
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.text import json_problems
-from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from det_controlplane.core.problems import InvalidConfig, Problem
+from det_controlplane.core.schedule.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 
 _WHAT = "config policies"
 

@@ -8,9 +8,9 @@ from typing import Literal, cast
 from det_controlplane.core.config.providers import Provider, Section, expand, read_provider
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.config.task_defaults import TaskContainerDefaults, read_task_defaults
-from det_controlplane.core.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from det_controlplane.core.provision.model import Limits
 from det_controlplane.core.provision.offers import Offer
+from det_controlplane.core.schedule.job_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY
 
 SchedulerType = Literal["priority", "fair_share", "round_robin"]
 FittingPolicy = Literal["best", "worst"]

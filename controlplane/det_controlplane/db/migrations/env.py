@@ -4,7 +4,7 @@ import os
 
 from alembic import context
 from det_controlplane.db import schema
-from det_controlplane.db.connections import plain_engine
+from det_controlplane.db.engine.connections import plain_engine
 from sqlalchemy import Connection
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from det_controlplane.core.budget import BudgetPeriod, BudgetScope, BudgetState
+from det_controlplane.core.money.budget import BudgetPeriod, BudgetScope, BudgetState
 from det_controlplane.db.schema.base import Time, enum, metadata
 
 budgets = Table(
@@ -32,7 +32,7 @@ budgets = Table(
     Index("budgets_by_scope", "scope", "scope_id", unique=True),
 )
 
-# Days in UTC with sums of usage and costs (db/closed_days.py): announced, then fenced, then summed.
+# Days in UTC with sums of usage and costs (db/money/closed_days.py): announced, then fenced, then summed.
 closed_days = Table(
     "closed_days",
     metadata,

@@ -212,7 +212,7 @@ pool_bindings = Table(
     ),
 )
 
-# Roles (core/roles.py) of users and of groups; without a workspace they hold in the whole cluster.
+# Roles (core/people/roles.py) of users and of groups; without a workspace they hold in the whole cluster.
 role_assignments = Table(
     "role_assignments",
     metadata,

@@ -18,7 +18,7 @@ from det_controlplane.adapters.web_courier import WebCourier
 from det_controlplane.api import routes
 from det_controlplane.api.app import App
 from det_controlplane.api.http import Response
-from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.entry import scheduled_work
 from det_controlplane.entry.aws.events import is_http, refuse, respond
 from det_controlplane.entry.aws_addresses import resolve_by_ipv6
@@ -176,7 +176,7 @@ def _sent(event: Any) -> dict[str, Any]:
 @_stays_ready
 def migrate(event: Any, context: Any) -> list[str]:
     """Migrate the database: a deployment invokes this before its requests reach the new code."""
-    from det_controlplane.db.migrate import migrate as upgrade
+    from det_controlplane.db.engine.migrate import migrate as upgrade
 
     settings = from_environment(os.environ)
     return list(upgrade(settings.database_url, wake_s=3 * settings.db_wake_s))

@@ -18,9 +18,9 @@ from functools import partial
 from det_controlplane.adapters.cloud_run import SchedulerJobs, Services
 from det_controlplane.adapters.notifier import LocalNotifier, RecheckingNotifier
 from det_controlplane.api.app import App
-from det_controlplane.db.connections import must_answer
-from det_controlplane.db.errors import BadUrl, DatabaseDown
-from det_controlplane.db.migrate import MigrationError
+from det_controlplane.db.engine.connections import must_answer
+from det_controlplane.db.engine.errors import BadUrl, DatabaseDown
+from det_controlplane.db.engine.migrate import MigrationError
 from det_controlplane.entry.aws_addresses import resolve_by_ipv6
 from det_controlplane.entry.build import build_app, build_context, build_relay
 from det_controlplane.entry.container.relay_idle import ending_when_idle

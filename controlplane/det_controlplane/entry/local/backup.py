@@ -16,11 +16,11 @@ from det_controlplane.adapters.postgres_binaries import NoPostgres
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.core.interface import PRODUCT_VERSION
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
-from det_controlplane.db import backups
-from det_controlplane.db.backups import Contents, HeldDeletions
-from det_controlplane.db.errors import BadUrl, DatabaseDown, QueryFailed
-from det_controlplane.db.migrate import MigrationError
-from det_controlplane.db.revisions import HEAD
+from det_controlplane.db.cluster import backups
+from det_controlplane.db.cluster.backups import Contents, HeldDeletions
+from det_controlplane.db.engine.errors import BadUrl, DatabaseDown, QueryFailed
+from det_controlplane.db.engine.migrate import MigrationError
+from det_controlplane.db.engine.revisions import HEAD
 from det_controlplane.entry.local import backup_archive, backup_storages
 from det_controlplane.entry.local.backup_archive import (
     DUMP,

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
-from det_controlplane.db.backups import CheckpointFiles
+from det_controlplane.db.cluster.backups import CheckpointFiles
 from det_controlplane.entry.local.backup_archive import CHECKPOINTS, Directory
 
 _SHARED_FS = "shared_fs"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db.revisions import HEAD
+from det_controlplane.db.engine.revisions import HEAD
 from det_controlplane.entry.local import bundle, certificate, client, data_version, plan
 from det_controlplane.entry.local import status as states
 from det_controlplane.entry.local.errors import (

@@ -6,7 +6,7 @@ If a version rewrote the files and then refused the database, no version could s
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres, PostgresFailed
 from det_controlplane.adapters.postgres_binaries import NoPostgres
 from det_controlplane.core.interface import PRODUCT_VERSION
-from det_controlplane.db.revisions import HEAD
+from det_controlplane.db.engine.revisions import HEAD
 from det_controlplane.entry.local.files import LocalFiles, NewerFiles
 
 
@@ -43,8 +43,8 @@ def _look_into(files: LocalFiles, server: EmbeddedPostgres) -> None:
     holder = files.hold()
     if holder is None:
         return  # Another command is starting this cluster. The daemon of this command will fail on the same lock.
-    from det_controlplane.db.errors import DatabaseDown
-    from det_controlplane.db.migrate import MigrationError, require_known
+    from det_controlplane.db.engine.errors import DatabaseDown
+    from det_controlplane.db.engine.migrate import MigrationError, require_known
 
     with holder, server:
         try:

@@ -11,9 +11,9 @@ class BadDatabase(Exception):
 
 def prepare(url: str) -> bool:
     """Migrate the database; return whether its built-in accounts still await their first password."""
-    from det_controlplane.db.engine import Database
-    from det_controlplane.db.errors import BadUrl, DatabaseDown
-    from det_controlplane.db.migrate import MigrationError, migrate
+    from det_controlplane.db.engine.database import Database
+    from det_controlplane.db.engine.errors import BadUrl, DatabaseDown
+    from det_controlplane.db.engine.migrate import MigrationError, migrate
     from det_controlplane.services.cluster.first_start import awaits_first_password
 
     _check_form(url)

@@ -14,8 +14,8 @@ from det_controlplane.adapters import postgres_binaries, postgres_dump
 from det_controlplane.adapters.embedded_postgres import EmbeddedPostgres
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.core.config.text import load_yaml
-from det_controlplane.db import backups, restores
-from det_controlplane.db.revisions import BASELINE, HEAD
+from det_controlplane.db.cluster import backups, restores
+from det_controlplane.db.engine.revisions import BASELINE, HEAD
 from det_controlplane.entry.local import backup_archive, backup_storages
 from det_controlplane.entry.local.backup import FAILURES, Say, say_omissions, size
 from det_controlplane.entry.local.backup_archive import (

@@ -18,8 +18,8 @@ import uvicorn
 
 from det_controlplane.adapters.notifier import LocalNotifier
 from det_controlplane.api.app import App
-from det_controlplane.db.errors import BadUrl, DatabaseDown
-from det_controlplane.db.migrate import MigrationError, migrate
+from det_controlplane.db.engine.errors import BadUrl, DatabaseDown
+from det_controlplane.db.engine.migrate import MigrationError, migrate
 from det_controlplane.entry.build import build_app, build_context
 from det_controlplane.entry.clouds import clouds_of, markets_of
 from det_controlplane.entry.local.client import SAYS

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from det_controlplane.db.errors import TryAgain
+from det_controlplane.db.engine.errors import TryAgain
 
 log = logging.getLogger("det.tick")
 

@@ -3,15 +3,16 @@
 from typing import Any
 
 from det_controlplane.core.config.pools import Pool
-from det_controlplane.core.roles import Right
-from det_controlplane.db import agent_views, containers
-from det_controlplane.db import agents as rows
-from det_controlplane.db.agent_views import PoolUse
+from det_controlplane.core.people.roles import Right
+from det_controlplane.db.agents import agent_views
+from det_controlplane.db.agents import agents as rows
+from det_controlplane.db.agents.agent_views import PoolUse
+from det_controlplane.db.tasks import containers
 from det_controlplane.services.agents import pool_details
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_right
+from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change
 

@@ -10,9 +10,11 @@ from det_controlplane.core.lifecycle.adoption import LostRun, ReturnedContainer
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.core.lifecycle.generic import GenericTaskState
 from det_controlplane.core.lifecycle.trial import Signal, TrialState, signal_for
-from det_controlplane.db import allocations, logs, lost_runs
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.lost_runs import LostContainer, Member, Runs
+from det_controlplane.db.agents import lost_runs
+from det_controlplane.db.agents.lost_runs import LostContainer, Member, Runs
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.logs import logs
+from det_controlplane.db.scheduling import allocations
 from det_controlplane.services.agents import containers
 from det_controlplane.services.agents.containers import Report
 from det_controlplane.services.scheduling import stopping

@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.agent_protocol import ENTRY, ContainerFile, ContainerSpec, TaskUser
-from det_controlplane.db import container_specs, sessions
-from det_controlplane.db.container_specs import StartedContainer, StartedTrial
+from det_controlplane.db.people import sessions
+from det_controlplane.db.tasks import container_specs
+from det_controlplane.db.tasks.container_specs import StartedContainer, StartedTrial
 from det_controlplane.services import sealing
 from det_controlplane.services.agents import container_settings
 from det_controlplane.services.context import Context

@@ -15,10 +15,14 @@ from det_controlplane.core.lifecycle.allocation import (
     classify,
     state_of,
 )
-from det_controlplane.db import agents, allocations, containers, lost_runs, sessions, slots, trials
-from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.containers import ContainerRow, LostContainer
-from det_controlplane.db.engine import as_json
+from det_controlplane.db.agents import agents, lost_runs
+from det_controlplane.db.engine.database import as_json
+from det_controlplane.db.people import sessions
+from det_controlplane.db.scheduling import allocations, slots
+from det_controlplane.db.scheduling.allocations import AllocationRow
+from det_controlplane.db.tasks import containers
+from det_controlplane.db.tasks.containers import ContainerRow, LostContainer
+from det_controlplane.db.trials import trials
 from det_controlplane.services.agents import container_spec
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live

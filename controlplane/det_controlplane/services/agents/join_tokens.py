@@ -4,15 +4,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core.durations import parse_duration
-from det_controlplane.core.roles import Right
-from det_controlplane.db import join_tokens
-from det_controlplane.db.engine import Tx
+from det_controlplane.core.people.roles import Right
+from det_controlplane.db.agents import join_tokens
+from det_controlplane.db.engine.database import Tx
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, NotSignedIn
 from det_controlplane.services.identity.authentication import token_hash
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_right
+from det_controlplane.services.principal import User
 
 PREFIX = "join-"
 DEFAULT_LIFE = timedelta(hours=24)

@@ -15,14 +15,15 @@ from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.allocation import ContainerState
 from det_controlplane.core.lifecycle.silence import LEASE
-from det_controlplane.db import agents, interruptions, sessions
+from det_controlplane.db.agents import agents
+from det_controlplane.db.machines import interruptions
+from det_controlplane.db.people import sessions
 from det_controlplane.ports.identity import MachineIdentity
 from det_controlplane.services.agents import (
     adoption,
     container_spec,
     containers,
     join_tokens,
-    leaving,
     silence,
 )
 from det_controlplane.services.agents.containers import Report
@@ -31,6 +32,7 @@ from det_controlplane.services.errors import Invalid, Taken
 from det_controlplane.services.identity.authentication import AGENT_PREFIX, agent_of, token_hash
 from det_controlplane.services.logs import task_logs
 from det_controlplane.services.machines import admission
+from det_controlplane.services.scheduling import leaving
 from det_controlplane.services.use_case import change
 
 # A poll that is held renews the lease only when it comes again.

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from det_controlplane.core.lifecycle import silence
 from det_controlplane.core.lifecycle.agent import AgentState
 from det_controlplane.core.lifecycle.silence import ATTENTION, LEASE, WATCH
-from det_controlplane.db import agents, pool_marks
-from det_controlplane.db import silence as rows
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.agents import agents
+from det_controlplane.db.agents import silence as rows
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import pool_marks
 from det_controlplane.services.agents import containers
 from det_controlplane.services.context import Context
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from det_controlplane.db import audit
+from det_controlplane.db.cluster import audit
 from det_controlplane.services.context import Context
 
 ACTION = "auth.refused"

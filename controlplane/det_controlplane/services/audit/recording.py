@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core import audit as rules
-from det_controlplane.db import audit
-from det_controlplane.db.engine import Tx, transaction_hook
-from det_controlplane.db.sessions import NOWHERE, Origin
+from det_controlplane.db.cluster import audit
+from det_controlplane.db.engine.database import Tx, transaction_hook
+from det_controlplane.db.people.sessions import NOWHERE, Origin
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 SIGN_IN = "sign-in"
 MOST_AT_ONCE = 1000

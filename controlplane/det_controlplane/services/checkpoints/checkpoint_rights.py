@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from det_controlplane.db import ownership
+from det_controlplane.db.people import ownership
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
+from det_controlplane.services.principal import User
 
 
 def require_deletion(ctx: Context, user: User, uuids: Sequence[UUID]) -> None:

@@ -7,19 +7,22 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core import gc
 from det_controlplane.core.agent_protocol import ENTRY
+from det_controlplane.core.checkpoints import gc
 from det_controlplane.core.lifecycle.task import TaskKind
-from det_controlplane.core.metrics import number
-from det_controlplane.db import backups, checkpoints, experiments, tasks
-from det_controlplane.db.checkpoints import Owner
-from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.tasks import NewTask
+from det_controlplane.core.trials.metrics import number
+from det_controlplane.db.checkpoints import checkpoints
+from det_controlplane.db.checkpoints.checkpoints import Owner
+from det_controlplane.db.cluster import backups
+from det_controlplane.db.engine.database import Tx, as_json
+from det_controlplane.db.experiments import experiments
+from det_controlplane.db.tasks import tasks
+from det_controlplane.db.tasks.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import DeletionsHeld, Missing, WrongState
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
+from det_controlplane.services.principal import User
 from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import Change, change
 

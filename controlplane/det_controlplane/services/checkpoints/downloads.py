@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from det_controlplane.core import archives
-from det_controlplane.core.archives import Entry
+from det_controlplane.core.code import archives
+from det_controlplane.core.code.archives import Entry
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
-from det_controlplane.db import checkpoints
+from det_controlplane.db.checkpoints import checkpoints
 from det_controlplane.ports.checkpoint_files import StorageUnreachable
 from det_controlplane.services import sealing
 from det_controlplane.services.checkpoints.records import of_experiment, parse_uuid

@@ -6,7 +6,7 @@ import logging
 from datetime import timedelta
 from uuid import UUID
 
-from det_controlplane.db import missing_files
+from det_controlplane.db.checkpoints import missing_files
 from det_controlplane.ports.checkpoint_files import StorageUnreachable
 from det_controlplane.services.context import Context
 

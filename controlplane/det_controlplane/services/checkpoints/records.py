@@ -6,15 +6,16 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState, after_removal
-from det_controlplane.core.metrics import steps_problem
-from det_controlplane.db import checkpoints, trial_reports
-from det_controlplane.db.checkpoints import NewCheckpoint
-from det_controlplane.db.engine import Tx
+from det_controlplane.core.trials.metrics import steps_problem
+from det_controlplane.db.checkpoints import checkpoints
+from det_controlplane.db.checkpoints.checkpoints import NewCheckpoint
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.trials import trial_reports
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, WrongState
 from det_controlplane.services.identity import host_access
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 _STORAGE = "checkpoint_storage"
 

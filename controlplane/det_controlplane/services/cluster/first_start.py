@@ -1,7 +1,7 @@
 """Prepare a new cluster: its identity and the first password of its built-in accounts."""
 
-from det_controlplane.db import cluster
-from det_controlplane.db.engine import Database
+from det_controlplane.db.cluster import cluster
+from det_controlplane.db.engine.database import Database
 from det_controlplane.services.identity.passwords import client_hash, stored_hash
 
 

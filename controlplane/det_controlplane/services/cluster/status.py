@@ -6,13 +6,14 @@ from typing import Any
 from det_controlplane.core.config.cluster_document import document
 from det_controlplane.core.durations import parse_duration
 from det_controlplane.core.secrets import redacted
-from det_controlplane.db import cluster, master_log
-from det_controlplane.db.errors import DatabaseDown
+from det_controlplane.db.cluster import cluster
+from det_controlplane.db.engine.errors import DatabaseDown
+from det_controlplane.db.logs import master_log
 from det_controlplane.db.schema.enums import LogLevel
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.principal import User
 
 MAX_MESSAGE = 250
 WRITES_TRUSTED = timedelta(seconds=10)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from det_controlplane.core import id_ranges
 from det_controlplane.core.id_ranges import Ranges
-from det_controlplane.core.roles import Right
-from det_controlplane.db import updates
+from det_controlplane.core.people.roles import Right
+from det_controlplane.db.people import updates
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 # The names of a changed row, and of those that are gone, and the right to see such rows.
 _NAMES = {

@@ -5,8 +5,8 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any, Literal
 
 from det_controlplane.core.csv_text import csv_text
-from det_controlplane.db import costs, usage
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.money import costs, usage
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 

@@ -9,13 +9,13 @@ from det_controlplane.core.lifecycle import experiment as states
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import trials
-from det_controlplane.db.trials import TrialRow
+from det_controlplane.db.trials import trials
+from det_controlplane.db.trials.trials import TrialRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.experiments.memory import KeptSearch
+from det_controlplane.services.memory import KeptSearch
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.search.journal import parse_space
 

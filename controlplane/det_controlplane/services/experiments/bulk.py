@@ -6,12 +6,12 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import experiment_pages
+from det_controlplane.db.experiments import experiment_pages
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Refused
 from det_controlplane.services.experiments import actions, deletion, editing, moving
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.logs import retention
+from det_controlplane.services.principal import User
 
 Action = Callable[[Context, User, int], None]
 

@@ -11,19 +11,20 @@ from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import continuing, trials
-from det_controlplane.db.continuing import EndedExperiment, EndedTrial
+from det_controlplane.db.experiments import continuing
+from det_controlplane.db.experiments.continuing import EndedExperiment, EndedTrial
+from det_controlplane.db.trials import trials
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
 from det_controlplane.services.experiments.live import LiveExperiment
 from det_controlplane.services.identity import host_access
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_submitter
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies
 from det_controlplane.services.organization.projects import keep_open
+from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.search.journal import parse_space
 

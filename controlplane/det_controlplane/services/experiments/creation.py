@@ -10,24 +10,24 @@ from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.documents import fault_of_labels
 from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.roles import Right
-from det_controlplane.db import experiment_pages, experiments, submissions
-from det_controlplane.db.contexts import NewContext
-from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.errors import TryAgain, Violated
-from det_controlplane.db.experiment_pages import ShownExperiment
-from det_controlplane.db.submissions import TargetProject
+from det_controlplane.db.engine.database import Tx, as_json
+from det_controlplane.db.engine.errors import TryAgain, Violated
+from det_controlplane.db.experiments import experiment_pages, experiments, submissions
+from det_controlplane.db.experiments.contexts import NewContext
+from det_controlplane.db.experiments.experiment_pages import ShownExperiment
+from det_controlplane.db.experiments.submissions import TargetProject
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
+from det_controlplane.services.code import model_definitions
+from det_controlplane.services.code.model_definitions import File, Prepared
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState, require_open
-from det_controlplane.services.experiments import listing, live, model_definitions, warm_starts
+from det_controlplane.services.experiments import listing, live, warm_starts
 from det_controlplane.services.experiments.actions import start_search
 from det_controlplane.services.experiments.live import LiveExperiment
-from det_controlplane.services.experiments.model_definitions import File, Prepared
 from det_controlplane.services.identity import host_access
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import (
     UNCATEGORIZED,
     require_in,
@@ -35,6 +35,7 @@ from det_controlplane.services.identity.route_rights import (
 )
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies, templates
+from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.sealing import Sealed
 from det_controlplane.services.use_case import change

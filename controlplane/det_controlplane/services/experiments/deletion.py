@@ -1,20 +1,22 @@
 """Delete experiments: `delete` refuses or promises it, `experiment_effect` does it after the commit.
 
-services/organization/deletion.py deletes projects and workspaces, services/checkpoints/collection.py the files."""
+services/maintenance/deletion.py deletes projects and workspaces, services/checkpoints/collection.py the files."""
 
 from typing import Any
 
-from det_controlplane.core import gc
+from det_controlplane.core.checkpoints import gc
 from det_controlplane.core.lifecycle.experiment import ExperimentState
-from det_controlplane.db import checkpoints, deletions, experiments, outbox
+from det_controlplane.db.checkpoints import checkpoints
+from det_controlplane.db.cluster import outbox
+from det_controlplane.db.experiments import deletions, experiments
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unfinished, Unready, WrongState
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
-from det_controlplane.services.organization.deletion import refuse_needed
+from det_controlplane.services.maintenance.deletion import refuse_needed
+from det_controlplane.services.principal import User
 from det_controlplane.services.use_case import change
 
 # Between turns other work is done.

@@ -4,19 +4,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from det_controlplane.core import gc
+from det_controlplane.core.checkpoints import gc
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.documents import fault_of_labels
-from det_controlplane.core.job_settings import out_of_bounds
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import experiments, jobs
+from det_controlplane.core.schedule.job_settings import out_of_bounds
+from det_controlplane.db.experiments import experiments
+from det_controlplane.db.scheduling import jobs
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.organization import config_policies
+from det_controlplane.services.principal import User
 
 
 def set_archived(ctx: Context, experiment_id: int, archived: bool) -> None:

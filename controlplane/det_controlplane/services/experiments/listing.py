@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import checkpoint_pages, experiment_pages, trial_pages
-from det_controlplane.db import experiments as rows
-from det_controlplane.db.engine import as_json
-from det_controlplane.db.experiment_pages import ShownExperiment
+from det_controlplane.db.checkpoints import checkpoint_pages
+from det_controlplane.db.engine.database import as_json
+from det_controlplane.db.experiments import experiment_pages
+from det_controlplane.db.experiments import experiments as rows
+from det_controlplane.db.experiments.experiment_pages import ShownExperiment
+from det_controlplane.db.trials import trial_pages
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, found
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 
 def experiments(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Iterator[str]:

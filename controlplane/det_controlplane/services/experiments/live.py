@@ -11,12 +11,15 @@ from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, Ex
 from det_controlplane.core.lifecycle.experiment import ExperimentState
 from det_controlplane.core.lifecycle.trial import Signal, TrialState
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import allocations, experiments, logs, trials
-from det_controlplane.db.allocations import AllocationRow, Delay
-from det_controlplane.db.engine import as_json
-from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.logs import NamedLine
-from det_controlplane.db.trials import PlannedTrial, TrialRow
+from det_controlplane.db.engine.database import as_json
+from det_controlplane.db.experiments import experiments
+from det_controlplane.db.experiments.experiments import ExperimentRow
+from det_controlplane.db.logs import logs
+from det_controlplane.db.logs.logs import NamedLine
+from det_controlplane.db.scheduling import allocations
+from det_controlplane.db.scheduling.allocations import AllocationRow, Delay
+from det_controlplane.db.trials import trials
+from det_controlplane.db.trials.trials import PlannedTrial, TrialRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.logs import policies

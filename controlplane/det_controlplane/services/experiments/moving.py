@@ -1,13 +1,14 @@
 """Moving experiments between projects."""
 
 from det_controlplane.core.lifecycle.experiment import ExperimentState
-from det_controlplane.db import experiments, jobs
+from det_controlplane.db.experiments import experiments
+from det_controlplane.db.scheduling import jobs
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 from det_controlplane.services.experiments import live
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_removal
 from det_controlplane.services.organization.projects import open_project
+from det_controlplane.services.principal import User
 
 
 def move(ctx: Context, caller: User, experiment_id: int, project_id: int) -> None:

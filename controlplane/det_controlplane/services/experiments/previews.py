@@ -3,9 +3,11 @@
 from typing import Any
 
 from det_controlplane.core import config as configs
-from det_controlplane.core import gc, hparams, search
+from det_controlplane.core import hparams, search
+from det_controlplane.core.checkpoints import gc
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import checkpoints, experiments
+from det_controlplane.db.checkpoints import checkpoints
+from det_controlplane.db.experiments import experiments
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing

@@ -5,9 +5,14 @@ from typing import Any
 
 from det_controlplane.core.filters import ColumnType, Filter, Location, SortKey
 from det_controlplane.core.paging import Page
-from det_controlplane.db import offered_names, projects, table_pages
-from det_controlplane.db.table_columns import EXPERIMENT_COLUMNS, RUN_COLUMNS, STATISTICS
-from det_controlplane.db.table_pages import TableScope
+from det_controlplane.db.experiments import offered_names, table_pages
+from det_controlplane.db.experiments.table_columns import (
+    EXPERIMENT_COLUMNS,
+    RUN_COLUMNS,
+    STATISTICS,
+)
+from det_controlplane.db.experiments.table_pages import TableScope
+from det_controlplane.db.people import projects
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 

@@ -1,12 +1,12 @@
 """List and pause the running experiments of a user who is deactivated."""
 
 from det_controlplane.core.lifecycle.experiment import Command
-from det_controlplane.db import experiments
+from det_controlplane.db.experiments import experiments
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
 from det_controlplane.services.experiments import actions
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.principal import User
 
 
 def running(ctx: Context, user_id: int) -> list[int]:

@@ -3,14 +3,14 @@
 from typing import Any
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.roles import Right
-from det_controlplane.db import checkpoints
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.checkpoints import checkpoints
+from det_controlplane.db.engine.database import Tx
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_things
+from det_controlplane.services.principal import User
 
 
 def settle(ctx: Context, user: User, config: dict[str, Any]) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.roles import ALL, OPEN, Grants, grants_of
-from det_controlplane.db import sessions
+from det_controlplane.core.people.roles import ALL, OPEN, Grants, grants_of
+from det_controlplane.db.people import sessions
+from det_controlplane.db.people.sessions import Holder
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.db.sessions import Holder
 from det_controlplane.services.batching import Ticket
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import NotSignedIn, Unready
-from det_controlplane.services.identity.principal import AgentPrincipal, NamedPlace, User
+from det_controlplane.services.principal import AgentPrincipal, NamedPlace, User
 
 # Agents' tokens show what they are: one query finds their holder.
 AGENT_PREFIX = "agent-"

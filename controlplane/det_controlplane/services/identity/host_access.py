@@ -8,7 +8,7 @@ from det_controlplane.core.config.host_paths import SharedHostAccess
 from det_controlplane.core.config.storage_paths import leading_out
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 
 def require(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from det_controlplane.core.config.pipelines import PipelineTrust
-from det_controlplane.db import sessions
+from det_controlplane.db.people import sessions
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import NotProven
 from det_controlplane.ports.issuer_tokens import IssuersBusy

@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from det_controlplane.core.config.sign_in import SignInProvider
-from det_controlplane.db import groups, sessions, users
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
-from det_controlplane.db.users import RemoteAccount
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.people import groups, sessions, users
+from det_controlplane.db.people.users import RemoteAccount
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Taken
 from det_controlplane.services.identity.sign_in import new_session

@@ -8,11 +8,11 @@ share an unmanaged trial by an external id.
 
 from collections.abc import Iterable, Sequence
 
-from det_controlplane.db import ownership
-from det_controlplane.db.ownership import Owned
+from det_controlplane.db.people import ownership
+from det_controlplane.db.people.ownership import Owned
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 
 def require_trial(ctx: Context, user: User, trial_id: int) -> None:

@@ -1,9 +1,9 @@
 """Check the right to change things, as Determined's basic authorization does (docs/reference/compatibility.md#organization)."""
 
-from det_controlplane.core.roles import OPEN, PRESIDING, Right
+from det_controlplane.core.people.roles import OPEN, PRESIDING, Right
 from det_controlplane.db.schema.enums import SessionKind
 from det_controlplane.services.errors import Forbidden
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 
 def require_admin(user: User, what: str, remedy: str = "") -> None:

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from det_controlplane.core.config.cluster import Authz
-from det_controlplane.core.roles import CLUSTER, CLUSTER_ADMIN, PRESIDING, ROLES, Right
-from det_controlplane.db import groups, roles, users
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
-from det_controlplane.db.roles import Assignment
+from det_controlplane.core.people.roles import CLUSTER, CLUSTER_ADMIN, PRESIDING, ROLES, Right
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.people import groups, roles, users
+from det_controlplane.db.people.roles import Assignment
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, found
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import refuse_tasks, require_admin
 from det_controlplane.services.identity.route_rights import require_in
+from det_controlplane.services.principal import User
 
 __all__ = [
     "Assignment", "administrate", "assign", "every", "members", "of_group", "of_user", "own", "unassign",

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from det_controlplane.core.numerals import whole
-from det_controlplane.core.permissions import KINDS, OF_TASKS, Need, NeedScope, Rule
-from det_controlplane.core.roles import OPEN, PRESIDING, Grants, Right, roles_with
-from det_controlplane.db import ownership, workspace_lookup, workspaces
+from det_controlplane.core.people.permissions import KINDS, OF_TASKS, Need, NeedScope, Rule
+from det_controlplane.core.people.roles import OPEN, PRESIDING, Grants, Right, roles_with
+from det_controlplane.db.people import ownership, workspace_lookup, workspaces
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import task_rights
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_sign_in
+from det_controlplane.services.principal import User
 
 Names = Callable[[Need], Sequence[object]]  # what a request names, as it wrote it
 _UUIDS = ("checkpoint", "job")

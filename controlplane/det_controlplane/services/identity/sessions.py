@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from det_controlplane.db import sessions, users
+from det_controlplane.db.people import sessions, users
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, found
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_self, require_session, require_sign_in
+from det_controlplane.services.principal import User
 
 # Programs that sign in each time they run leave many; the oldest end by themselves.
 _MOST = 500

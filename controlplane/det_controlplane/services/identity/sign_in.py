@@ -2,16 +2,16 @@
 
 from datetime import datetime, timedelta
 
-from det_controlplane.db import sessions, sign_in_failures
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.people import sessions, sign_in_failures
+from det_controlplane.db.people.sign_in_failures import AttemptLimits
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.db.sign_in_failures import AttemptLimits
 from det_controlplane.services.audit import failures, recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, NotSignedIn
 from det_controlplane.services.identity.authentication import token_hash
 from det_controlplane.services.identity.passwords import client_hash, password_matches
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 SESSION_LIFE = timedelta(days=7)
 # Attempts at one account from one address: some are free, then each waits twice as long as the one before.

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from det_controlplane.core.permissions import Rule, TaskRule
-from det_controlplane.db import ownership
+from det_controlplane.core.people.permissions import Rule, TaskRule
+from det_controlplane.db.people import ownership
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 
 def require(ctx: Context, user: User, row: Rule, params: Mapping[str, str]) -> None:

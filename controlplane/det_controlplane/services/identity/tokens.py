@@ -7,21 +7,21 @@ from typing import Any
 from det_controlplane.core.config.access_tokens import AccessTokens
 from det_controlplane.core.durations import LONGEST, is_too_long, parse_duration
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import sessions
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.people import sessions
+from det_controlplane.db.people.sessions import AccessToken
 from det_controlplane.db.schema.enums import SessionKind
-from det_controlplane.db.sessions import AccessToken
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.identity.authentication import token_hash
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import (
     require_admin,
     require_self,
     require_session,
     require_sign_in,
 )
+from det_controlplane.services.principal import User
 
 FOREVER = "-1"
 _MORE = "an administrator may let tokens last longer by security.token.max_lifespan_days"

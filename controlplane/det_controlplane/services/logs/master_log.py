@@ -10,13 +10,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
-from det_controlplane.db import master_log
-from det_controlplane.db.engine import Database, transaction_hook
-from det_controlplane.db.errors import DatabaseDown
-from det_controlplane.db.master_log import Entry
+from det_controlplane.db.engine.database import Database, transaction_hook
+from det_controlplane.db.engine.errors import DatabaseDown
+from det_controlplane.db.logs import master_log
+from det_controlplane.db.logs.master_log import Entry
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import refuse_tasks
+from det_controlplane.services.principal import User
 
 BATCH = 500
 KEPT = timedelta(days=30)

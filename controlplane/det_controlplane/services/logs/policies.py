@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from det_controlplane.core import patterns
-from det_controlplane.db import log_policies, logs
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.logs import log_policies, logs
 from det_controlplane.services.context import Context
-from det_controlplane.services.logs.searching import LogSearch
+from det_controlplane.services.searching import LogSearch
 
 CANCEL_RETRIES = "cancel_retries"
 Line = Mapping[str, Any]

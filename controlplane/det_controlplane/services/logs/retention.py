@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from det_controlplane.db import log_retention
+from det_controlplane.db.logs import log_retention
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
+from det_controlplane.services.principal import User
 
 FOREVER = -1
 MAX_DAYS = 32767

@@ -16,14 +16,15 @@ from det_controlplane.core.patterns import (
     compiled,
     required_texts,
 )
-from det_controlplane.db import containers, log_windows, logs
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.log_windows import Filters as Filters
-from det_controlplane.db.log_windows import Window
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.logs import log_windows, logs
+from det_controlplane.db.logs.log_windows import Filters as Filters
+from det_controlplane.db.logs.log_windows import Window
+from det_controlplane.db.tasks import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized
 from det_controlplane.services.logs import policies
-from det_controlplane.services.logs.searching import LogSearch
+from det_controlplane.services.searching import LogSearch
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
 from det_controlplane.services.webhooks import events
 

@@ -5,16 +5,15 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
-from det_controlplane.core.budget import spent_sentence
 from det_controlplane.core.config.pools import Pool
+from det_controlplane.core.money.budget import spent_sentence
 from det_controlplane.core.paging import Page, Sort
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.provision import catalog
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.prices import MarketKnowledge, current, is_own_price, quote_of
-from det_controlplane.core.roles import Right
-from det_controlplane.db import (
-    agents,
-    budgets,
+from det_controlplane.db.agents import agents
+from det_controlplane.db.machines import (
     cooldowns,
     machine_views,
     machines,
@@ -22,10 +21,11 @@ from det_controlplane.db import (
     pool_holds,
     provision,
 )
+from det_controlplane.db.money import budgets
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_right
+from det_controlplane.services.principal import User
 from det_controlplane.services.use_case import change
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from det_controlplane.core.provision.boot import has_own_slots
-from det_controlplane.db import machines
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.machines import Newcomer
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import machines
+from det_controlplane.db.machines.machines import Newcomer
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import MachineIdentity, NotProven, Proof
 from det_controlplane.services.context import Context

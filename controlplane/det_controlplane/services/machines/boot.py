@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from det_controlplane.core.provision import boot, catalog
-from det_controlplane.db.machines import Requested
+from det_controlplane.db.machines.machines import Requested
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import software
 

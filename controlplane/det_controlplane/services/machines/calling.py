@@ -16,9 +16,10 @@ from det_controlplane.core.provision.cooldown import after_success
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Offer, Scope
 from det_controlplane.core.provision.sightings import Sighting, reconcile
-from det_controlplane.db import agents, cooldowns, lost_runs, machines
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.machines import OrderedEnd, Requested
+from det_controlplane.db.agents import agents, lost_runs
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import cooldowns, machines
+from det_controlplane.db.machines.machines import OrderedEnd, Requested
 from det_controlplane.ports.compute import (
     CloudMachine,
     Compute,

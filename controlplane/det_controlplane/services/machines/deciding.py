@@ -18,9 +18,9 @@ from det_controlplane.core.provision.model import (
     Terminate,
     TerminateReason,
 )
-from det_controlplane.db import (
-    agents,
-    containers,
+from det_controlplane.db.agents import agents
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import (
     cooldowns,
     interruptions,
     machines,
@@ -28,12 +28,12 @@ from det_controlplane.db import (
     pool_holds,
     provision,
 )
-from det_controlplane.db import schedule as pool_rows
-from det_controlplane.db.engine import Tx
-from det_controlplane.services.agents import leaving
+from det_controlplane.db.scheduling import schedule as pool_rows
+from det_controlplane.db.tasks import containers
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import no_shows
 from det_controlplane.services.machines.places import rented_pools
+from det_controlplane.services.scheduling import leaving
 from det_controlplane.services.use_case import Change, change
 
 log = logging.getLogger("det.machines")

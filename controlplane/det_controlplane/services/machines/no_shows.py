@@ -6,9 +6,9 @@ from uuid import UUID
 
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.sightings import Row
-from det_controlplane.db import interruptions, machines, pool_holds
-from det_controlplane.db.machines import Requested
-from det_controlplane.db.pool_holds import PastHold
+from det_controlplane.db.machines import interruptions, machines, pool_holds
+from det_controlplane.db.machines.machines import Requested
+from det_controlplane.db.machines.pool_holds import PastHold
 from det_controlplane.ports.compute import CloudMachine
 from det_controlplane.services.machines import refusals
 from det_controlplane.services.use_case import Change

@@ -1,7 +1,7 @@
 """List the places where pools rent machines, and the settings with which their clouds are reached."""
 
 from det_controlplane.core.config.pools import Pool
-from det_controlplane.db import machines
+from det_controlplane.db.machines import machines
 from det_controlplane.ports.compute import Place
 from det_controlplane.services.context import Context
 

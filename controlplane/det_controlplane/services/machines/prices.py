@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from det_controlplane.core.provision.offers import Offer
 from det_controlplane.core.provision.prices import WantedType, quote_of, wanted_of
-from det_controlplane.db import market
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.market import NewPrice
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import market
+from det_controlplane.db.machines.market import NewPrice
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.market import Market, MarketAnswer
 from det_controlplane.services.context import Context

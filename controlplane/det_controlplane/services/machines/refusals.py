@@ -5,9 +5,9 @@ from datetime import datetime
 from det_controlplane.core.provision.cooldown import after_refusal
 from det_controlplane.core.provision.model import RefusalKind
 from det_controlplane.core.provision.offers import Scope
-from det_controlplane.db import cooldowns
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.machines import Requested
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.machines import cooldowns
+from det_controlplane.db.machines.machines import Requested
 from det_controlplane.ports.compute import LaunchOutcome, Refusal
 
 

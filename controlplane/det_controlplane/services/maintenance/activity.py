@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from det_controlplane.db import cluster, machines
+from det_controlplane.db.cluster import cluster
+from det_controlplane.db.machines import machines
 from det_controlplane.services.context import Context
 
 

@@ -1,10 +1,10 @@
 """Verify the numbers of trials and checkpoints that lists show, and repair wrong ones."""
 
-from det_controlplane.db import counts
-from det_controlplane.db.counts import Difference as Difference
+from det_controlplane.db.experiments import counts
+from det_controlplane.db.experiments.counts import Difference as Difference
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.principal import User
 
 
 def differences(ctx: Context, caller: User) -> list[Difference]:

@@ -6,8 +6,8 @@ import logging
 
 from det_controlplane.core.config import load_yaml
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import earlier_secrets
-from det_controlplane.db.earlier_secrets import Unsealed
+from det_controlplane.db.cluster import earlier_secrets
+from det_controlplane.db.cluster.earlier_secrets import Unsealed
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 

@@ -4,14 +4,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from det_controlplane.db import backups, outbox
+from det_controlplane.db.cluster import backups, outbox
 from det_controlplane.db.schema.enums import EffectKind
 from det_controlplane.services.checkpoints import collection
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import DeletionsHeld, Unfinished, Unready
 from det_controlplane.services.experiments import deletion as experiment_deletion
-from det_controlplane.services.maintenance import housekeeping
-from det_controlplane.services.organization import deletion
+from det_controlplane.services.maintenance import deletion, housekeeping
 
 log = logging.getLogger("det.outbox")
 

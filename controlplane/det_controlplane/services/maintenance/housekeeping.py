@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 
-from det_controlplane.db import cluster, sessions, sign_in_failures
-from det_controlplane.services.audit import listing as audit
+from det_controlplane.db.cluster import cluster
+from det_controlplane.db.people import sessions, sign_in_failures
 from det_controlplane.services.checkpoints import collection, missing_files
+from det_controlplane.services.code import model_definitions
 from det_controlplane.services.context import Context
-from det_controlplane.services.experiments import model_definitions
 from det_controlplane.services.logs import master_log, retention
 from det_controlplane.services.maintenance import earlier_secrets
+from det_controlplane.services.organization import audit_listing as audit
 
 INTERVAL = timedelta(days=1)
 

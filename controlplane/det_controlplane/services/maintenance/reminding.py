@@ -3,8 +3,8 @@
 import logging
 import time
 
-from det_controlplane.db import cluster
-from det_controlplane.db.errors import DatabaseDown, QueryFailed, TryAgain
+from det_controlplane.db.cluster import cluster
+from det_controlplane.db.engine.errors import DatabaseDown, QueryFailed, TryAgain
 from det_controlplane.services.context import Context
 
 LOOKS_EVERY_S = 30.0

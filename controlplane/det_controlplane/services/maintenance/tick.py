@@ -4,14 +4,17 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 
-from det_controlplane.db import allocations, logs, outbox, pool_marks, run_values
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import DatabaseDown, TryAgain
+from det_controlplane.db.cluster import outbox
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import DatabaseDown, TryAgain
+from det_controlplane.db.experiments import run_values
+from det_controlplane.db.logs import logs
+from det_controlplane.db.scheduling import allocations, pool_marks
 from det_controlplane.services.agents import silence
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import deciding
-from det_controlplane.services.maintenance import effects
-from det_controlplane.services.money import budgets, closed_days
+from det_controlplane.services.maintenance import budgets, effects
+from det_controlplane.services.money import closed_days
 from det_controlplane.services.scheduling import schedule_pool, stopping
 from det_controlplane.services.tasks import idling, retention
 from det_controlplane.services.trials import unmanaged

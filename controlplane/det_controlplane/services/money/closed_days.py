@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from det_controlplane.db import closed_days
+from det_controlplane.db.money import closed_days
 from det_controlplane.services.context import Context
 
 # Agents report ends late, and a day that is summed after most of them is summed once.

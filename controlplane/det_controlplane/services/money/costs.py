@@ -5,9 +5,9 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from det_controlplane.db import costs
-from det_controlplane.db.costs import Cost, Span
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.money import costs
+from det_controlplane.db.money.costs import Cost, Span
 from det_controlplane.services.context import Context
 
 Id = TypeVar("Id", int, str)

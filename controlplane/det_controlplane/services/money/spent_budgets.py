@@ -1,8 +1,8 @@
 """Refuse to start work that a spent budget covers."""
 
-from det_controlplane.core.budget import Budget
-from det_controlplane.db import budgets
-from det_controlplane.db.engine import Tx
+from det_controlplane.core.money.budget import Budget
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.money import budgets
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import WrongState
 

@@ -5,16 +5,16 @@ from typing import Any
 
 from det_controlplane.core.config import load_yaml
 from det_controlplane.core.config.policies import Constraints, Policies, read_policies
-from det_controlplane.db import config_policies
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.people import config_policies
 from det_controlplane.db.schema.enums import WorkloadType
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.identity import host_access
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 from det_controlplane.services.organization import workspaces
+from det_controlplane.services.principal import User
 
 CLUSTER = config_policies.CLUSTER  # the scope of policies for everybody
 _WORKLOADS = {WorkloadType.EXPERIMENT: "experiment", WorkloadType.NTSC: "tasks"}

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from det_controlplane.core.paging import Page
-from det_controlplane.db import groups
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.people import groups
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, found
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.principal import User
 
 
 def get(ctx: Context, group_id: int) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from det_controlplane.core.roles import Right
-from det_controlplane.db import pool_bindings, workspaces
-from det_controlplane.db.engine import Tx
+from det_controlplane.core.people.roles import Right
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.people import workspaces
+from det_controlplane.db.scheduling import pool_bindings
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_right
+from det_controlplane.services.principal import User
 
 
 def workspaces_of(ctx: Context, pool: str) -> list[int]:

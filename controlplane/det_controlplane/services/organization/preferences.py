@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from det_controlplane.db import projects, users
+from det_controlplane.db.people import projects, users
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Oversized
 

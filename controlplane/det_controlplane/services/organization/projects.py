@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import projects
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
-from det_controlplane.db.projects import ProjectRow
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.people import projects
+from det_controlplane.db.people.projects import ProjectRow
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import (
@@ -20,9 +20,9 @@ from det_controlplane.services.errors import (
     found,
     require_open,
 )
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.organization import workspaces
 from det_controlplane.services.organization.workspaces import editable
+from det_controlplane.services.principal import User
 
 Note = dict[str, str]
 

@@ -7,16 +7,17 @@ from typing import Any
 from det_controlplane.core import config as configs
 from det_controlplane.core.config.text import json_problems, load_yaml
 from det_controlplane.core.paging import Page, Sort
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.roles import Right
-from det_controlplane.db import submissions, templates
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.experiments import submissions
+from det_controlplane.db.people import templates
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_in, require_things
+from det_controlplane.services.principal import User
 
 _WHAT = "template"
 

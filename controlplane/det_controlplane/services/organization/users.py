@@ -6,20 +6,20 @@ from functools import cache
 from typing import Any
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import users
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.people import users
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Invalid, Missing, Taken, found
 from det_controlplane.services.identity.passwords import client_hash, stored_hash
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import (
     require_admin,
     require_self,
     require_session,
     require_sign_in,
 )
+from det_controlplane.services.principal import User
 
 _COLUMNS = ("username", "display_name", "admin", "active", "remote")
 SHORTEST_PASSWORD = 8

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import workspaces
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.people import workspaces
+from det_controlplane.db.people.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.db.schema.enums import DeletionState
-from det_controlplane.db.workspaces import OwnedRow, WorkspaceRow
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
@@ -21,9 +21,9 @@ from det_controlplane.services.errors import (
     require_open,
 )
 from det_controlplane.services.identity import host_access, roles
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin, require_owner
 from det_controlplane.services.organization import pool_bindings
+from det_controlplane.services.principal import User
 
 R = TypeVar("R", bound=OwnedRow)
 

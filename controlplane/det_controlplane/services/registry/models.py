@@ -7,16 +7,16 @@ from typing import Any
 
 from det_controlplane.core.documents import fault_of_labels
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.core.roles import Right
-from det_controlplane.db import models
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
-from det_controlplane.db.models import Model
+from det_controlplane.core.people.roles import Right
+from det_controlplane.db.checkpoints import models
+from det_controlplane.db.checkpoints.models import Model
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState, require_open
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner, require_removal
 from det_controlplane.services.identity.route_rights import UNCATEGORIZED, require_in
+from det_controlplane.services.principal import User
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from typing import Any
 
 from det_controlplane.core.lifecycle.checkpoint import CheckpointState
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import checkpoints, models
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.models import Model, Version
+from det_controlplane.db.checkpoints import checkpoints, models
+from det_controlplane.db.checkpoints.models import Model, Version
+from det_controlplane.db.engine.database import Tx
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
+from det_controlplane.services.principal import User
 from det_controlplane.services.registry.models import check_labels, locked
 
 

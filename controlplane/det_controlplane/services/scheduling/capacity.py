@@ -5,8 +5,8 @@ from typing import Any
 
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import slots as slot_rows
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import slots as slot_rows
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import pool_bindings
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, jobs, logs, pool_marks, slots, wait_reasons
-from det_controlplane.db import schedule as rows_of
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.logs import NamedLine
-from det_controlplane.db.schedule import Assigned, NewContainer
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.logs import logs
+from det_controlplane.db.logs.logs import NamedLine
+from det_controlplane.db.scheduling import allocations, jobs, pool_marks, slots, wait_reasons
+from det_controlplane.db.scheduling import schedule as rows_of
+from det_controlplane.db.scheduling.schedule import Assigned, NewContainer
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import stopping, worker_ports
 from det_controlplane.services.use_case import Change, change

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind, end_sentence
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, logs, slots
-from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.logs import NamedLine
+from det_controlplane.db.logs import logs
+from det_controlplane.db.logs.logs import NamedLine
+from det_controlplane.db.scheduling import allocations, slots
+from det_controlplane.db.scheduling.allocations import AllocationRow
 from det_controlplane.services import use_case
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import Change

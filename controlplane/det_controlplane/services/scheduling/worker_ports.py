@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from det_controlplane.core import schedule
-from det_controlplane.db import schedule as rows_of
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import schedule as rows_of
 from det_controlplane.services.context import Context
 
 # Names and lowest numbers of the ports that a multi-container trial may use.

@@ -6,12 +6,13 @@ from typing import Any
 
 from det_controlplane.core import hparams, search
 from det_controlplane.core.hparams import Space
-from det_controlplane.db import experiments, searches, trials
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.experiments import ExperimentRow
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.experiments import experiments, searches
+from det_controlplane.db.experiments.experiments import ExperimentRow
+from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Taken
-from det_controlplane.services.experiments.memory import KeptSearch
+from det_controlplane.services.memory import KeptSearch
 
 # A cold process replays this many events, or half as many as there are trials: a snapshot grows with those.
 SNAPSHOT_EVERY = 500

@@ -7,11 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.lifecycle.allocation import AllocationState, ContainerState
-from det_controlplane.db import all_gathers, allocations, containers, logs, tasks
-from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.containers import ContainerRow
-from det_controlplane.db.engine import Tx, as_json
-from det_controlplane.db.logs import NamedLine
+from det_controlplane.db.engine.database import Tx, as_json
+from det_controlplane.db.logs import logs
+from det_controlplane.db.logs.logs import NamedLine
+from det_controlplane.db.scheduling import allocations
+from det_controlplane.db.scheduling.allocations import AllocationRow
+from det_controlplane.db.tasks import all_gathers, containers, tasks
+from det_controlplane.db.tasks.containers import ContainerRow
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import (
     Forbidden,
@@ -21,7 +23,7 @@ from det_controlplane.services.errors import (
     Unready,
     WrongState,
 )
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 from det_controlplane.services.use_case import change
 
 _GATHERED = 16 << 20  # bytes of a round

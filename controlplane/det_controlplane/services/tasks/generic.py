@@ -12,17 +12,18 @@ from det_controlplane.core.lifecycle.generic import GenericTaskState, NotAllowed
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
 from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.core.roles import Right
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.secrets import redacted
-from det_controlplane.db import allocations, generic_tasks, submissions, tasks
-from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.generic_tasks import AnyTask, GenericTask
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.experiments import submissions
+from det_controlplane.db.scheduling import allocations
+from det_controlplane.db.scheduling.allocations import AllocationRow
+from det_controlplane.db.tasks import generic_tasks, tasks
+from det_controlplane.db.tasks.generic_tasks import AnyTask, GenericTask
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState, require_open
 from det_controlplane.services.identity import task_rights
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_owner
 from det_controlplane.services.identity.route_rights import (
     UNCATEGORIZED,
@@ -31,6 +32,7 @@ from det_controlplane.services.identity.route_rights import (
 )
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import projects
+from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.tasks import launching, lifecycle, programs
 from det_controlplane.services.tasks.launching import Resolved, Submission

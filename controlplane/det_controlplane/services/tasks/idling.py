@@ -4,8 +4,9 @@ from datetime import datetime
 
 from det_controlplane.core.durations import shown
 from det_controlplane.core.lifecycle.trial import Signal
-from det_controlplane.db import allocations, tasks
-from det_controlplane.db.engine import Tx
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import allocations
+from det_controlplane.db.tasks import tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.scheduling import stopping
 from det_controlplane.services.use_case import change

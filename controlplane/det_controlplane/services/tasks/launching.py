@@ -12,27 +12,28 @@ from det_controlplane.core.config import ResolvedTask, TaskConfig
 from det_controlplane.core.config import policies as policy_rules
 from det_controlplane.core.config.pools import Pool
 from det_controlplane.core.lifecycle.task import TaskKind
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.roles import Right
-from det_controlplane.db import contexts as context_rows
-from det_controlplane.db import experiments, submissions, tasks
-from det_controlplane.db import slots as slot_rows
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import TryAgain, Violated
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import TryAgain, Violated
+from det_controlplane.db.experiments import contexts as context_rows
+from det_controlplane.db.experiments import experiments, submissions
+from det_controlplane.db.experiments.submissions import TargetWorkspace
+from det_controlplane.db.scheduling import slots as slot_rows
 from det_controlplane.db.schema.enums import WorkloadType
-from det_controlplane.db.submissions import TargetWorkspace
-from det_controlplane.db.tasks import NewTask
+from det_controlplane.db.tasks import tasks
+from det_controlplane.db.tasks.tasks import NewTask
 from det_controlplane.services import sealing
 from det_controlplane.services.audit import recording
+from det_controlplane.services.code import model_definitions
+from det_controlplane.services.code.model_definitions import File, Prepared
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, WrongState, require_open
-from det_controlplane.services.experiments import model_definitions
-from det_controlplane.services.experiments.model_definitions import File, Prepared
 from det_controlplane.services.identity import host_access
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import UNCATEGORIZED, require_in
 from det_controlplane.services.money import spent_budgets
 from det_controlplane.services.organization import config_policies, templates
+from det_controlplane.services.principal import User
 from det_controlplane.services.scheduling import capacity
 from det_controlplane.services.tasks import access, lifecycle
 from det_controlplane.services.tasks.programs import (

@@ -5,9 +5,12 @@ from uuid import UUID
 from det_controlplane.core.lifecycle.allocation import Exit, end_sentence
 from det_controlplane.core.lifecycle.generic import after_exit
 from det_controlplane.core.lifecycle.task import TaskKind, runs_again
-from det_controlplane.db import allocations, generic_tasks, logs, outbox, tasks
-from det_controlplane.db.allocations import AllocationRow
-from det_controlplane.db.logs import NamedLine
+from det_controlplane.db.cluster import outbox
+from det_controlplane.db.logs import logs
+from det_controlplane.db.logs.logs import NamedLine
+from det_controlplane.db.scheduling import allocations
+from det_controlplane.db.scheduling.allocations import AllocationRow
+from det_controlplane.db.tasks import generic_tasks, tasks
 from det_controlplane.services.use_case import Change
 
 

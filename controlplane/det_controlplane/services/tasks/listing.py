@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from det_controlplane.core.lifecycle.task import TaskKind
-from det_controlplane.db import task_views, tasks
+from det_controlplane.db.tasks import task_views, tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from det_controlplane.core.lifecycle.allocation import ContainerState
-from det_controlplane.core.roles import Right
-from det_controlplane.db import logs, proxies
-from det_controlplane.db.proxies import ProxiedTask
+from det_controlplane.core.people.roles import Right
+from det_controlplane.db.logs import logs
+from det_controlplane.db.tasks import proxies
+from det_controlplane.db.tasks.proxies import ProxiedTask
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing, NotSignedIn, Unreachable
 from det_controlplane.services.identity import authentication, route_rights, task_rights
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 from det_controlplane.services.tasks import access
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # RFC 6750, section 2.1

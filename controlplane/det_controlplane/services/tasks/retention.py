@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from det_controlplane.db import ended_tasks
 from det_controlplane.db.schema.enums import EffectKind
+from det_controlplane.db.tasks import ended_tasks
 from det_controlplane.services.context import Context
 from det_controlplane.services.use_case import change
 

@@ -7,20 +7,20 @@ from typing import Any
 
 from det_controlplane.core.config import TaskConfig
 from det_controlplane.core.lifecycle.experiment import ExperimentState
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.roles import Right
 from det_controlplane.core.secrets import masked_paths
-from det_controlplane.db import experiment_pages
-from det_controlplane.db import tensorboards as rows
-from det_controlplane.db.engine import as_json
-from det_controlplane.db.tensorboards import DrawnExperiment
+from det_controlplane.db.engine.database import as_json
+from det_controlplane.db.experiments import experiment_pages
+from det_controlplane.db.tasks import tensorboards as rows
+from det_controlplane.db.tasks.tensorboards import DrawnExperiment
 from det_controlplane.services import sealing
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing, WrongState
 from det_controlplane.services.identity import host_access
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.route_rights import require_things
 from det_controlplane.services.organization import config_policies
+from det_controlplane.services.principal import User
 from det_controlplane.services.tasks import programs
 from det_controlplane.services.tasks.launching import Build
 from det_controlplane.services.tasks.programs import Program, ProgramContext

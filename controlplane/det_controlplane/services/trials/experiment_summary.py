@@ -1,8 +1,8 @@
 """Compute best value, progress and summary after validations, for one report and for many that share a commit."""
 
-from det_controlplane.core import metrics as core_metrics
-from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db.validations import ExperimentSummary
+from det_controlplane.core.trials import metrics as core_metrics
+from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.db.trials.validations import ExperimentSummary
 from det_controlplane.services.experiments.live import LiveExperiment
 
 # Smaller steps of an experiment's progress nobody sees.

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from det_controlplane.db import experiment_pages, experiments, metric_curves, offered_names
-from det_controlplane.db.experiment_pages import Progress
-from det_controlplane.db.metric_curves import Window
+from det_controlplane.db.experiments import experiment_pages, experiments, offered_names
+from det_controlplane.db.experiments.experiment_pages import Progress
+from det_controlplane.db.trials import metric_curves
+from det_controlplane.db.trials.metric_curves import Window
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments import listing

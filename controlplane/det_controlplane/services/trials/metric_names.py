@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from det_controlplane.core import metric_names
-from det_controlplane.core.metric_names import Admission, MetricNames
-from det_controlplane.core.metrics import VALIDATION, MetricsReport
-from det_controlplane.db import logs
-from det_controlplane.db import metric_names as rows
+from det_controlplane.core.trials import metric_names
+from det_controlplane.core.trials.metric_names import Admission, MetricNames
+from det_controlplane.core.trials.metrics import VALIDATION, MetricsReport
+from det_controlplane.db.logs import logs
+from det_controlplane.db.trials import metric_names as rows
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import found
 

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
-from det_controlplane.core.metrics import VALIDATION, MetricsReport, summary_key
-from det_controlplane.db import logs, metrics, trial_reports, trials, unmanaged
-from det_controlplane.db import validations as validation_rows
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Unstorable
-from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.metrics import TrialMetrics
+from det_controlplane.core.trials import metrics as core_metrics
+from det_controlplane.core.trials.metrics import VALIDATION, MetricsReport, summary_key
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Unstorable
+from det_controlplane.db.experiments.experiments import ExperimentRow
+from det_controlplane.db.logs import logs
+from det_controlplane.db.trials import metrics, trial_reports, trials, unmanaged
+from det_controlplane.db.trials import validations as validation_rows
+from det_controlplane.db.trials.metrics import TrialMetrics
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.experiments import live

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from det_controlplane.core.roles import Right
-from det_controlplane.db import metric_streams, trials
-from det_controlplane.db.metric_streams import START, Position, ReportsPage, SourceFilter
+from det_controlplane.core.people.roles import Right
+from det_controlplane.db.trials import metric_streams, trials
+from det_controlplane.db.trials.metric_streams import START, Position, ReportsPage, SourceFilter
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 __all__ = ["START", "Position", "check_trials", "of_checkpoint", "of_model_version", "page"]
 BATCH = 500

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from det_controlplane.core import workloads
-from det_controlplane.core.metrics import steps_problem
 from det_controlplane.core.search import length_of
-from det_controlplane.core.workloads import Progress, Workload
-from det_controlplane.db import trial_reports
-from det_controlplane.db.trial_reports import WorkloadBasis
+from det_controlplane.core.trials import workloads
+from det_controlplane.core.trials.metrics import steps_problem
+from det_controlplane.core.trials.workloads import Progress, Workload
+from det_controlplane.db.trials import trial_reports
+from det_controlplane.db.trials.trial_reports import WorkloadBasis
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 

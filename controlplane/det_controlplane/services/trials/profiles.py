@@ -2,8 +2,16 @@
 
 from collections.abc import Sequence
 
-from det_controlplane.db import profiles
-from det_controlplane.db.profiles import LONGEST_LABEL, MISC, SYSTEM, TIMING, Labels, Point, Series
+from det_controlplane.db.trials import profiles
+from det_controlplane.db.trials.profiles import (
+    LONGEST_LABEL,
+    MISC,
+    SYSTEM,
+    TIMING,
+    Labels,
+    Point,
+    Series,
+)
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid
 from det_controlplane.services.trials.metric_streams import check_trials

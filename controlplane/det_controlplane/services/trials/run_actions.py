@@ -7,12 +7,13 @@ from typing import Any
 from det_controlplane.core.filters import Filter
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.problems import InvalidConfig
-from det_controlplane.db import table_pages, trials
-from det_controlplane.db.table_pages import RunRow, TableScope
+from det_controlplane.db.experiments import table_pages
+from det_controlplane.db.experiments.table_pages import RunRow, TableScope
+from det_controlplane.db.trials import trials
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing, Refused, WrongState
 from det_controlplane.services.experiments import actions, deletion, moving
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 Action = Callable[[Context, User, RunRow], None]
 

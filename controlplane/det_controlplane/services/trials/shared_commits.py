@@ -6,10 +6,10 @@ A trial that only this process stores reports of is never read again: a report t
 from collections.abc import Sequence
 from functools import partial
 
-from det_controlplane.core import metrics as core_metrics
-from det_controlplane.core.metrics import MetricsReport, summary_key
-from det_controlplane.db import metrics
-from det_controlplane.db.metrics import NewReport, ReportingTrial
+from det_controlplane.core.trials import metrics as core_metrics
+from det_controlplane.core.trials.metrics import MetricsReport, summary_key
+from det_controlplane.db.trials import metrics
+from det_controlplane.db.trials.metrics import NewReport, ReportingTrial
 from det_controlplane.services.batching import Ticket, together_or_each
 from det_controlplane.services.context import Context
 

@@ -5,16 +5,16 @@ from typing import Any, TypeVar
 
 from det_controlplane.core import documents, search
 from det_controlplane.core.search import ExitReason
-from det_controlplane.db import trial_reports, trials
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
-from det_controlplane.db.trial_reports import TrialOrders
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.trials import trial_reports, trials
+from det_controlplane.db.trials.trial_reports import TrialOrders
 from det_controlplane.services.checkpoints.records import parse_uuid
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing
 from det_controlplane.services.experiments import actions
 from det_controlplane.services.experiments.actions import locked_trial
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 T = TypeVar("T")
 _LONGEST_STATE = 500  # characters; listings show it with each trial

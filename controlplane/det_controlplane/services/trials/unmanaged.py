@@ -5,11 +5,11 @@ from typing import Any
 
 from det_controlplane.core import documents
 from det_controlplane.core.lifecycle.trial import TrialState
-from det_controlplane.db import trials
-from det_controlplane.db import unmanaged as rows
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import TryAgain, Violated
-from det_controlplane.db.trials import NewTrial
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import TryAgain, Violated
+from det_controlplane.db.trials import trials
+from det_controlplane.db.trials import unmanaged as rows
+from det_controlplane.db.trials.trials import NewTrial
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, WrongState
 from det_controlplane.services.use_case import Change, change

@@ -7,12 +7,12 @@ next one: one of their threads folds them in the order in which they came, and e
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from det_controlplane.core import metrics as core_metrics
 from det_controlplane.core import search
-from det_controlplane.core.metrics import MetricsReport
-from det_controlplane.db import validations
-from det_controlplane.db.experiments import ExperimentRow
-from det_controlplane.db.validations import ValidatingTrial, Validation
+from det_controlplane.core.trials import metrics as core_metrics
+from det_controlplane.core.trials.metrics import MetricsReport
+from det_controlplane.db.experiments.experiments import ExperimentRow
+from det_controlplane.db.trials import validations
+from det_controlplane.db.trials.validations import ValidatingTrial, Validation
 from det_controlplane.services.batching import BatchRejected, Ticket, together_or_each
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live

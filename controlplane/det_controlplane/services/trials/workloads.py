@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from det_controlplane.core.paging import Page, Sort
-from det_controlplane.db import trials, workloads
-from det_controlplane.db.workloads import FILTERS, Options
+from det_controlplane.db.trials import trials, workloads
+from det_controlplane.db.trials.workloads import FILTERS, Options
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Missing
 

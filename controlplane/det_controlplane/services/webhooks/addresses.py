@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from det_controlplane.core.people.roles import OPEN, Right
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.roles import OPEN, Right
 from det_controlplane.core.secrets import HIDDEN
 from det_controlplane.core.webhooks import shown_address
 from det_controlplane.ports.cipher import CannotOpen
 from det_controlplane.services.context import Context
-from det_controlplane.services.identity.principal import User
+from det_controlplane.services.principal import User
 
 
 @dataclass(frozen=True, slots=True)

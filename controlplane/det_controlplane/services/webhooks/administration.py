@@ -5,8 +5,8 @@ from dataclasses import replace
 from threading import BoundedSemaphore
 from typing import Any
 
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.core.roles import Right
 from det_controlplane.core.webhooks import (
     NewWebhook,
     Trigger,
@@ -18,16 +18,17 @@ from det_controlplane.core.webhooks import (
     url_problems,
 )
 from det_controlplane.core.webhooks import test_event as event_of_test
-from det_controlplane.db import webhooks, workspaces
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.errors import Violated
+from det_controlplane.db.cluster import webhooks
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.errors import Violated
+from det_controlplane.db.people import workspaces
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.audit import recording
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Taken, WrongState
-from det_controlplane.services.identity.principal import User
 from det_controlplane.services.identity.rights import require_admin
 from det_controlplane.services.identity.route_rights import require_in
+from det_controlplane.services.principal import User
 from det_controlplane.services.webhooks import addresses, delivery
 
 _TESTS = BoundedSemaphore(2)

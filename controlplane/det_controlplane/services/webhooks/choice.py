@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from det_controlplane.core.problems import InvalidConfig, Problem
-from det_controlplane.db import webhooks
+from det_controlplane.db.cluster import webhooks
 from det_controlplane.services.context import Context
 
 

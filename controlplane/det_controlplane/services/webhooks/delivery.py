@@ -7,9 +7,9 @@ from typing import Any
 
 from det_controlplane.core.problems import Problem
 from det_controlplane.core.webhooks import message
-from det_controlplane.db import outbox, webhooks
-from det_controlplane.db.outbox import Effect
-from det_controlplane.db.webhooks import Delivery, Target
+from det_controlplane.db.cluster import outbox, webhooks
+from det_controlplane.db.cluster.outbox import Effect
+from det_controlplane.db.cluster.webhooks import Delivery, Target
 from det_controlplane.ports.cipher import CannotOpen
 from det_controlplane.ports.courier import Unsent
 from det_controlplane.services.context import Context

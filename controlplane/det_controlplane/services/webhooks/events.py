@@ -7,17 +7,24 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from det_controlplane.core.budget import Budget, BudgetScope, BudgetState, is_spent, sentence_of
+from det_controlplane.core.money.budget import (
+    Budget,
+    BudgetScope,
+    BudgetState,
+    is_spent,
+    sentence_of,
+)
 from det_controlplane.core.patterns import matches
 from det_controlplane.core.webhooks import BUDGETS, TriggerType
-from det_controlplane.db import experiments, webhooks
-from det_controlplane.db.engine import Tx
-from det_controlplane.db.webhooks import LogTrigger
+from det_controlplane.db.cluster import webhooks
+from det_controlplane.db.cluster.webhooks import LogTrigger
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.experiments import experiments
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Forbidden, Missing
 from det_controlplane.services.identity import task_rights
-from det_controlplane.services.identity.principal import User
-from det_controlplane.services.logs.searching import LogSearch
+from det_controlplane.services.principal import User
+from det_controlplane.services.searching import LogSearch
 from det_controlplane.services.use_case import WEBHOOKS_TOPIC
 
 _NUMBERED = (BudgetScope.EXPERIMENT, BudgetScope.WORKSPACE)

@@ -1,7 +1,7 @@
 """Index the trials whose values are not in the table of values yet, and the columns that counts of experiments read."""
 
 import sqlalchemy as sa
-from det_controlplane.db import online
+from det_controlplane.db.engine import online
 
 revision = "0139"
 down_revision = "0138"

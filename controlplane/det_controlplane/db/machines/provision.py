@@ -1,0 +1,132 @@
+"""The snapshot of a pool that a decision about machines looks at, and what it leaves behind beside their rows."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select, text, update
+
+from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.provision.model import Demand, Machine, ProvisionReason
+from det_controlplane.core.provision.offers import Capacity, Offer
+from det_controlplane.db import schema
+from det_controlplane.db.engine.database import Tx, as_json
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('provision', 0))")
+_DEMAND = text("""
+    SELECT a.id, a.job_id::text AS job_id, a.slots, date_part('epoch', a.requested_at) AS requested_at, a.single_agent,
+           j.max_slots, coalesce(j.priority, :default_priority) AS priority,
+           (SELECT coalesce(sum(h.slots), 0) FROM allocations h WHERE h.job_id = a.job_id
+            AND h.state NOT IN ('QUEUED', 'TERMINATED')) AS held,
+           (SELECT array_agg(i.id::text) FROM instances i WHERE i.agent_id = ANY(t.blocked_agents)) AS blocked
+    FROM allocations a JOIN jobs j ON j.id = a.job_id LEFT JOIN trials t ON t.id = a.trial_id
+    WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
+          AND a.wait_code IS DISTINCT FROM 'WAITING_FOR_PREEMPTION'
+    ORDER BY coalesce(j.priority, :default_priority), j.position, j.id, a.requested_at, a.id
+""")
+_MACHINES = text("""
+    SELECT i.*, g.leaving, g.state::text AS agent_state, g.last_seen_at, g.unsent_at, k.answering_since,
+           g.enabled AND NOT g.draining AND g.out_of_service = '' AS is_open,
+           coalesce(g.state = 'JOINED' AND g.out_of_service <> '', false) AS is_broken,
+           (SELECT count(*) FROM slots s WHERE s.agent_id = i.agent_id AND s.container_id IS NOT NULL) AS used_slots,
+           (SELECT count(*) FROM containers c WHERE c.agent_id = i.agent_id AND c.state <> 'TERMINATED'
+            AND cardinality(c.slot_ids) = 0) AS aux_used,
+           (SELECT max(c.ended_at) FROM containers c WHERE c.agent_id = i.agent_id) AS last_end
+    FROM cluster k CROSS JOIN instances i LEFT JOIN agents g ON g.id = i.agent_id
+    WHERE i.pool = :pool AND i.state NOT IN ('GONE', 'FAILED') ORDER BY i.requested_at, i.id
+""")
+# A transaction that holds an experiment locks its allocations in any order. Skip locked ones instead of waiting.
+_TELL = text("""
+    WITH x AS (
+        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb))
+            AS s (id text, code provision_code, reason text, next_try double precision)
+        JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED'
+            AND (f.machine_code IS DISTINCT FROM s.code OR f.machine_reason IS DISTINCT FROM s.reason)
+        FOR NO KEY UPDATE OF f SKIP LOCKED)
+    UPDATE allocations a SET machine_code = x.code, machine_reason = x.reason, machine_next_try = to_timestamp(x.next_try)
+    FROM x WHERE a.id = x.id
+""")
+
+
+def lock(tx: Tx) -> None:
+    """Wait for the lock that one decision about machines holds at a time: the next one sees what this one stored."""
+    tx.execute(_LOCK)
+
+
+def demand(tx: Tx, pool: str, default_priority: int) -> tuple[Demand, ...]:
+    """Return the allocations that wait for slots in a pool, in the order of its queue."""
+    found = tx.execute(_DEMAND, {"pool": pool, "default_priority": default_priority}).all()
+    return tuple(
+        Demand(
+            r.id, r.job_id, r.slots, r.requested_at, r.single_agent, r.max_slots, r.held, r.priority,
+            frozenset(r.blocked or ()),
+        )
+        for r in found
+    )  # fmt: skip
+
+
+def machines_of(tx: Tx, pool: str) -> tuple[Machine, ...]:
+    return tuple(_machine(row) for row in tx.execute(_MACHINES, {"pool": pool}).all())
+
+
+def _machine(r: Any) -> Machine:
+    joined = r.agent_state == "JOINED"
+    free = not r.used_slots and not r.aux_used
+    idle_since = max(filter(None, (r.registered_at, r.last_end)), default=None) if free else None
+    silent = not joined and r.last_seen_at is not None
+    return Machine(
+        id=str(r.id),
+        pool=r.pool,
+        offer=Offer(
+            r.provider, r.region, r.zone, r.machine_type, Capacity(r.capacity), r.slots,
+            r.price_usd_hour, r.section,
+        ),
+        state=MachineState(r.state),
+        requested_at=r.requested_at.timestamp(),
+        launched_at=_seconds(_heard_since(r.launched_at, r) if r.state == "LAUNCHED" else r.launched_at),
+        registered_at=_seconds(r.registered_at),
+        used_slots=r.used_slots,
+        aux_used=r.aux_used,
+        takes_work=bool(joined and r.is_open and not r.leaving),
+        disconnected_since=_seconds(_heard_since(r.last_seen_at, r)) if silent else None,
+        idle_since=_seconds(idle_since),
+        unsent_at=_seconds(r.unsent_at),
+        leaving_since=_seconds(r.last_seen_at) if r.leaving else None,
+        is_broken=r.is_broken,
+        stopped=r.stopped,
+        purpose=r.purpose or "",
+        trouble=(r.reason or "") if r.state == MachineState.REQUESTED.value else "",
+    )  # fmt: skip
+
+
+def _heard_since(time: datetime | None, r: Any) -> datetime | None:
+    """Return the time from which a machine's silence counts: while the control plane was interrupted none was heard."""
+    return max(filter(None, (time, r.answering_since)), default=None) if time else None
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else time.timestamp()
+
+
+def tell(tx: Tx, waiting: dict[str, ProvisionReason]) -> None:
+    """Store why allocations have no machine yet.
+
+    Locked allocations keep their reason: the change that holds them marks the pool, which starts another decision.
+    """
+    rows = [
+        {"id": id, "code": r.code.value, "reason": r.sentence, "next_try": r.next_try}
+        for id, r in waiting.items()
+    ]
+    if rows:
+        tx.execute(_TELL, {"rows": as_json(rows)})
+
+
+def set_next_decision(tx: Tx, pool: str, at: datetime | None) -> None:
+    row = update(schema.pools).where(schema.pools.c.name == pool)
+    tx.execute(row.values(provision_at=at))
+
+
+def next_decision(tx: Tx, pools: Collection[str]) -> datetime | None:
+    """Return when to decide on machines of some pools again; other pools have none, and are decided on no more."""
+    times = select(func.min(schema.pools.c.provision_at)).where(schema.pools.c.name.in_(pools))
+    return tx.execute(times).scalar() if pools else None

@@ -1,0 +1,139 @@
+"""Read the use of slots by allocations within a span of time."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import Row, text
+
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.views import time
+from det_controlplane.db.money.open_ranges import RANGES, days, seconds_on_day
+
+# The allocations that started, also those whose experiments or workspaces are gone.
+_RUNS = """
+    SELECT a.id, k.kind::text AS kind, j.user_id, coalesce(a.workspace_name, w.name) AS workspace_name, k.experiment_id,
+           coalesce(e.labels, ARRAY[]::text[]) AS labels, a.slots, a.pool, a.started_at, a.ended_at,
+           coalesce(extract(epoch FROM a.pull_ended_at - a.pull_started_at), 0)::double precision AS pull_s
+    FROM allocations a JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
+    JOIN workspaces w ON w.id = j.workspace_id LEFT JOIN experiments e ON e.id = k.experiment_id
+    WHERE a.started_at IS NOT NULL"""
+_COLUMNS = "id, {kind}, user_id, workspace_name, experiment_id, labels, slots, pool, started_at, ended_at, pull_s"
+_EVERY = f"""({_RUNS} UNION ALL SELECT {_COLUMNS.format(kind="task_kind::text AS kind")} FROM deleted_allocations) a
+    JOIN users u ON u.id = a.user_id"""
+# What of an allocation's run lies between the two times.
+_SECONDS = """extract(epoch FROM least(coalesce(a.ended_at, :now), cast(:before AS timestamptz))
+    - greatest(a.started_at, cast(:after AS timestamptz)))"""
+_OVERLAPS = """a.started_at < cast(:before AS timestamptz)
+    AND coalesce(a.ended_at, :now) > cast(:after AS timestamptz)"""
+_ALLOCATIONS = text(f"""
+    SELECT a.id AS allocation_id, a.kind AS task_type, u.username, a.workspace_name, a.experiment_id, a.slots,
+           {time("a.started_at")} AS start_time, {time("a.ended_at")} AS end_time, a.pull_s AS imagepulling_time,
+           (a.slots * {_SECONDS} / 3600)::double precision AS slot_hours, a.pool AS resource_pool
+    FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
+""")
+_RAW = text(f"""
+    SELECT a.id AS allocation_id, CASE a.kind WHEN 'TRIAL' THEN 'training' ELSE lower(a.kind) END AS kind, u.username, u.id AS user_id,
+           a.labels, a.experiment_id, a.slots, {time("a.started_at")} AS start_time,
+           {time("coalesce(a.ended_at, :now)")} AS end_time, {_SECONDS}::double precision AS seconds
+    FROM {_EVERY} WHERE {_OVERLAPS} ORDER BY a.started_at, a.id
+""")
+_END = "coalesce(a.ended_at, cast(:now AS timestamptz))"
+_IN_RANGE = """a.slots > 0 AND a.started_at < r.before
+    AND (a.ended_at > r.after OR (a.ended_at IS NULL AND cast(:now AS timestamptz) > r.after))"""
+# Each allocation is read once and expanded to the days that it touches. The planner does not know that most ranges are
+# short. OFFSET 0 makes it look up tasks, jobs and experiments instead of reading these tables whole.
+_BY_ROWS = f"""
+    SELECT d.day, a.user_id, a.pool, a.labels, a.slots * {seconds_on_day("a.started_at", _END)} AS seconds
+    FROM {{ranges}} r CROSS JOIN LATERAL (
+        SELECT j.user_id, a.pool, coalesce(e.labels, ARRAY[]::text[]) AS labels, a.slots, a.started_at, a.ended_at
+        FROM (SELECT * FROM allocations a WHERE a.started_at IS NOT NULL AND {_IN_RANGE} OFFSET 0) a
+        CROSS JOIN LATERAL (SELECT k.experiment_id FROM tasks k WHERE k.id = a.task_id OFFSET 0) k
+        CROSS JOIN LATERAL (SELECT j.user_id FROM jobs j WHERE j.id = a.job_id OFFSET 0) j
+        LEFT JOIN LATERAL (SELECT e.labels FROM experiments e WHERE e.id = k.experiment_id OFFSET 0) e ON true
+        UNION ALL SELECT user_id, pool, labels, slots, started_at, ended_at FROM deleted_allocations a WHERE {_IN_RANGE}
+    ) a CROSS JOIN LATERAL {days("a.started_at", _END)}
+"""
+_BY = "SELECT start, json_object_agg(key, seconds ORDER BY key) AS sums FROM (SELECT start, {key} AS key, sum(seconds)::double precision AS seconds FROM parts {join} GROUP BY 1, 2) x GROUP BY start"
+_BY_DAY = text(f"""
+    WITH {RANGES}, parts AS MATERIALIZED (
+        SELECT date_trunc(:unit, p.day, 'UTC') AS start, p.user_id, p.pool, p.labels, p.seconds FROM (
+            SELECT u.day, u.user_id, u.pool, u.labels, u.seconds FROM closed JOIN usage_of_days u USING (day)
+            UNION ALL {_BY_ROWS.format(ranges="ranges")}) p)
+    SELECT t.start, t.seconds, u.sums AS by_username, p.sums AS by_pool, coalesce(l.sums, '{{}}'::json) AS by_label
+    FROM (SELECT start, sum(seconds)::double precision AS seconds FROM parts GROUP BY start) t
+    JOIN ({_BY.format(key="username", join="JOIN users ON users.id = user_id")}) u USING (start)
+    JOIN ({_BY.format(key="pool", join="")}) p USING (start)
+    LEFT JOIN ({_BY.format(key="label", join="CROSS JOIN unnest(labels) label")}) l USING (start)
+    ORDER BY t.start
+""")
+# The days from :first to :last that are in :days.
+DAYS = """(SELECT cast(:first AS timestamptz) AS after, cast(:last AS timestamptz) + interval '24 hours' AS before)"""
+SUM_DAYS = text(f"""
+    INSERT INTO usage_of_days (day, user_id, pool, labels, seconds)
+    SELECT day, user_id, pool, labels, sum(seconds) FROM ({_BY_ROWS.format(ranges=DAYS)}) p
+    WHERE day = ANY(cast(:days AS timestamptz[])) GROUP BY day, user_id, pool, labels
+""")
+_KEEP = f"""
+    INSERT INTO deleted_allocations ({_COLUMNS.format(kind="task_kind")})
+    SELECT {_COLUMNS.format(kind="cast(kind AS task_kind)")} FROM ({_RUNS} AND a.ended_at IS NOT NULL AND {{which}}) a
+    ON CONFLICT DO NOTHING"""
+# What money needs of containers: those that held slots of rented machines.
+_KEEP_SHARES = """
+    INSERT INTO deleted_containers (id, allocation_id, trial_id, experiment_id, user_id, workspace_id, labels, task_kind, allocation_slots,
+                                    agent_id, slots, assigned_at, ended_at)
+    SELECT c.id, a.id, a.trial_id, k.experiment_id, j.user_id, coalesce(p.workspace_id, j.workspace_id),
+           coalesce(e.labels, ARRAY[]::text[]), k.kind, a.slots, c.agent_id, cardinality(c.slot_ids),
+           c.assigned_at, c.ended_at
+    FROM containers c JOIN allocations a ON a.id = c.allocation_id JOIN tasks k ON k.id = a.task_id JOIN jobs j ON j.id = a.job_id
+    LEFT JOIN experiments e ON e.id = k.experiment_id LEFT JOIN projects p ON p.id = e.project_id
+    WHERE c.ended_at IS NOT NULL AND cardinality(c.slot_ids) > 0 AND {which}
+      AND EXISTS (SELECT 1 FROM instances i WHERE i.agent_id = c.agent_id)
+    ON CONFLICT DO NOTHING"""
+_OF_EXPERIMENT, _OF_WORKSPACE = "k.experiment_id = :id", "j.workspace_id = :id"
+_OF_TASKS = "k.id = ANY(cast(:ids AS text[]))"
+_KEEP_OF_EXPERIMENT = [text(sql.format(which=_OF_EXPERIMENT)) for sql in (_KEEP, _KEEP_SHARES)]
+_KEEP_OF_WORKSPACE = [text(sql.format(which=_OF_WORKSPACE)) for sql in (_KEEP, _KEEP_SHARES)]
+_KEEP_OF_ALLOCATIONS = text(_KEEP_SHARES.format(which="a.id = ANY(cast(:ids AS text[]))"))
+_KEEP_OF_TASKS = [text(sql.format(which=_OF_TASKS)) for sql in (_KEEP, _KEEP_SHARES)]
+
+
+def keep_of_experiment(tx: Tx, experiment_id: int) -> None:
+    """Remember what the allocations of an experiment used and cost, which are about to be deleted."""
+    for statement in _KEEP_OF_EXPERIMENT:
+        tx.execute(statement, {"id": experiment_id})
+
+
+def keep_of_workspace(tx: Tx, workspace_id: int) -> None:
+    """Remember what the allocations of a workspace used and cost, which are about to be deleted."""
+    for statement in _KEEP_OF_WORKSPACE:
+        tx.execute(statement, {"id": workspace_id})
+
+
+def keep_of_tasks(tx: Tx, ids: Sequence[str]) -> None:
+    """Remember what the allocations of some tasks used and cost, which are about to be deleted."""
+    for statement in _KEEP_OF_TASKS:
+        tx.execute(statement, {"ids": list(ids)})
+
+
+def keep_of_allocations(tx: Tx, ids: Sequence[str]) -> None:
+    """Store the cost of machines for allocations that are about to be deleted before they began."""
+    tx.execute(_KEEP_OF_ALLOCATIONS, {"ids": list(ids)})
+
+
+def allocations(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:
+    """Return the rows of the report by allocation, with its column names."""
+    return tx.execute(_ALLOCATIONS, {"after": after, "before": before, "now": now}).all()
+
+
+def raw(tx: Tx, after: datetime, before: datetime, now: datetime) -> Sequence[Row[Any]]:
+    """Return the rows of the report of Determined's clients, with its column names."""
+    return tx.execute(_RAW, {"after": after, "before": before, "now": now}).all()
+
+
+def by_day(
+    tx: Tx, first: datetime, last: datetime, now: datetime, unit: Literal["day", "month"] = "day"
+) -> Sequence[Row[Any]]:
+    """Return slot-seconds of days or months: in total, and by user, pool and label."""
+    period = {"after": first, "before": last + timedelta(days=1), "now": now, "unit": unit}
+    return tx.execute(_BY_DAY, period).all()

@@ -1,0 +1,88 @@
+"""Read the owner of a thing, and whether its own process runs it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import TextClause, text
+
+from det_controlplane.db.engine.database import Database
+
+_TRIAL = text("""SELECT e.user_id, e.unmanaged, e.id AS experiment_id FROM trials t
+    JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id""")
+_TRIALS = text("""SELECT t.id, e.user_id, e.unmanaged, e.id AS experiment_id FROM trials t
+    JOIN experiments e ON e.id = t.experiment_id WHERE t.id = ANY(cast(:ids AS bigint[]))""")
+_EXPERIMENT = text("SELECT user_id, unmanaged, id AS experiment_id FROM experiments WHERE id = :id")
+_TASK = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce(e.unmanaged, false) AS unmanaged, e.id AS experiment_id
+    FROM tasks t JOIN jobs j ON j.id = t.job_id LEFT JOIN experiments e ON e.id = t.experiment_id WHERE t.id = :id""")
+_ALLOCATION = text("""SELECT coalesce(e.user_id, j.user_id) AS user_id, coalesce(e.unmanaged, false) AS unmanaged, e.id AS experiment_id
+    FROM allocations a JOIN tasks t ON t.id = a.task_id JOIN jobs j ON j.id = t.job_id
+    LEFT JOIN experiments e ON e.id = t.experiment_id WHERE a.id = :id""")
+_CHECKPOINT = text("""SELECT e.user_id, e.unmanaged, e.id AS experiment_id FROM checkpoints c
+    JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = :id""")
+_CHECKPOINTS = text("""SELECT DISTINCT ON (e.user_id) c.uuid, e.user_id FROM checkpoints c
+    JOIN experiments e ON e.id = c.experiment_id WHERE c.uuid = ANY(cast(cast(:names AS text[]) AS uuid[]))""")
+
+_OF_TASK = text("""SELECT c.uuid::text AS name FROM checkpoints c
+    LEFT JOIN trials t ON t.id = :trial_id AND t.warm_start_uuid = c.uuid
+    WHERE c.uuid = ANY(cast(cast(:names AS text[]) AS uuid[]))
+      AND (c.experiment_id = :experiment_id OR (:started AND t.id IS NOT NULL))""")
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    user_id: int
+    unmanaged: bool
+    experiment_id: int | None
+
+
+def of_trial(db: Database, trial_id: int) -> Owned | None:
+    return _found(db, _TRIAL, trial_id)
+
+
+def of_trials(db: Database, trial_ids: Sequence[int]) -> dict[int, Owned]:
+    rows = db.read(_TRIALS, {"ids": list(trial_ids)})
+    return {row.id: Owned(row.user_id, row.unmanaged, row.experiment_id) for row in rows}
+
+
+def of_experiment(db: Database, experiment_id: int) -> Owned | None:
+    return _found(db, _EXPERIMENT, experiment_id)
+
+
+def of_task(db: Database, task_id: str) -> Owned | None:
+    return _found(db, _TASK, task_id)
+
+
+def of_allocation(db: Database, allocation_id: str) -> Owned | None:
+    return _found(db, _ALLOCATION, allocation_id)
+
+
+def of_checkpoint(db: Database, uuid: UUID) -> Owned | None:
+    """Return None for a checkpoint that is not there, or is of no experiment."""
+    return _found(db, _CHECKPOINT, uuid)
+
+
+def checkpoints_by_owner(db: Database, uuids: Sequence[UUID]) -> dict[int, UUID]:
+    """Return one of some checkpoints for each user who owns any of them."""
+    found = db.read(_CHECKPOINTS, {"names": [str(uuid) for uuid in uuids]})
+    return {int(row.user_id): row.uuid for row in found}
+
+
+def checkpoints_of_task(
+    db: Database,
+    uuids: Sequence[str],
+    experiment_id: int | None,
+    trial_id: int | None,
+    *,
+    started: bool,
+) -> set[str]:
+    """Return which checkpoints are of an experiment or, if asked, what a trial started from."""
+    about = {"experiment_id": experiment_id, "trial_id": trial_id, "started": started}
+    return {str(row.name) for row in db.read(_OF_TASK, {"names": list(uuids), **about})}
+
+
+def _found(db: Database, query: TextClause, id: Any) -> Owned | None:
+    for row in db.read(query, {"id": id}):
+        return Owned(row.user_id, row.unmanaged, row.experiment_id)
+    return None

@@ -1,0 +1,374 @@
+"""Rows of allocations."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    Select,
+    TextClause,
+    Update,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
+)
+
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit
+from det_controlplane.core.schedule import WaitCode
+from det_controlplane.db import schema
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.scheduling import slots
+
+
+@dataclass(slots=True)
+class AllocationRow:
+    id: str
+    task_id: str
+    trial_id: int | None
+    job_id: UUID
+    run_id: int
+    pool: str
+    slots: int
+    state: AllocationState
+    epoch: int
+    preemptible: bool
+    ready: bool
+    preempt_at: datetime | None
+    preempt_timeout_s: int
+    preempt_acked: bool
+    killed: bool
+    kill_before_exit: bool
+    experiment_id: int | None
+
+
+_a = schema.allocations.c
+# Written out: the planner matches partial indexes with constants, not with parameters.
+_LIVE = _a.state != literal_column("'TERMINATED'")
+_QUEUED = _a.state == literal_column("'QUEUED'")
+_SELECT = select(
+    *_a["id", "task_id", "trial_id", "job_id", "run_id", "pool", "slots", "state", "epoch", "preemptible", "ready",
+       "preempt_at", "preempt_timeout_s", "preempt_acked", "killed", "kill_before_exit"],
+    schema.tasks.c.experiment_id,
+).join_from(schema.allocations, schema.tasks)  # fmt: skip
+_BY_ID = _SELECT.where(_a.id == bindparam("id"))
+_LOCK = _BY_ID.with_for_update(of=schema.allocations)
+_LOCK_IF_FREE = _BY_ID.with_for_update(of=schema.allocations, skip_locked=True)
+_LOOKS = 3
+_LIVE_OF_TASK = _SELECT.where(_a.task_id == bindparam("task_id"), _LIVE).with_for_update(
+    of=schema.allocations
+)
+
+
+def by_id(tx: Tx, allocation_id: str) -> AllocationRow | None:
+    return _one(tx, _BY_ID, {"id": allocation_id})
+
+
+def lock(tx: Tx, allocation_id: str) -> AllocationRow | None:
+    return _one(tx, _LOCK, {"id": allocation_id})
+
+
+def lock_if_free(tx: Tx, allocation_id: str) -> AllocationRow | None:
+    """Lock an allocation; None as well where another transaction has locked it."""
+    return _one(tx, _LOCK_IF_FREE, {"id": allocation_id})
+
+
+def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
+    return _one(tx, _LIVE_OF_TASK, {"task_id": task_id})
+
+
+def live_of_restarted_task(tx: Tx, task_id: str) -> AllocationRow | None:
+    """Return the live allocation of a task whose lost run is followed by the next at once.
+
+    A statement that waited for the loss finds neither run: the first has ended, the second came after it began."""
+    found = (live_of_task(tx, task_id) for _ in range(_LOOKS))
+    return next((row for row in found if row is not None), None)
+
+
+def _one(tx: Tx, statement: Select[Any], params: dict[str, str]) -> AllocationRow | None:
+    row = tx.execute(statement, params).first()
+    return None if row is None else AllocationRow(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Hold the time until which an allocation is not scheduled, and the reason."""
+
+    until: datetime
+    reason: str
+
+    def params(self, now: datetime) -> dict[str, Any]:
+        return {
+            "not_before": self.until, "wait_code": WaitCode.BACKING_OFF.value,
+            "wait_reason": self.reason, "wait_since": now,
+        }  # fmt: skip
+
+
+NO_DELAY = dict.fromkeys(("not_before", "wait_code", "wait_reason", "wait_since"))
+
+
+def request_for_task(
+    tx: Tx,
+    *,
+    task_id: str,
+    job_id: UUID,
+    run_id: int,
+    pool: str,
+    slots: int,
+    now: datetime,
+    preempt_timeout_s: int | None = None,
+) -> None:
+    """Queue an allocation of a task that is no trial; one with a timeout may be asked to leave from its start on."""
+    values = {
+        "id": f"{task_id}.{run_id}", "task_id": task_id, "job_id": job_id, "run_id": run_id,
+        "pool": pool, "slots": slots, "state": AllocationState.QUEUED, "preemptible": False,
+        "single_agent": True, "requested_at": now,
+    }  # fmt: skip
+    if preempt_timeout_s is not None:
+        asked = {"preemptible": True, "ready": True, "preempt_timeout_s": preempt_timeout_s}
+        values |= asked
+    tx.execute(insert(schema.allocations), values)
+
+
+_PREEMPT = text("""
+    UPDATE allocations SET preempt_at = :now, preempt_reason = :reason,
+        kill_at = least(kill_at, cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s))
+    WHERE id = :id AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
+""")
+# What runs and was not told to leave yet: one statement for trials that the searcher stops.
+_ASK_TO_LEAVE = text("""
+    WITH told AS (
+        UPDATE allocations a SET preempt_at = :now, preempt_reason = :reason,
+            kill_at = least(a.kill_at, cast(:now AS timestamptz) + make_interval(secs => a.preempt_timeout_s))
+        FROM trials t WHERE t.experiment_id = :experiment_id AND t.request_id = ANY(cast(:request_ids AS uuid[]))
+            AND t.state = 'ACTIVE' AND a.task_id = t.task_id AND a.state NOT IN ('QUEUED', 'TERMINATED')
+            AND a.preemptible AND a.ready AND a.preempt_at IS NULL AND NOT a.killed
+        RETURNING a.id, a.task_id, t.id AS trial_id, t.request_id),
+    stopped AS (
+        UPDATE trials SET state = 'STOPPING_COMPLETED', stop_requested = true FROM told WHERE trials.id = told.trial_id),
+    logged AS (
+        INSERT INTO task_logs (task_id, logged_at, level, source, log)
+        SELECT task_id, :now, 'LOG_LEVEL_INFO', 'master', :line FROM told)
+    SELECT id, request_id::text AS request_id, ARRAY(
+        SELECT DISTINCT c.agent_id FROM containers c WHERE c.allocation_id = told.id AND c.state <> 'TERMINATED') AS agents
+    FROM told ORDER BY id
+""")
+# `kill_before_exit` is true only while no container has failed.
+_KILL = text("""
+    UPDATE allocations a SET killed = true, kill_at = NULL,
+        preempt_reason = CASE WHEN :decided THEN :reason ELSE coalesce(preempt_reason, :reason) END,
+        kill_before_exit = (SELECT coalesce(bool_or(c.state <> 'TERMINATED' AND NOT c.daemon), false)
+                                AND NOT coalesce(bool_or(c.failure IS NOT NULL OR c.exit_code <> 0), false)
+                            FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)
+    WHERE a.id = :id AND a.state <> 'TERMINATED' AND NOT a.killed
+""")
+# A trial goes on by itself. A task that could not be paused either has nothing to go on from.
+_KEEP = text("""
+    UPDATE allocations a SET preempt_at = coalesce(preempt_at, :now) FROM tasks k
+    WHERE a.id = :id AND k.id = a.task_id AND a.state <> 'TERMINATED' AND NOT a.killed
+      AND (k.kind = 'CHECKPOINT_GC' OR (k.kind = 'GENERIC' AND NOT k.no_pause))
+""")
+_END = text("""
+    UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_kind = cast(:kind AS exit_kind), exit_reason = :reason, exit_code = :exit_code,
+        pull_failed = :pull_failed, setback = cast(:kind AS exit_kind) = 'infrastructure' AND NOT ready, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
+    WHERE id = :id AND state <> 'TERMINATED' RETURNING coalesce(preempt_reason, '')
+""")
+
+
+# Tokens of lost containers have an expiry of their own already.
+_EXPIRE_TOKENS = text("""
+    UPDATE sessions SET expires_at = :at WHERE allocation_id = :id AND revoked_at IS NULL AND expires_at IS NULL
+""")
+_PROGRESS = text("""
+    UPDATE allocations SET state = cast(:state AS allocation_state),
+        pull_started_at = CASE WHEN :state = 'PULLING' THEN coalesce(pull_started_at, :now) ELSE pull_started_at END,
+        pull_ended_at = CASE WHEN :state IN ('STARTING', 'RUNNING') AND pull_started_at IS NOT NULL
+                        THEN coalesce(pull_ended_at, :now) ELSE pull_ended_at END,
+        started_at = CASE WHEN :state = 'RUNNING' THEN coalesce(started_at, :now) ELSE started_at END,
+        workspace_name = CASE WHEN :state = 'RUNNING' AND started_at IS NULL
+            THEN (SELECT w.name FROM jobs j JOIN workspaces w ON w.id = j.workspace_id WHERE j.id = job_id)
+            ELSE workspace_name END
+    WHERE id = :id AND state <> 'TERMINATED' AND state <> 'WAITING'
+""")
+_UPDATE_LIVE = update(schema.allocations).where(_a.id == bindparam("allocation_id"), _LIVE)
+_READY = _UPDATE_LIVE.where(~_a.ready).values(ready=True)
+_ACKNOWLEDGE = _UPDATE_LIVE.values(preempt_acked=True)
+_WAIT = _UPDATE_LIVE.where(
+    _a.state.in_([AllocationState.STARTING, AllocationState.RUNNING])
+).values(state=AllocationState.WAITING)
+_KILL_BY = _UPDATE_LIVE.where(~_a.killed).values(
+    kill_at=func.least(_a.kill_at, bindparam("at", type_=_a.kill_at.type)),
+    preempt_reason=func.coalesce(_a.preempt_reason, bindparam("reason")),
+)
+_EXCUSE = (
+    update(schema.allocations)
+    .where(_a.task_id == bindparam("task"), _LIVE, _a.preempt_at.is_not(None))
+    .values(preempt_acked=True)
+)
+_MOVE = (
+    update(schema.allocations)
+    .where(_a.job_id == bindparam("job"), _QUEUED)
+    .values(
+        pool=bindparam("pool"),
+        not_before=None,
+        wait_code=None,
+        wait_reason=None,
+        wait_reason_id=None,
+        wait_since=None,
+    )
+)
+
+
+def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
+    """Ask an allocation to save a checkpoint and stop; it is killed when that takes too long."""
+    return tx.execute(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}).rowcount == 1
+
+
+def keep_task(tx: Tx, allocation_id: str, now: datetime) -> None:
+    """Let a task that can run again go on elsewhere after the kill that follows, as one whose slots are needed."""
+    tx.execute(_KEEP, {"id": allocation_id, "now": now})
+
+
+def excuse_leaving(tx: Tx, task_id: str) -> None:
+    """Mark the program as if it had acknowledged that it was asked to leave: its exit is not the end of the trial."""
+    tx.execute(_EXCUSE, {"task": task_id})
+
+
+def set_ready(tx: Tx, allocation_id: str) -> bool:
+    """Return False when it was ready before."""
+    return _changed(tx, _READY, allocation_id)
+
+
+def acknowledge_preemption(tx: Tx, allocation_id: str) -> bool:
+    return _changed(tx, _ACKNOWLEDGE, allocation_id)
+
+
+def set_waiting(tx: Tx, allocation_id: str) -> bool:
+    return _changed(tx, _WAIT, allocation_id)
+
+
+def kill_by(tx: Tx, allocation_id: str, at: datetime, reason: str) -> bool:
+    """Set the time at which an allocation that is asked to end is killed."""
+    return _changed(tx, _KILL_BY, allocation_id, at=at, reason=reason)
+
+
+def _changed(tx: Tx, statement: Update, allocation_id: str, **values: object) -> bool:
+    return tx.execute(statement, {"allocation_id": allocation_id, **values}).rowcount == 1
+
+
+def move_queued(tx: Tx, job_id: UUID, pool: str) -> None:
+    """Move the waiting allocations of a job to another pool."""
+    tx.execute(_MOVE, {"job": job_id, "pool": pool})
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    id: str
+    request_id: str
+    agents: list[str]
+
+
+def ask_to_leave(
+    tx: Tx, experiment_id: int, request_ids: list[str], reason: str, line: str, now: datetime
+) -> list[Leaving]:
+    """Stop trials by preempting their allocations. Those that do not run, or are leaving already, stay as they are."""
+    params = {
+        "experiment_id": experiment_id, "request_ids": request_ids, "reason": reason, "line": line,
+        "now": now,
+    }  # fmt: skip
+    return [Leaving(*row) for row in tx.execute(_ASK_TO_LEAVE, params).all()]
+
+
+def kill(tx: Tx, allocation_id: str, reason: str, *, decided: bool = False) -> bool:
+    """Kill an allocation that was not killed yet; returns whether it was.
+
+    A kill that somebody decided tells its own reason, any other why the allocation was to stop in the first place.
+    """
+    params = {"id": allocation_id, "reason": reason, "decided": decided}
+    return tx.execute(_KILL, params).rowcount == 1
+
+
+def progress(tx: Tx, allocation_id: str, state: AllocationState, now: datetime) -> None:
+    """Set the state of an allocation to that of its containers."""
+    tx.execute(_PROGRESS, {"id": allocation_id, "state": state.value, "now": now})
+
+
+def end(
+    tx: Tx,
+    allocation_id: str,
+    *,
+    reason: str,
+    exit: Exit,
+    now: datetime,
+    token_expires_at: datetime,
+) -> str | None:
+    """End an allocation, free its slots and revoke its tokens. Return why it was told to stop; None if it had ended before."""
+    params = {
+        "id": allocation_id, "reason": reason, "exit_code": exit.exit_code, "kind": exit.kind.value,
+        "pull_failed": exit.pull_failed, "now": now, "token_expires_at": token_expires_at,
+    }  # fmt: skip
+    told: str | None = tx.execute(_END, params).scalar()
+    if told is None:
+        return None
+    slots.release(tx, allocation_id)
+    tx.execute(_EXPIRE_TOKENS, {"id": allocation_id, "at": token_expires_at})
+    return told
+
+
+def _newest_in_a_row(column: str) -> TextClause:
+    return text(f"""
+        SELECT count(*) FROM (
+            SELECT bool_and({column}) OVER (ORDER BY run_id DESC) AS so_far
+            FROM allocations WHERE task_id = :task_id AND state = 'TERMINATED') x WHERE so_far
+    """)
+
+
+_PULL_FAILURES, _SETBACKS = _newest_in_a_row("pull_failed"), _newest_in_a_row("setback")
+_INFRASTRUCTURE = _newest_in_a_row("exit_kind = 'infrastructure'")
+# Skip locked allocations: their transactions may wait for allocations that this one locks. A later tick releases them.
+_DELAYED = select(_a.id).where(_QUEUED, _a.not_before <= bindparam("now"))
+_RELEASE_DELAYED = (
+    update(schema.allocations)
+    .where(_a.id.in_(_DELAYED.with_for_update(skip_locked=True, key_share=True)))
+    .values(not_before=None, wait_code=None, wait_reason=None)
+    .returning(_a.pool)
+)
+_NEXT_DELAYED = select(func.min(_a.not_before)).where(_QUEUED, _a.not_before.is_not(None))
+_KILLS_DUE = select(_a.id).where(_LIVE, _a.kill_at <= bindparam("now")).order_by(_a.kill_at)
+_NEXT_KILL = select(func.min(_a.kill_at)).where(_LIVE, _a.kill_at.is_not(None))
+
+
+def pull_failures(tx: Tx, task_id: str) -> int:
+    """Count the task's newest allocations, in a row, that ended because an image could not be pulled."""
+    return int(tx.execute(_PULL_FAILURES, {"task_id": task_id}).scalar_one())
+
+
+def setbacks(tx: Tx, task_id: str) -> int:
+    """Count the task's newest allocations, in a row, that infrastructure ended before they were ready."""
+    return int(tx.execute(_SETBACKS, {"task_id": task_id}).scalar_one())
+
+
+def infrastructure_failures(tx: Tx, task_id: str) -> int:
+    """Count the task's newest allocations, in a row, that infrastructure ended."""
+    return int(tx.execute(_INFRASTRUCTURE, {"task_id": task_id}).scalar_one())
+
+
+def release_delayed(tx: Tx, now: datetime) -> set[str]:
+    """Queue the allocations whose delay is over; return the pools they wait in."""
+    return set(tx.execute(_RELEASE_DELAYED, {"now": now}).scalars())
+
+
+def next_delayed(tx: Tx) -> datetime | None:
+    return tx.execute(_NEXT_DELAYED).scalar()
+
+
+def kills_due(tx: Tx, now: datetime) -> list[str]:
+    return list(tx.execute(_KILLS_DUE, {"now": now}).scalars())
+
+
+def next_kill(tx: Tx) -> datetime | None:
+    return tx.execute(_NEXT_KILL).scalar()

@@ -1,0 +1,214 @@
+"""Rows of jobs: what the queue orders."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select, text, update
+
+from det_controlplane.core.schedule import SchedulerType
+from det_controlplane.core.schedule.queue_changes import QueuedJob
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.views import time
+from det_controlplane.db.schema import experiments, jobs
+
+_LISTED = f"""
+    SELECT j.id::text AS id, json_build_object('jobId', j.id, 'type', 'TYPE_' || j.kind, 'submissionTime', {time("j.submitted_at")},
+        'username', u.username, 'userId', j.user_id, 'resourcePool', j.pool, 'weight', j.weight,
+        'priority', coalesce(j.priority, :default_priority), 'workspaceId', j.workspace_id,
+        'entityId', coalesce(e.id::text, (SELECT min(k.id) FROM tasks k WHERE k.job_id = j.id)),
+        'name', coalesce(e.name, j.name), 'progress', e.progress,
+        'requestedSlots', sum(a.slots), 'allocatedSlots', coalesce(sum(a.slots) FILTER (WHERE a.state <> 'QUEUED'), 0)) AS job,
+        bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
+        (array_agg(json_build_object('trialId', a.trial_id, 'code', a.wait_code, 'sentence', coalesce(a.wait_reason, w.sentence), 'machines', a.machine_reason)
+            ORDER BY a.requested_at, a.id) FILTER (WHERE a.state = 'QUEUED' AND coalesce(a.wait_reason, w.sentence) IS NOT NULL))[1] AS waits
+    FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.state <> 'TERMINATED' JOIN users u ON u.id = j.user_id
+    LEFT JOIN experiments e ON e.job_id = j.id LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id
+    WHERE {{where}} GROUP BY j.id, u.username, e.id
+"""
+_LISTED_BY_ID = text(
+    _LISTED.replace("{where}", "a.pool = :pool AND j.id = ANY(cast(:ids AS uuid[]))")
+)
+_LIVE = """
+    SELECT a.job_id::text AS id, j.workspace_id, bool_or(a.state <> 'QUEUED') AS scheduled,
+        bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
+    FROM allocations a JOIN jobs j ON j.id = a.job_id WHERE a.state <> 'TERMINATED' AND a.pool = :pool
+    GROUP BY a.job_id, j.workspace_id
+"""
+# One text with a line for each job, as the allocations that a scheduling pass reads.
+_LIVE_OF_POOL = text(
+    f"SELECT string_agg(concat_ws(chr(9), id, workspace_id, scheduled, backfilled), chr(10)) FROM ({_LIVE}) x"
+)
+# The jobs before one are counted in the index jobs_in_queue alone.
+_PLACE = """
+    SELECT x.*, (SELECT count(*) FROM jobs o WHERE o.pool = x.pool AND o.in_queue AND {before}) AS ahead
+    FROM (SELECT j.id, j.pool, coalesce(j.priority, :default_priority) AS priority, j.position,
+            bool_or(a.state <> 'QUEUED') AS scheduled, bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled,
+            bool_or(a.state <> 'QUEUED' OR a.not_before IS NULL) AS ordered
+        FROM jobs j JOIN allocations a ON a.job_id = j.id AND a.pool = j.pool AND a.state <> 'TERMINATED'
+        WHERE j.id = cast(:id AS uuid) AND j.pool = :pool GROUP BY j.id) x
+"""
+_PLACES = {
+    "priority": text(
+        _PLACE.replace(
+            "{before}",
+            "(coalesce(o.priority, :default_priority), o.position, o.id) < (x.priority, x.position, x.id)",
+        )
+    ),
+    "round_robin": text(_PLACE.replace("{before}", "(o.position, o.id) < (x.position, x.id)")),
+    "fair_share": text(_PLACE.replace("{before}", "false")),
+}
+_COUNTS = text(f"""
+    SELECT count(*) FILTER (WHERE NOT scheduled) AS queued, count(*) FILTER (WHERE scheduled) AS scheduled
+    FROM ({_LIVE}) x
+""")
+# Only jobs that run have one.
+_ADVANCES = text("""
+    SELECT e.job_id::text AS id, e.progress, (SELECT min(x.assigned_at) FROM allocations x WHERE x.job_id = e.job_id) AS began_at
+    FROM experiments e WHERE e.progress IS NOT NULL AND e.job_id IN (
+        SELECT a.job_id FROM allocations a WHERE a.pool = :pool AND a.state NOT IN ('TERMINATED', 'QUEUED'))
+""")
+_LISTED_ELSEWHERE = text(_LISTED.replace("{where}", "a.pool <> ALL(cast(:pools AS text[]))"))
+_WAITED = text("""
+    SELECT to_char(a.assigned_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+        avg(extract(epoch FROM a.assigned_at - a.requested_at))::float8 AS seconds
+    FROM allocations a WHERE a.pool = :pool AND a.assigned_at >= :since GROUP BY day ORDER BY day
+""")
+_MARKED = text("SELECT count(*) FROM jobs WHERE pool = :pool AND in_queue")
+_ENTER = text("""
+    UPDATE jobs SET in_queue = true WHERE id IN (
+        SELECT id FROM jobs WHERE id = ANY(cast(:ids AS uuid[])) AND NOT in_queue FOR NO KEY UPDATE SKIP LOCKED)
+""")
+_LEAVE = text("""
+    UPDATE jobs SET in_queue = false WHERE id IN (
+        SELECT j.id FROM jobs j LEFT JOIN unnest(cast(:ids AS uuid[])) k ON k = j.id
+        WHERE j.pool = :pool AND j.in_queue AND k IS NULL FOR NO KEY UPDATE OF j SKIP LOCKED)
+""")
+_QUEUED = text("""
+    SELECT j.id::text AS id, j.pool, j.priority, j.weight, j.position, j.kind = 'EXPERIMENT' AS is_experiment,
+           EXISTS (SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED') AS active,
+           CASE WHEN (e.config#>>'{resources,is_single_node}')::boolean THEN e.slots_per_trial ELSE 0 END AS slots_of_one_agent,
+           j.workspace_id
+    FROM jobs j LEFT JOIN experiments e ON e.job_id = j.id
+    WHERE e.state IN ('ACTIVE', 'PAUSED') OR EXISTS (
+        SELECT 1 FROM allocations a WHERE a.job_id = j.id AND a.state <> 'TERMINATED')
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJob:
+    """A job with live allocations in a pool."""
+
+    id: str
+    workspace_id: int
+    scheduled: bool
+    backfilled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The state of a job, and how many jobs are ahead of it; -1 if the scheduler keeps no order."""
+
+    scheduled: bool
+    backfilled: bool
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    id: str
+    job: dict[str, Any]  # in the API's JSON
+    scheduled: bool
+    backfilled: bool
+    waits: dict[str, Any] | None  # why its first queued allocation is not scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The progress of an experiment that runs, and when its first allocation got slots."""
+
+    job_id: str
+    progress: float
+    began_at: datetime
+
+
+def live(tx: Tx, pool: str) -> list[LiveJob]:
+    lines = tx.execute(_LIVE_OF_POOL, {"pool": pool}).scalar()
+    return [_live_job(line) for line in lines.split("\n")] if lines else []
+
+
+@lru_cache(maxsize=20_000)
+def _live_job(line: str) -> LiveJob:
+    id, workspace_id, scheduled, backfilled = line.split("\t")
+    return LiveJob(id, int(workspace_id), scheduled == "t", backfilled == "t")
+
+
+def place(
+    tx: Tx, pool: str, job_id: str, scheduler: SchedulerType, default_priority: int
+) -> Place | None:
+    """Return a job's place in the order of a pool; None for a job without live allocations there."""
+    params = {"pool": pool, "id": job_id, "default_priority": default_priority}
+    row = tx.execute(_PLACES[scheduler], params).first()
+    if row is None:
+        return None
+    is_ordered = row.ordered and scheduler != "fair_share"
+    return Place(row.scheduled, row.backfilled, row.ahead if is_ordered else -1)
+
+
+def counts(tx: Tx, pool: str) -> tuple[int, int]:
+    """Return how many jobs of a pool are queued, and how many are scheduled."""
+    row = tx.execute(_COUNTS, {"pool": pool}).one()
+    return row.queued, row.scheduled
+
+
+def advances(tx: Tx, pool: str) -> list[Advance]:
+    rows = tx.execute(_ADVANCES, {"pool": pool})
+    return [Advance(*row) for row in rows if row.began_at is not None]
+
+
+def listed(tx: Tx, pool: str, ids: Collection[str], default_priority: int) -> list[ListedJob]:
+    """Return some of the jobs with live allocations in a pool."""
+    params = {"pool": pool, "ids": list(ids), "default_priority": default_priority}
+    return [ListedJob(*row) for row in tx.execute(_LISTED_BY_ID, params)]
+
+
+def listed_elsewhere(tx: Tx, pools: Collection[str], default_priority: int) -> list[ListedJob]:
+    """Return jobs with live allocations in none of the pools."""
+    params = {"pools": list(pools), "default_priority": default_priority}
+    return [ListedJob(*row) for row in tx.execute(_LISTED_ELSEWHERE, params)]
+
+
+def waited(tx: Tx, pool: str, since: datetime) -> list[dict[str, Any]]:
+    """Tell in the API's JSON how long allocations waited for slots, as an average of each day."""
+    rows = tx.execute(_WAITED, {"pool": pool, "since": since})
+    return [{"periodStart": row.day, "seconds": row.seconds} for row in rows]
+
+
+def queued(tx: Tx) -> list[QueuedJob]:
+    """Return jobs whose place in the queue may be changed."""
+    return [QueuedJob(**row._mapping) for row in tx.execute(_QUEUED)]
+
+
+def experiment_of(tx: Tx, job_id: UUID) -> int | None:
+    found = select(experiments.c.id).where(experiments.c.job_id == job_id)
+    return tx.execute(found).scalar()
+
+
+def workspace_of(tx: Tx, job_id: UUID) -> int:
+    found = select(jobs.c.workspace_id).where(jobs.c.id == job_id)
+    return int(tx.execute(found).scalar_one())
+
+
+def change(tx: Tx, job_id: UUID, **values: Any) -> None:
+    tx.execute(update(jobs).where(jobs.c.id == job_id).values(values))
+
+
+def keep_in_queue(tx: Tx, pool: str, ids: Collection[str], unmarked: Collection[str]) -> None:
+    """Mark the jobs that a pass found in a pool's queue, and no others. Jobs that others have locked wait for a later pass."""
+    if unmarked:
+        tx.execute(_ENTER, {"ids": list(unmarked)})
+    if tx.execute(_MARKED, {"pool": pool}).scalar() != len(ids):
+        tx.execute(_LEAVE, {"pool": pool, "ids": list(ids)})

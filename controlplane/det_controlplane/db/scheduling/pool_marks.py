@@ -1,0 +1,50 @@
+"""Mark pools that need a scheduling pass, and clear the marks that a pass has seen."""
+
+from datetime import datetime
+
+from sqlalchemy import bindparam, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from det_controlplane.db import schema
+from det_controlplane.db.engine.database import Tx
+
+_pools = schema.pools.c
+_MARK = (
+    insert(schema.pools)
+    .values(name=bindparam("pool"))
+    .on_conflict_do_update(index_elements=[_pools.name], set_={"marked": _pools.marked + 1})
+)
+_DIRTY = select(_pools.name).where(_pools.dirty).order_by(_pools.name)
+_COUNT = select(_pools.marked).where(_pools.name == bindparam("pool"))
+_ANSWER = (
+    update(schema.pools)
+    .where(_pools.name == bindparam("pool"))
+    .values(
+        answered=func.greatest(_pools.answered, bindparam("marks", type_=_pools.answered.type)),
+        scheduled_at=bindparam("now"),
+        provision_at=func.coalesce(
+            bindparam("decide_at", type_=_pools.provision_at.type), _pools.provision_at
+        ),
+    )
+)
+
+
+def mark(tx: Tx, pool: str) -> None:
+    """Ask for a pass. Everybody writes to this row: as the last write it is locked only for the commit."""
+    tx.execute(_MARK, {"pool": pool})
+
+
+def dirty_pools(tx: Tx) -> list[str]:
+    return list(tx.execute(_DIRTY).scalars())
+
+
+def count(tx: Tx, pool: str) -> int:
+    """Return how often the pool was marked: read before anything that a pass decides on."""
+    return tx.execute(_COUNT, {"pool": pool}).scalar() or 0
+
+
+def answer(tx: Tx, pool: str, marks: int, now: datetime, decide_at: datetime | None) -> None:
+    """End a pass: the pool stays marked only if it was marked since.
+
+    When machines are to be decided on is stored with it: whoever made the pass may die before it comes to that."""
+    tx.execute(_ANSWER, {"pool": pool, "marks": marks, "now": now, "decide_at": decide_at})

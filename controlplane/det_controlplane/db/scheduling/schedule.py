@@ -1,0 +1,215 @@
+"""The snapshot of a pool that a scheduling decision looks at, and the guarded writes that apply it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import lru_cache
+from uuid import UUID
+
+from sqlalchemy import text
+
+from det_controlplane.core import schedule
+from det_controlplane.core.lifecycle.allocation import AllocationState
+from det_controlplane.core.schedule import Agent, Job, Placement, Request, Running
+from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
+from det_controlplane.db.engine.database import Tx, as_json
+
+_NEXT, _ITEM = "\x1e", "\x1f"
+_REMEMBERED_LINES = 20_000
+
+_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('pool:' || :pool, 0))")
+_AGENTS = text("""
+    SELECT a.id, a.enabled AND NOT a.leaving AS enabled, a.draining, a.out_of_service, a.state::text AS state,
+           coalesce(array_agg(s.slot_id ORDER BY s.slot_id) FILTER (WHERE s.enabled AND NOT s.draining
+                    AND s.container_id IS NULL), '{}') AS free,
+           count(*) FILTER (WHERE s.enabled AND NOT s.draining) AS slots,
+           count(*) FILTER (WHERE s.enabled AND NOT s.draining AND s.container_id IS NOT NULL) AS used,
+           (SELECT count(*) FROM containers c WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'
+            AND cardinality(c.slot_ids) = 0) AS aux_used,
+           coalesce((SELECT i.provider || ' ' || i.region FROM instances i WHERE i.agent_id = a.id
+                     AND i.state NOT IN ('GONE', 'FAILED') LIMIT 1), '') AS place
+    FROM agents a LEFT JOIN slots s ON s.agent_id = a.id
+    WHERE a.pool = :pool AND a.state = 'JOINED' GROUP BY a.id ORDER BY a.id
+""")
+# Thousands of allocations may wait. They come as one text with a line for each, because reading rows costs the client
+# ten times as much as looking up lines that it has read before. Pending and running ones are of one statement, so that
+# a job is the same in both.
+_JOB = """
+    concat_ws(chr(9), a.job_id, coalesce(j.priority, :default_priority), trim_scale(j.position), j.weight,
+        coalesce(j.max_slots::text, ''), date_part('epoch', j.submitted_at))
+"""
+_HOLDING = ", ".join(
+    f"'{s.value}'"
+    for s in AllocationState
+    if s not in (AllocationState.QUEUED, AllocationState.TERMINATED)
+)
+_ALLOCATIONS = text(f"""
+    SELECT (
+        SELECT string_agg(concat_ws(chr(30), {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at), a.single_agent,
+                a.preemptible, coalesce(array_to_string(t.blocked_agents, chr(31)), ''), j.in_queue,
+                coalesce(CASE WHEN a.wait_reason IS NULL THEN a.wait_reason_id END::text, '')), chr(10))
+        FROM allocations a JOIN jobs j ON j.id = a.job_id
+        LEFT JOIN trials t ON t.id = a.trial_id AND t.blocked_agents <> '{{}}' AND t.ended_at IS NULL
+        WHERE a.pool = :pool AND a.state = 'QUEUED' AND a.not_before IS NULL
+    ) AS pending, (
+        SELECT string_agg(concat_ws(chr(30), {_JOB}, a.id, a.slots, date_part('epoch', a.requested_at), a.preemptible,
+                a.killed OR a.preempt_at IS NOT NULL, c.agents, c.held, j.in_queue), chr(10))
+        FROM allocations a JOIN jobs j ON j.id = a.job_id CROSS JOIN LATERAL (
+            SELECT string_agg(c.agent_id, chr(31) ORDER BY c.rank) AS agents, string_agg(
+                (SELECT count(*) FROM slots s WHERE s.container_id = c.id AND s.enabled AND NOT s.draining)::text, chr(31)
+                ORDER BY c.rank) AS held
+            FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED') c
+        WHERE a.pool = :pool AND a.state IN ({_HOLDING}) AND c.agents IS NOT NULL
+    ) AS running
+""")
+# A pass changes allocations of many experiments, whose reports lock them in orders of their own: it waits for none.
+_ASSIGN = text("""
+    WITH x AS (
+        SELECT s.* FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS s (id text, backfilled boolean, ports jsonb)
+        JOIN allocations f ON f.id = s.id WHERE f.state = 'QUEUED' FOR UPDATE OF f SKIP LOCKED)
+    UPDATE allocations a SET state = 'ASSIGNED', epoch = epoch + 1, assigned_at = :now, backfilled = x.backfilled,
+        ports = x.ports, wait_code = NULL, wait_reason = NULL, wait_reason_id = NULL, wait_since = NULL
+    FROM x WHERE a.id = x.id RETURNING a.id, a.epoch, a.task_id
+""")
+_INSERT_CONTAINERS = text("""
+    INSERT INTO containers (id, allocation_id, agent_id, epoch, rank, slot_ids, state, assigned_at)
+    SELECT x.id, x.allocation_id, x.agent_id, x.epoch, x.rank, x.slot_ids, 'ASSIGNED', :now
+    FROM jsonb_to_recordset(cast(:rows AS jsonb)) AS x (id uuid, allocation_id text, agent_id text, epoch integer,
+         rank integer, slot_ids integer[])
+""")
+_PORTS = text(
+    "SELECT ports FROM allocations WHERE state NOT IN ('QUEUED', 'TERMINATED') AND ports <> '{}'"
+)
+_PORTS_ON = text("""
+    SELECT c.agent_id, a.ports FROM containers c JOIN allocations a ON a.id = c.allocation_id
+    WHERE c.agent_id = ANY(cast(:agents AS text[])) AND c.state <> 'TERMINATED' AND a.ports <> '{}'
+""")
+
+
+@dataclass(slots=True)
+class PoolRows:
+    """The rows of a pool that a scheduling decision needs, and its free slots."""
+
+    agents: tuple[Agent, ...]
+    pending: tuple[Request, ...]
+    running: tuple[Running, ...]
+    free: dict[str, list[int]] = field(default_factory=dict)
+    reasons: dict[str, int | None] = field(
+        default_factory=dict
+    )  # ids in wait_reasons, by allocation
+    # Jobs in the queue without the mark of that on their rows.
+    unmarked_jobs: set[str] = field(default_factory=set)
+
+    @property
+    def job_ids(self) -> set[str]:
+        return {r.job.id for r in self.pending} | {r.job.id for r in self.running}
+
+
+def try_lock(tx: Tx, pool: str) -> bool:
+    """Lock the pool for a pass, if no other pass has it."""
+    return bool(tx.execute(_TRY_LOCK, {"pool": pool}).scalar())
+
+
+def load(tx: Tx, pool: str, aux_limit: int, default_priority: int) -> PoolRows:
+    params = {"pool": pool}
+    agent_rows = tx.execute(_AGENTS, params).all()
+    lines = tx.execute(_ALLOCATIONS, {**params, "default_priority": default_priority}).one()
+    pending = [_pending(line) for line in lines.pending.split("\n")] if lines.pending else []
+    running = [_running(line) for line in lines.running.split("\n")] if lines.running else []
+    return PoolRows(
+        agents=tuple(
+            Agent(
+                r.id, r.slots, r.used, aux_limit, r.aux_used, r.enabled, r.draining, r.out_of_service, r.place
+            )
+            for r in agent_rows
+        ),
+        pending=tuple([request for request, _, _ in pending]),
+        running=tuple([allocation for allocation, _ in running]),
+        free={r.id: list(r.free) for r in agent_rows},
+        reasons={request.allocation_id: reason for request, _, reason in pending},
+        unmarked_jobs={request.job.id for request, in_queue, _ in pending if not in_queue}
+        | {allocation.job.id for allocation, in_queue in running if not in_queue},
+    )  # fmt: skip
+
+
+# A line has every value that its result depends on, so an earlier result is as good as a new one.
+@lru_cache(maxsize=_REMEMBERED_LINES)
+def _pending(line: str) -> tuple[Request, bool, int | None]:
+    """Return a queued allocation, whether its job's row says that it is in the queue, and the id of its reason."""
+    job, id, slots, requested_at, single, preemptible, blocked, in_queue, reason = line.split(_NEXT)
+    request = Request(
+        id, _job(job), int(slots), float(requested_at), single == "t", preemptible == "t",
+        frozenset(blocked.split(_ITEM)) if blocked else NO_BLOCKED_AGENTS,
+    )  # fmt: skip
+    return request, in_queue == "t", int(reason) if reason else None
+
+
+@lru_cache(maxsize=_REMEMBERED_LINES)
+def _running(line: str) -> tuple[Running, bool]:
+    """Return an allocation that holds slots, and whether its job's row says that it is in the queue."""
+    job, id, slots, requested_at, preemptible, releasing, agents, held, in_queue = line.split(_NEXT)
+    placements = tuple(
+        Placement(agent, int(n))
+        for agent, n in zip(agents.split(_ITEM), held.split(_ITEM), strict=True)
+    )
+    running = Running(
+        id, _job(job), int(slots), placements, preemptible == "t", releasing == "t", float(requested_at)
+    )  # fmt: skip
+    return running, in_queue == "t"
+
+
+@lru_cache(maxsize=_REMEMBERED_LINES)
+def _job(line: str) -> Job:
+    id, priority, position, weight, max_slots, submitted_at = line.split("\t")
+    limit = int(max_slots) if max_slots else None
+    return Job(int(priority), _position(position), id, float(weight), limit, float(submitted_at))
+
+
+def _position(written: str) -> Decimal | int:
+    """Return whole numbers as such, as nearly all are: they compare several times faster."""
+    return int(written) if written.isdigit() else Decimal(written)
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    epoch: int
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewContainer:
+    id: UUID
+    allocation_id: str
+    agent_id: str
+    epoch: int
+    rank: int
+    slot_ids: list[int]
+
+
+def assign(
+    tx: Tx, starts: Sequence[schedule.Start], ports: Sequence[dict[str, int]], now: datetime
+) -> dict[str, Assigned]:
+    """Give queued allocations their next epochs; one that no longer waits, or that another transaction has locked, is missing in the answer."""
+    rows = [
+        {"id": start.allocation_id, "backfilled": start.backfilled, "ports": own}
+        for start, own in zip(starts, ports, strict=True)
+    ]
+    found = tx.execute(_ASSIGN, {"rows": as_json(rows), "now": now}).all()
+    return {r.id: Assigned(r.epoch, r.task_id) for r in found}
+
+
+def insert_containers(tx: Tx, containers: Sequence[NewContainer], now: datetime) -> None:
+    tx.execute(_INSERT_CONTAINERS, {"rows": as_json([asdict(c) for c in containers]), "now": now})
+
+
+def ports_in_use(tx: Tx) -> set[int]:
+    return {int(p) for r in tx.execute(_PORTS).all() for p in r[0].values()}
+
+
+def ports_on(tx: Tx, agents: Collection[str]) -> dict[str, set[int]]:
+    """Return the ports that allocations on these agents were told to use."""
+    found: dict[str, set[int]] = {agent: set() for agent in agents}
+    for r in tx.execute(_PORTS_ON, {"agents": list(agents)}).all():
+        found[r.agent_id].update(map(int, r.ports.values()))
+    return found

@@ -1,0 +1,146 @@
+"""Read why the allocations of an experiment, trial, job or task wait, or what they do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+
+from det_controlplane.core.tracebacks import ERROR
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.engine.views import time
+
+_REASONS = (
+    """
+    SELECT coalesce(json_agg(json_build_object('allocationId', a.id, 'trialId', a.trial_id, 'state', a.state, 'pool', a.pool, 'jobId', a.job_id,
+        'code', CASE WHEN a.state = 'QUEUED' THEN coalesce(a.wait_code::text, 'NOT_SCHEDULED_YET') WHEN a.killed THEN 'KILLED'
+                WHEN a.preempt_at IS NOT NULL THEN 'PREEMPTED' WHEN a.state = 'WAITING' THEN 'NO_METRICS' ELSE 'RUNS' END,
+        'sentence', CASE WHEN a.state = 'QUEUED'
+                THEN coalesce(a.wait_reason, w.sentence, 'was queued just now and has not been looked at yet; ask again in a second')
+            WHEN a.killed THEN 'is being killed: ' || coalesce(a.preempt_reason, 'on request')
+            WHEN a.preempt_at IS NOT NULL THEN 'was asked to checkpoint and stop: ' || a.preempt_reason
+            WHEN a.state = 'PULLING' THEN 'pulls its image on ' || {agents}
+            WHEN a.state = 'ASSIGNED' THEN 'was given to ' || {agents} || ', which has not started it yet'
+            ELSE 'runs on ' || {agents} || {silent} || {awaited} END,
+        'lostAgents', {lost_agents},
+        'machineReason', a.machine_reason, 'noShow', n.no_show, 'machines', a.machine_code, 'nextTry', {next_try}, 'since', {since}) ORDER BY a.requested_at, a.id), '[]'::json)
+    FROM allocations a JOIN tasks k ON k.id = a.task_id LEFT JOIN wait_reasons w ON w.id = a.wait_reason_id LEFT JOIN (
+        SELECT DISTINCT ON (i.purpose) i.purpose, json_build_object('id', i.id, 'console', i.console) AS no_show
+        FROM instances i WHERE i.console <> '' ORDER BY i.purpose, i.requested_at DESC
+    ) n ON n.purpose = a.id AND a.state = 'QUEUED'
+    WHERE a.state <> 'TERMINATED' AND {where}
+""".replace(
+        "{agents}",
+        "(SELECT string_agg(c.agent_id, ', ' ORDER BY c.rank) FROM containers c WHERE c.allocation_id = a.id AND c.epoch = a.epoch)",
+    )
+    .replace(
+        "{silent}",
+        """coalesce((SELECT ', which is out of contact since ' || to_char(min(g.last_seen_at) AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
+            FROM containers c JOIN agents g ON g.id = c.agent_id
+            WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND g.state = 'SUSPECT'), '')""",
+    )
+    .replace(
+        "{awaited}",
+        """coalesce((SELECT '; waits until ' || to_char(a.awaited_until AT TIME ZONE 'UTC', 'HH24:MI:SS "UTC"')
+                || ' for agent ' || string_agg(c.agent_id, ' and agent ' ORDER BY c.rank) || ' to join again'
+            FROM containers c JOIN agents g ON g.id = c.agent_id
+            WHERE c.allocation_id = a.id AND c.epoch = a.epoch AND c.state <> 'TERMINATED' AND g.state = 'LOST'), '')""",
+    )
+    # A run continues only if each of its containers was lost with its agent or ended well.
+    .replace(
+        "{lost_agents}",
+        """CASE WHEN a.state = 'QUEUED' THEN (
+            SELECT array_agg(c.agent_id ORDER BY c.rank) FILTER (WHERE c.failure = 'agent_lost')
+            FROM allocations p JOIN containers c ON c.allocation_id = p.id AND c.epoch = p.epoch
+            LEFT JOIN agents g ON g.id = c.agent_id WHERE p.task_id = a.task_id AND p.run_id = a.run_id - 1
+            HAVING bool_and(CASE WHEN c.failure = 'agent_lost' THEN coalesce(g.state = 'LOST', false)
+                            ELSE c.failure IS NULL AND c.exit_code = 0 END)) END""",
+    )
+    .replace("{next_try}", time("a.machine_next_try"))
+    .replace("{since}", time("coalesce(a.wait_since, a.preempt_at, a.assigned_at, a.requested_at)"))
+)
+# What deletes an experiment's checkpoints is not the experiment: it begins when that has ended.
+_BY = {
+    "experiment": "k.experiment_id = cast(:id AS integer) AND k.kind <> 'CHECKPOINT_GC'",
+    "trial": "k.trial_id = cast(:id AS integer)",
+    "job": "a.job_id = cast(:id AS uuid)",
+    "task": "k.id = :id",
+}
+# What the last run said at its end matters where it failed: of its last lines, those of each container together. Levels
+# were taken off the lines when they were sent.
+_LAST_RUN = """
+    LEFT JOIN LATERAL (
+        SELECT a.id, a.task_id, a.exit_kind, a.exit_reason, y.restarts, x.max_restarts
+        FROM allocations a JOIN tasks k ON k.id = a.task_id
+        LEFT JOIN trials y ON y.id = k.trial_id LEFT JOIN experiments x ON x.id = y.experiment_id
+        WHERE a.ended_at IS NOT NULL AND {where} ORDER BY a.ended_at DESC LIMIT 1
+    ) r ON true LEFT JOIN LATERAL (
+        SELECT string_agg(CASE WHEN {is_error} THEN '{error}' ELSE '' END || left(l.log, 400), chr(10)
+                          ORDER BY l.container_id, l.id) AS errors
+        FROM (SELECT * FROM task_logs o WHERE o.task_id = r.task_id ORDER BY o.id DESC LIMIT 500) l
+        WHERE r.exit_kind = 'failed' AND l.allocation_id = r.id
+              AND (l.stdtype = 'stderr' OR ({is_error} AND l.source IS DISTINCT FROM 'agent'))
+    ) o ON true
+""".replace(
+    "{is_error}", "coalesce(l.level, '') IN ('LOG_LEVEL_ERROR', 'LOG_LEVEL_CRITICAL')"
+).replace("{error}", ERROR)
+_STATES = {
+    "experiment": ("e.state::text, e.error, e.id, false", "experiments e", "e.id = cast(:id AS integer)"),
+    "trial": (
+        "t.state::text, e.error, e.id, t.parked",
+        "trials t JOIN experiments e ON e.id = t.experiment_id", "t.id = cast(:id AS integer)",
+    ),
+    "job": (
+        "coalesce(e.state::text, 'ENDED'), e.error, e.id, false",
+        "jobs j LEFT JOIN experiments e ON e.job_id = j.id", "j.id = cast(:id AS uuid)",
+    ),
+    "task": (
+        "CASE WHEN t.ended_at IS NOT NULL THEN 'ENDED' WHEN t.state = 'PAUSED' THEN 'PAUSED' ELSE 'ACTIVE' END, '', NULL, false",
+        "tasks t", "t.id = :id",
+    ),
+}  # fmt: skip
+_STATE_OF = {
+    kind: text(
+        f"SELECT {columns}, r.exit_reason, coalesce(o.errors, ''), r.restarts, r.max_restarts FROM {tables}"
+        f" {_LAST_RUN.replace('{where}', _BY[kind])} WHERE {of_id}"
+    )
+    for kind, (columns, tables, of_id) in _STATES.items()
+}
+_SHOWN_BY = text("""
+    WITH k AS (SELECT t.config->'_reads' AS reads FROM tasks t JOIN allocations a ON a.task_id = t.id WHERE a.id = :allocation_id)
+    SELECT e.id, e.state::text FROM experiments e WHERE e.id IN (
+        SELECT v::integer FROM k, jsonb_array_elements_text(k.reads->'experiment_ids') v UNION
+        SELECT t.experiment_id FROM k, jsonb_array_elements_text(k.reads->'trial_ids') v JOIN trials t ON t.id = v::integer)
+    ORDER BY e.id
+""")
+_REASONS_OF = {kind: text(_REASONS.replace("{where}", where)) for kind, where in _BY.items()}
+KINDS = tuple(_BY)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Hold the state of the experiment, trial, job or task that is asked about; it may have no live allocation."""
+
+    state: str
+    error: str
+    experiment_id: int | None
+    parked: bool
+    exit_reason: str | None  # of its last run
+    errors: str  # what that run wrote last to stderr or logged as errors, where it failed
+    restarts: int | None  # of the trial that it was of
+    max_restarts: int | None
+
+
+def subject(tx: Tx, kind: str, id: str) -> Subject | None:
+    row = tx.execute(_STATE_OF[kind], {"id": id}).first()
+    return None if row is None else Subject(*row)
+
+
+def reasons(tx: Tx, kind: str, id: str) -> list[dict[str, Any]]:
+    """Return an entry for each live allocation, in the API's JSON."""
+    found: list[dict[str, Any]] = tx.execute(_REASONS_OF[kind], {"id": id}).scalar_one()
+    return found
+
+
+def shown_by(tx: Tx, allocation_id: str) -> list[tuple[int, str]]:
+    """Return ids and states of the experiments that a TensorBoard shows."""
+    return [tuple(row) for row in tx.execute(_SHOWN_BY, {"allocation_id": allocation_id})]

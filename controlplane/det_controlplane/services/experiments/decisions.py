@@ -1,0 +1,123 @@
+"""Tell what a search decided of its trials at its rungs, and why, by folding its events once more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from det_controlplane.core import search
+from det_controlplane.core.hparams import Space
+from det_controlplane.core.search import History, Judgement, JudgementWording, Outcome
+from det_controlplane.db.experiments import searches
+from det_controlplane.db.experiments.searches import SearchedTrial, StoredSearch
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing
+from det_controlplane.services.memory import WatchedSearch
+from det_controlplane.services.search.journal import parse_space
+
+# Methods that compare trials at rungs.
+_HALVING = ("async_halving", "adaptive_asha", "local_asha")
+_NAMES = {"async_halving": "ASHA", "adaptive_asha": "adaptive ASHA", "local_asha": "local ASHA"}
+
+
+def of(ctx: Context, experiment_id: int, *, whole: bool = False) -> dict[str, Any]:
+    """Return the search of an experiment: its brackets with their rungs, and each trial, on demand with what it was given."""
+    with ctx.db.autocommit() as tx:
+        found = searches.searching(tx, experiment_id)
+        if found is None:
+            raise Missing(f"experiment {experiment_id} not found")
+        unit = search.unit_of(found.searcher)
+        trials = searches.trials_of(tx, experiment_id, unit, whole=whole)
+    histories = _histories(ctx, experiment_id, found)
+    return {
+        "method": found.searcher["name"], "metric": found.searcher.get("metric") or "", "unit": unit,
+        "smallerIsBetter": found.searcher.get("smaller_is_better", True),
+        "divisor": found.searcher.get("divisor") if histories else None,
+        "brackets": [_bracket(h, t) for h, t in zip(histories, _wordings(found, histories), strict=True)],
+        "trials": [_SearchView(found, histories).trial(t) for t in trials],
+    }  # fmt: skip
+
+
+def sentence_of(ctx: Context, experiment_id: int, trial_id: int, state: str) -> str:
+    """Tell why a trial trained no further, or waits; empty where no rung decided it."""
+    with ctx.db.autocommit() as tx:
+        found = searches.searching(tx, experiment_id)
+        if found is None or found.searcher["name"] not in _HALVING:
+            return ""
+        request_id = searches.request_of(tx, trial_id)
+    seen = _SearchView(found, _histories(ctx, experiment_id, found))
+    return seen.sentence(request_id, state)
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchView:
+    found: StoredSearch
+    histories: Sequence[History]
+
+    def trial(self, trial: SearchedTrial) -> dict[str, Any]:
+        bracket, judgements = self._of(trial.request_id)
+        last = judgements[-1] if judgements else None
+        return {
+            "id": trial.id, "state": f"STATE_{trial.state}", "trained": trial.trained, "value": trial.value,
+            "bracket": bracket, "rung": len(judgements), "outcome": last.outcome.value if last else None,
+            "sentence": self.sentence(trial.request_id, trial.state), **trial.given,
+        }  # fmt: skip
+
+    def sentence(self, request_id: str, state: str) -> str:
+        """Tell what the last rung decided of a trial, unless something else ended it."""
+        bracket, judgements = self._of(request_id)
+        if bracket is None or not judgements:
+            return ""
+        last = judgements[-1]
+        telling = (Outcome.STOPPED, Outcome.PASSED_OVER, Outcome.FINISHED)
+        if state in ("ERROR", "CANCELED") or (state == "COMPLETED" and last.outcome not in telling):
+            return ""
+        return _wordings(self.found, self.histories)[bracket].sentence(last)
+
+    def _of(self, request_id: str) -> tuple[int | None, Sequence[Judgement]]:
+        for bracket, history in enumerate(self.histories):
+            if request_id in history.trials:
+                return bracket, history.trials[request_id]
+        return None, ()
+
+
+def _bracket(history: History, telling: JudgementWording) -> dict[str, Any]:
+    rungs = [
+        {
+            "length": rung.length, "arrived": rung.arrived, "wentOn": rung.went_on, "stopped": rung.stopped,
+            "cutOff": telling.value(rung.worst_on),
+        }
+        for rung in history.rungs
+    ]  # fmt: skip
+    return {"trials": len(history.trials), "rungs": rungs}
+
+
+def _wordings(found: StoredSearch, histories: Sequence[History]) -> list[JudgementWording]:
+    searcher = found.searcher
+    return [
+        JudgementWording(
+            method=_NAMES[searcher["name"]],
+            metric=str(searcher["metric"]),
+            smaller_is_better=searcher.get("smaller_is_better", True) is not False,
+            unit=search.unit_of(searcher),
+            lengths=[rung.length for rung in history.rungs],
+        )
+        for history in histories
+    ]
+
+
+def _histories(ctx: Context, experiment_id: int, found: StoredSearch) -> Sequence[History]:
+    """Fold what has happened since this process told it last."""
+    if found.searcher["name"] not in _HALVING:
+        return ()
+    kept = ctx.memory.watched.take(experiment_id)
+    if kept is None or kept.seq > found.seq:
+        space: Space = parse_space({"hyperparameters": found.hyperparameters})
+        folded = search.new(found.searcher, space, found.seed)
+        kept = WatchedSearch(0, folded, folded.method.watched())
+    with ctx.db.autocommit() as tx:
+        events = searches.events(tx, experiment_id, kept.seq, found.seq)
+    for event in events:
+        kept.search.fold(search.event_from_json(event))
+    kept.seq = found.seq
+    ctx.memory.watched.give_back(experiment_id, kept)
+    return kept.histories

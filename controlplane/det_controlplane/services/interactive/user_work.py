@@ -1,0 +1,51 @@
+"""List, pause and end the tasks of a user who is deactivated; services/experiments/user_work.py does experiments."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from det_controlplane.core.lifecycle.task import NAMES, TaskKind
+from det_controlplane.db.tasks import tasks
+from det_controlplane.db.tasks.tasks import LiveTask
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Missing, WrongState
+from det_controlplane.services.identity.rights import require_admin
+from det_controlplane.services.interactive.interactive import kill
+from det_controlplane.services.principal import User
+from det_controlplane.services.tasks import generic
+
+
+def running(ctx: Context, user_id: int) -> list[dict[str, Any]]:
+    """Return the tasks that run or wait to, oldest first: their id, kind and name."""
+    return _told(tasks.live_of(ctx.db, user_id))
+
+
+def stop(
+    ctx: Context, caller: User, user_id: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Pause a user's tasks that can be paused and end the others; return both."""
+    require_admin(caller, "stop all the work of a user")
+    paused, ended = [], []
+    for task in tasks.live_of(ctx.db, user_id):
+        if task.kind is not TaskKind.GENERIC:
+            ended += _done(task, lambda t: kill(ctx, caller, t.kind, t.id))
+        elif task.no_pause:
+            ended += _done(task, lambda t: generic.kill(ctx, caller, t.id, from_root=False))
+        else:
+            paused += _done(task, lambda t: generic.pause(ctx, caller, t.id))
+    return _told(paused), _told(ended)
+
+
+def _done(task: LiveTask, deed: Callable[[LiveTask], object]) -> list[LiveTask]:
+    """Pause or end a task; return it, or nothing if it ended in between."""
+    try:
+        deed(task)
+    except (Missing, WrongState):
+        return []
+    return [task]
+
+
+def _told(found: Iterable[LiveTask]) -> list[dict[str, Any]]:
+    return [
+        {"taskId": t.id, "kind": NAMES.get(t.kind, t.kind.value.lower()), "name": t.name}
+        for t in found
+    ]

@@ -1,0 +1,156 @@
+"""The state of the cluster as gauges in Prometheus' text format, and where to find its agents.
+
+The first six are Determined's, by name and labels; the others are ours: slots, queues, machines and money.
+"""
+
+import resource
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from det_controlplane.db.cluster import gauges
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.money import budgets, costs
+from det_controlplane.services.context import Context
+from det_controlplane.services.maintenance.budgets import spent_of
+from det_controlplane.services.money.costs import span
+
+# Exporters that an operator runs on the agents' machines.
+_CADVISOR, _DCGM = 8080, 9400
+
+
+class Gauge(NamedTuple):
+    """A gauge: its name, its meaning, and its values by labels."""
+
+    name: str
+    help: str
+    samples: Sequence[tuple[Mapping[str, Any], Any]]
+
+
+def exposition(ctx: Context) -> str:
+    """Return every gauge in the text format."""
+    with ctx.db.begin() as tx:
+        found = [*_relations(tx), *_slots(tx), *_machines(ctx, tx), *_budgets(ctx, tx)]
+    return "".join(_lines(found))
+
+
+def process_exposition() -> str:
+    """Return the resources that this process has used, by the names that Prometheus' own clients have."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    cpu_s = round(used.ru_utime + used.ru_stime, 3)
+    found = (
+        Gauge("process_cpu_seconds_total", "Processor time of this process.", [({}, cpu_s)]),
+        Gauge("process_resident_memory_max_bytes", "The most memory it has had.", [({}, peak)]),
+    )
+    return "".join(_lines(found))
+
+
+def targets(ctx: Context) -> list[dict[str, Any]]:
+    """Return the exporters of each agent in the form of Prometheus' HTTP service discovery."""
+    with ctx.db.autocommit() as tx:
+        agents = gauges.agents(tx)
+    return [
+        {
+            "targets": [f"{_host(agent)}:{port}" for port in (_CADVISOR, _DCGM)],
+            "labels": {"det_agent_id": agent["id"], "det_resource_pool": agent["pool"]},
+        }
+        for agent in agents
+    ]
+
+
+def _host(agent: Mapping[str, Any]) -> str:
+    return str(next(iter(agent["addresses"] or ()), agent["hostname"] or agent["id"]))
+
+
+def _relations(tx: Tx) -> Iterator[Gauge]:
+    containers = gauges.containers(tx)
+    yield _relation("det_container_id_allocation_id", containers, "container_id", "allocation_id")
+    with_actor = [{**c, "task_actor": ""} for c in containers]
+    yield _relation(
+        "det_allocation_id_task_id_task_actor", with_actor, "allocation_id", "task_id", "task_actor", "job_id"
+    )  # fmt: skip
+    yield _relation(
+        "det_container_id_runtime_container_id", containers, "container_runtime_id", "container_id"
+    )
+    with_experiment = [c for c in containers if c["experiment_id"] is not None]
+    yield _relation("det_job_id_experiment_id", with_experiment, "job_id", "experiment_id")
+    yield _relation("det_experiment_id_label", gauges.labels(tx), "experiment_id", "label")
+    yield _relation("det_gpu_uuid_container_id", gauges.gpus(tx), "gpu_uuid", "container_id")
+    yield Gauge("determined_healthy", "1: the control plane reaches its database.", [({}, 1)])
+
+
+def _relation(name: str, rows: Iterable[Mapping[str, Any]], *labels: str) -> Gauge:
+    """Return a gauge that is 1 for each combination of labels, so that queries can join by it."""
+    pairs = dict.fromkeys(tuple(str(row[label]) for label in labels) for row in rows)
+    samples = [(dict(zip(labels, values, strict=True)), 1) for values in pairs]
+    return Gauge(name, f"Relates {', '.join(labels)}.", samples)
+
+
+def _slots(tx: Tx) -> Iterator[Gauge]:
+    slots, queued = gauges.slots(tx), gauges.queued(tx)
+    yield Gauge("det_slots", "Slots of agents that are there.", _by_pool(slots, "slots"))
+    yield Gauge("det_slots_used", "Slots that containers hold.", _by_pool(slots, "used"))
+    yield Gauge("det_queued_allocations", "Allocations that wait.", _by_pool(queued, "allocations"))
+    yield Gauge("det_queued_slots", "Slots that are waited for.", _by_pool(queued, "slots"))
+
+
+def _machines(ctx: Context, tx: Tx) -> Iterator[Gauge]:
+    live = gauges.machines(tx)
+    names = ("pool", "provider", "region", "capacity", "state")
+    of = [({name: row[name] for name in names}, row) for row in live]
+    yield Gauge(
+        "det_instances", "Rented machines.", [(labels, row["machines"]) for labels, row in of]
+    )
+    yield Gauge(
+        "det_instances_usd_per_hour", "Price of the rented machines.",
+        [(labels, row["usd_hour"]) for labels, row in of],
+    )  # fmt: skip
+    pools = costs.by_pool(tx, span(ctx)) if ctx.config.rents else []
+    spent = [({"pool": p.name}, p) for p in pools]
+    yield Gauge(
+        "det_pool_cost_usd", "Cost of a pool's machines since it rented the first.",
+        [(labels, p.usd) for labels, p in spent],
+    )  # fmt: skip
+    yield Gauge(
+        "det_pool_idle_cost_usd", "The part of it in which nothing held the slots.",
+        [(labels, p.idle_usd) for labels, p in spent],
+    )  # fmt: skip
+    yield Gauge(
+        "det_pool_slot_hours", "Hours that work held slots of the pool's machines.",
+        [(labels, p.slot_hours) for labels, p in spent],
+    )  # fmt: skip
+
+
+def _budgets(ctx: Context, tx: Tx) -> Iterator[Gauge]:
+    every = [
+        ({"scope": b.scope.value, "name": b.scope_name, "period": b.period.value}, b)
+        for b in budgets.every(tx)
+    ]
+    yield Gauge(
+        "det_budget_limit_usd", "The amount of a budget.", [(labels, b.limit_usd) for labels, b in every]
+    )  # fmt: skip
+    yield Gauge(
+        "det_budget_spent_usd", "What is spent of it.",
+        [(labels, spent_of(ctx, tx, b)) for labels, b in every],
+    )  # fmt: skip
+
+
+def _by_pool(rows: Iterable[Mapping[str, Any]], of: str) -> list[tuple[Mapping[str, Any], Any]]:
+    return [({"pool": row["pool"]}, row[of]) for row in rows]
+
+
+def _lines(found: Iterable[Gauge]) -> Iterator[str]:
+    for gauge in found:
+        yield f"# HELP {gauge.name} {gauge.help}\n# TYPE {gauge.name} gauge\n"
+        for labels, value in gauge.samples:
+            told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            yield (
+                f"{gauge.name}{{{told}}} {float(value):.12g}\n"
+                if told
+                else f"{gauge.name} {value}\n"
+            )
+
+
+def _escaped(value: Any) -> str:
+    return str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

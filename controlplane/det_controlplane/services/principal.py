@@ -1,0 +1,57 @@
+"""The callers of the API: users, tasks and agents."""
+
+from dataclasses import dataclass
+
+from det_controlplane.core.people.roles import OPEN, Grants
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPlace:
+    """The workspace of an object that a request names, read together with the caller; None: no such object."""
+
+    kind: str
+    name: str
+    workspace_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person, or a task that acts for one (`allocation_id` set)."""
+
+    id: int
+    username: str
+    admin: bool
+    session_id: int
+    allocation_id: str | None = None
+    task_id: str | None = None
+    trial_id: int | None = None
+    experiment_id: int | None = None
+    via: str = "user"  # the kind of the token
+    administers: bool = True  # may manage people, if its rights allow it
+    narrow: bool = False  # a task's token that is only for the task itself
+    grants: Grants = OPEN
+    place: NamedPlace | None = None
+    presides: bool = False  # administrates the workspaces of all that the request names
+
+    def is_person(self, user_id: int | None) -> bool:
+        """Return whether this is the user who is signed in, and not a task of the user."""
+        return self.id == user_id and self.allocation_id is None
+
+    @property
+    def caller(self) -> str:
+        """Return whose share of a process its requests take: those of all sessions and tasks of a user are one."""
+        return f"user {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPrincipal:
+    id: str
+    incarnation: str
+    pool: str
+
+    @property
+    def caller(self) -> str:
+        return f"agent {self.id}"
+
+
+Principal = User | AgentPrincipal

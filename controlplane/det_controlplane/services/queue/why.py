@@ -1,0 +1,223 @@
+"""Answer `det why`: the reasons why an experiment, trial, job or task waits, in the scheduler's own words."""
+
+import re
+from typing import Any
+from uuid import UUID
+
+from det_controlplane.core.money.budget import spent_sentence
+from det_controlplane.core.numerals import whole
+from det_controlplane.core.provision import boot
+from det_controlplane.core.schedule.model import WaitCode
+from det_controlplane.core.tracebacks import last_error, last_exception
+from det_controlplane.db.engine.database import Tx
+from det_controlplane.db.money import budgets
+from det_controlplane.db.scheduling import waiting
+from det_controlplane.db.scheduling.waiting import Subject
+from det_controlplane.db.trials import metric_names
+from det_controlplane.services.context import Context
+from det_controlplane.services.errors import Invalid, Missing
+from det_controlplane.services.experiments import decisions
+
+_SENTENCES = {
+    "PAUSED": "is paused: `det experiment activate {experiment_id}` continues it",
+    "COMPLETED": "has completed",
+    "CANCELED": "was canceled",
+    "ENDED": "has ended",
+}
+# How the provisioner begins, which the scheduler has told by then.
+_NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot); ")
+
+_NAMED = 3  # of the experiments that a TensorBoard waits for
+_EXIT_CODE = re.compile(r"exit code: (\d+)$")
+_MEANINGS = {
+    "80": "its image lacks what the task needs: see its logs",
+    "126": "its entrypoint cannot be executed",
+    "127": "its entrypoint does not exist",
+    "137": "it was killed, often for want of memory",
+    "139": "it crashed: a segmentation fault",
+}
+
+
+def of(ctx: Context, kind: str, id: str) -> list[dict[str, Any]]:
+    """Return one entry for each live allocation; without any, one for the thing itself."""
+    if kind not in waiting.KINDS:
+        raise Invalid(f"cannot tell why for a {kind!r}; ask for {', '.join(waiting.KINDS)}")
+    if kind in ("experiment", "trial") and (whole(id) is None or len(id) > 9):
+        raise Invalid(f"{kind} id must be a number, not {id!r}")
+    if kind == "job" and not _is_uuid(id):
+        raise Missing(f"job '{id}' not found: ids of jobs are UUIDs, `det job list` shows them")
+    with ctx.db.begin() as tx:
+        found = waiting.subject(tx, kind, id)
+        if found is None:
+            raise Missing(f"{kind} '{id}' not found")
+        reasons = [
+            _of_pool(ctx, _of_metrics(tx, reason)) for reason in waiting.reasons(tx, kind, id)
+        ]
+        spent = _spent_budget(ctx, tx, found.experiment_id)
+        nearly = "" if spent else _nearly_spent_budget(ctx, tx, found.experiment_id)
+        refused = 0 if reasons else metric_names.refused_reports(tx, kind, id)
+    if reasons:
+        return [_told(reason, spent, nearly) for reason in reasons]
+    ended = _itself(found, spent)
+    sentence = _decided(ctx, kind, id, found) or ended["sentence"]
+    return [{**ended, "sentence": sentence + _of_refused(refused)}]
+
+
+def _of_refused(reports: int) -> str:
+    if not reports:
+        return ""
+    noun = "report has" if reports == 1 else "reports have"
+    return f"; {reports:,} {noun} metrics that were not stored, because of too many names: see the trial's log"
+
+
+def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
+    """Complete the reason of a TensorBoard that waits, by what it has nothing of and what that does now."""
+    if reason["code"] != "NO_METRICS":
+        return reason
+    shown = [
+        f"experiment {id} ({state})" for id, state in waiting.shown_by(tx, reason["allocationId"])
+    ]
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    whose = f" of {', '.join(shown[:_NAMED])}{more}" if shown else ""
+    told = f"{reason['sentence']} and has no metrics to show yet{whose}: it waits for the first"
+    return reason | {"sentence": told}
+
+
+def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
+    """Replace what a scheduler said of a pool that is no longer configured: its agents are elsewhere now."""
+    pool, job_id = reason.pop("pool"), reason.pop("jobId")
+    if reason["state"] != "QUEUED" or ctx.config.pool(pool) is not None:
+        return reason
+    told = without_pool(ctx, pool, job_id, is_experiment=reason["trialId"] is not None)
+    return reason | {"code": "NO_POOL", "sentence": told, "machineReason": None, "noShow": None}
+
+
+def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> str:
+    """Return why a job waits whose pool is no longer configured, and what brings it to one that is."""
+    known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
+    default = ctx.config.default_compute_resource_pool
+    moved = f"`det job update {job_id} --resource-pool {default}` moves it"
+    way = moved if is_experiment else "start it again in another, and kill this one"
+    return f"its resource pool {pool!r} no longer exists: {way} (there are: {known})"
+
+
+def _decided(ctx: Context, kind: str, id: str, found: Subject) -> str:
+    """Return the search's decision about a trial that has ended well, or waits at a rung."""
+    if kind != "trial" or found.experiment_id is None:
+        return ""
+    if found.state != "COMPLETED" and not (found.state == "ACTIVE" and found.parked):
+        return ""
+    return decisions.sentence_of(ctx, found.experiment_id, int(id), found.state)
+
+
+def _spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
+    """Return which spent budget pauses an experiment, and the way out; empty where none does."""
+    if experiment_id is None or not ctx.config.rents:
+        return ""
+    budget = budgets.spent_for(tx, experiment_id, ctx.now())
+    return spent_sentence(budget) if budget else ""
+
+
+def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str:
+    if experiment_id is None or not ctx.config.rents:
+        return ""
+    budget = budgets.nearly_spent_for(tx, experiment_id, ctx.now())
+    return f"{budget.name} is nearly spent; raise it with `det budget set`" if budget else ""
+
+
+def _told(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
+    """Join what the scheduler says, what the provisioner says, and what a budget has to do with it."""
+    machines, lost_agents = reason.pop("machineReason"), reason.pop("lostAgents")
+    if reason["state"] == "QUEUED" and machines:
+        reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
+    if reason["code"] in ("PREEMPTED", "KILLED") and spent:
+        reason["sentence"] += f", as {spent}"
+    if nearly:
+        reason["sentence"] += f"; {nearly}"
+    if lost_agents:
+        reason["sentence"] += _may_go_on(lost_agents)
+    return _with_no_show(reason)
+
+
+def _may_go_on(lost_agents: list[str]) -> str:
+    if len(lost_agents) == 1:
+        return f"; its run on agent {lost_agents[0]}, which is out of contact, goes on if the agent comes back first"
+    named = ", ".join(lost_agents)
+    return f"; its run on agents {named}, which are out of contact, goes on if all of them come back first"
+
+
+def in_queue(waits: dict[str, Any]) -> str:
+    """Return why a waiting allocation does, as a queue shows it."""
+    told, machines = waits["sentence"], waits["machines"]
+    told = joined(told, machines, waits["code"] or "") if machines else told
+    return f"trial {waits['trialId']} {told}" if waits["trialId"] else str(told)
+
+
+def joined(scheduler: str, machines: str, code: str) -> str:
+    """Join reasons so that the need is named once. Where the pool has no agent, only machines matter."""
+    need = scheduler.partition("; ")[0]
+    rest = _NEED.sub("", machines) if need.startswith("needs ") else machines
+    return f"{need}; {rest}" if code == WaitCode.NO_AGENTS.value else f"{scheduler}; {rest}"
+
+
+def _with_no_show(reason: dict[str, Any]) -> dict[str, Any]:
+    """Add where the machine stopped that was rented for a waiting allocation before and never joined."""
+    no_show = reason.pop("noShow")
+    if no_show is not None:
+        step, words = boot.last_step(no_show["console"]), boot.last_words(no_show["console"])
+        at = f", its start ended at: {step}" if step else ""
+        said = f", and it said: {words}" if words else ""
+        told = f"a machine before did not join{at}{said} (`det instance describe {no_show['id']}`)"
+        reason["sentence"] += f"; {told}"
+    return reason
+
+
+def _itself(row: Subject, spent: str) -> dict[str, Any]:
+    return {
+        "allocationId": None, "trialId": None, "state": row.state, "code": row.state,
+        "sentence": _sentence_of(row, spent), "since": None,
+    }  # fmt: skip
+
+
+def _sentence_of(row: Subject, spent: str) -> str:
+    if row.state == "PAUSED" and spent:
+        return f"is paused, as {spent}, then `det experiment activate {row.experiment_id}`"
+    last = _last_run(row)
+    if row.state == "ERROR":
+        return f"has failed: {'; '.join(filter(None, (row.error, last))) or 'see its logs'}"
+    if row.state in ("COMPLETED", "ENDED") and last:
+        return f"{_SENTENCES[row.state]}; {last}"
+    if row.state == "ACTIVE" and row.parked:
+        return "holds no slots until the searcher tells it to train on"
+    if row.state == "PAUSED" and row.experiment_id is None:
+        return "is paused: `det task unpause` continues it"
+    told = _SENTENCES.get(row.state, "has nothing queued and nothing running")
+    return told.format(experiment_id=row.experiment_id)
+
+
+def _last_run(row: Subject) -> str:
+    """Return how the last run ended, with its last words; empty where there is nothing to say."""
+    if not row.exit_reason:
+        return ""
+    used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
+    ended = f"its last run{used if row.state == 'ERROR' else ''}: {_with_meaning(row.exit_reason)}"
+    lines = row.errors.splitlines()
+    if exception := last_exception(lines):
+        return f"{ended}; it ended with {exception}"
+    error = last_error(lines)
+    return f"{ended}; its last error: {error}" if error and error not in ended else ended
+
+
+def _with_meaning(exit_reason: str) -> str:
+    """Return how a run ended, with what its exit status usually means."""
+    found = _EXIT_CODE.search(exit_reason)
+    meaning = _MEANINGS.get(found[1]) if found else None
+    return f"{exit_reason} ({meaning})" if meaning else exit_reason
+
+
+def _is_uuid(value: str) -> bool:
+    try:
+        UUID(value)
+    except ValueError:
+        return False
+    return True

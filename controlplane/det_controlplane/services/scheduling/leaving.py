@@ -1,0 +1,33 @@
+"""Act on the notice that a machine goes away (spot, maintenance, shutdown): its work checkpoints and moves."""
+
+from datetime import datetime, timezone
+
+from det_controlplane.core.lifecycle.allocation import AllocationState
+from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.db.scheduling import allocations
+from det_controlplane.db.tasks import containers
+from det_controlplane.services.context import Context
+from det_controlplane.services.scheduling import stopping
+from det_controlplane.services.use_case import change
+
+
+def stop_all(ctx: Context, agent_id: str, until: datetime | None = None, why: str = "") -> bool:
+    """Ask every allocation on the agent that was not asked yet to checkpoint and stop; whether there was any.
+
+    `until`: none of them has longer than that, nor what was asked to leave before for another reason. What cannot be
+    asked ends with its machine: a notebook that is lost starts again elsewhere, one that is killed does not."""
+    with ctx.db.autocommit() as tx:
+        found = containers.allocations_to_ask(tx, agent_id, until)
+    at = "" if until is None else f" at {until.astimezone(timezone.utc):%H:%M:%S} UTC"
+    reason = f"the machine of agent {agent_id} goes away{at}" + (f": {why}" if why else "")
+    for allocation_id in found:
+        with change(ctx) as changed:
+            allocation = allocations.lock(changed.tx, allocation_id)
+            if allocation is None or allocation.state is AllocationState.TERMINATED:
+                continue
+            if allocation.preempt_at is None:
+                stopping.stop(changed, allocation, Signal.TERMINATE, reason)
+            if until is not None:
+                allocations.kill_by(changed.tx, allocation_id, until, reason)
+                changed.wake("schedule")
+    return bool(found)
