@@ -19,7 +19,6 @@ from determined.common.http import Session
 
 from det_agent import machine_roles
 from det_agent.client import ControlPlane
-from det_agent.container_key import ContainerKey
 from det_agent.container_sessions import ContainerSessions
 from det_agent.containers import ContainerDependencies, Containers
 from det_agent.environment import AgentEnvironment
@@ -30,14 +29,14 @@ from det_agent.health import Health
 from det_agent.identity import StateDirectory, address_towards
 from det_agent.log_limits import LogLimits
 from det_agent.loop import AgentReplaced, ControlPlaneSilent, Loop, LoopDependencies
+from det_agent.notices import Signals, SignalSource, machine_is_stopping
 from det_agent.process_runtime import ProcessRuntime
 from det_agent.proofs import proof_of
 from det_agent.relay import RelayConnection
 from det_agent.report_delivery import ReportDelivery
-from det_agent.runtime import GatewayAddress, Runtime
+from det_agent.runtime import ContainerKey, GatewayAddress, Runtime
 from det_agent.settings import Settings
 from det_agent.shipper import LogShipper
-from det_agent.signals import Signals, SignalSource, machine_is_stopping
 from det_agent.slots import discover
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import agent_line

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable
 
-from det_agent.container_key import ContainerKey
+from det_agent.runtime import ContainerKey
 
 
 class ContainerSessions:

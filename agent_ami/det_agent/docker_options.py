@@ -13,9 +13,9 @@ from typing import Any
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
-from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, assigned, python_path
 from det_agent.harness_mount import DEPS_DIR, HARNESS_DIR, Payload
+from det_agent.runtime import ContainerKey
 
 LABEL = "ai.determined.container."
 FABRIC = Path("/dev/infiniband")  # where EFA and InfiniBand have their devices

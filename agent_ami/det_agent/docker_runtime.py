@@ -15,7 +15,6 @@ from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 from docker.errors import APIError, DockerException, NotFound
 
 from det_agent import exit_reason
-from det_agent.container_key import ContainerKey
 from det_agent.docker_engine import Engine, engine_of
 from det_agent.docker_options import (
     LABEL,
@@ -31,9 +30,9 @@ from det_agent.docker_output import read_output
 from det_agent.docker_pull import ensure_image
 from det_agent.environment import RUN_DIR
 from det_agent.harness_mount import Payload, find_payload
-from det_agent.host_address import HostAddresses
-from det_agent.host_network import cgroup_parent
+from det_agent.host_address import HostAddresses, cgroup_parent
 from det_agent.runtime import (
+    ContainerKey,
     Exit,
     GatewayAddress,
     OutputLine,

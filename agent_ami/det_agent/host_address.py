@@ -13,11 +13,12 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, DockerException, NotFound
 
-from det_agent.docker_probe import (
+from det_agent.docker_engine import (
     HOST_GATEWAY_NAME,
     NO_INIT,
     Reached,
@@ -135,3 +136,20 @@ def _unreachable(network: str, gateway: GatewayAddress, result: Unreachable) -> 
         f" let this machine's firewall accept TCP port {gateway.port} from containers,"
         " or set container_master_host to an address that they reach"
     )
+
+
+SLICE = Path("/run/determined-slice")
+
+
+def cgroup_parent(client: Any) -> str:
+    """Return below what the engine must start such containers; empty where the metadata service is open to them.
+
+    Raises DockerException or OSError."""
+    try:
+        slice_name = SLICE.read_text().strip()
+    except FileNotFoundError:
+        return ""
+    info = client.info()
+    if str(info.get("CgroupVersion")) != "2":
+        return ""  # sockets are told apart in the second version only
+    return slice_name if info.get("CgroupDriver") == "systemd" else f"/{slice_name}"

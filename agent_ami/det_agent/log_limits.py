@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from det_controlplane.core import patterns
 
-from det_agent.container_key import ContainerKey
+from det_agent.runtime import ContainerKey
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import TaskLine, agent_line
 

@@ -15,10 +15,9 @@ from det_controlplane.core.interface import PRODUCT_VERSION
 from det_agent.agent import Agent
 from det_agent.loop import AgentReplaced, ControlPlaneSilent
 from det_agent.metadata import AwsMetadata, GcpMetadata
-from det_agent.notices import AwsNotices, GcpNotices
+from det_agent.notices import AwsNotices, GcpNotices, SignalSource
 from det_agent.runtime import StartFailed
 from det_agent.settings import BadSettings, Settings, add_flags, load
-from det_agent.signals import SignalSource
 from det_agent.slots import SlotsUnavailable
 
 UNIT = Path(__file__).parent / "det-agent.service"

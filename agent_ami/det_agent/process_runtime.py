@@ -21,11 +21,19 @@ from typing import Any, Literal
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 from det_agent import exit_reason, shim
-from det_agent.container_key import ContainerKey
 from det_agent.environment import RUN_DIR, device_env, python_path
 from det_agent.identity import write_atomically
 from det_agent.process_paths import PathMap, hand_over, lay_out, may_switch_user
-from det_agent.runtime import Exit, GatewayAddress, OutputLine, Say, Started, StartFailed, Stream
+from det_agent.runtime import (
+    ContainerKey,
+    Exit,
+    GatewayAddress,
+    OutputLine,
+    Say,
+    Started,
+    StartFailed,
+    Stream,
+)
 from det_agent.task_logs import now_rfc3339
 from det_agent.task_python import MISLEADING, BasePython, NoPython, make_environment
 

@@ -1,30 +1,85 @@
-"""Make the proof that an agent joins with: the operator's token, or the machine that it runs on."""
+"""Create the proof that an agent joins with: the operator's token or the identity of the agent's cloud machine."""
 
+import secrets
+import urllib.parse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from det_controlplane.core.agent_protocol import JoinRequest, join_nonce
+from det_controlplane.core.agent_protocol import (
+    STS_BODY,
+    JoinRequest,
+    gce_audience,
+    join_nonce,
+    sts_headers,
+    sts_host,
+)
 
-from det_agent.proof_aws import aws_proof
-from det_agent.proof_gce import gce_proof
+from det_agent.credentials import json_object, role_credentials
+from det_agent.metadata import AwsMetadata, GcpMetadata
 from det_agent.settings import Settings
 
 Proof = Mapping[str, str]
-_OF_MACHINES: Mapping[str, Callable[[str], Proof]] = {"aws": aws_proof, "gcp": gce_proof}
+_GCE_TOKEN = "instance/service-accounts/default/identity"
 
 
 def proof_of(settings: Settings, joining: JoinRequest) -> Callable[[], Proof]:
-    """Return a function that makes a fresh proof for each join, and raises OSError where it cannot."""
-    if settings.identity not in _OF_MACHINES:
+    """Return a function that creates a new proof for each join. The function raises OSError if it cannot."""
+    proof_of_machine = _PROOFS_OF_MACHINES.get(settings.identity)
+    if proof_of_machine is None:
         return lambda: bootstrap_proof(settings.token_file)
-    of_machine = _OF_MACHINES[settings.identity]
     nonce = join_nonce(
         settings.cluster_id, joining.agent_id, joining.agent_key, joining.incarnation
     )
-    return lambda: of_machine(nonce)
+    return lambda: proof_of_machine(nonce)
 
 
 def bootstrap_proof(token_file: str) -> Proof:
-    """Read the bootstrap token, at every join: tokens are replaced while agents run."""
+    """Read the bootstrap token. Each join reads it again, because operators replace tokens while agents run."""
     token = Path(token_file).read_text().strip() if token_file else ""
     return {"kind": "bootstrap_token", "token": token}
+
+
+def aws_proof(nonce: str) -> Proof:
+    """Sign a request to STS with the machine's role; the control plane sends it to learn the role.
+
+    Raises OSError with the reason if the machine has no role."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    metadata = AwsMetadata()
+    document = metadata.get("dynamic/instance-identity/document") or ""
+    region = json_object(document, "EC2's").get("region", "")
+    keys = role_credentials(metadata)
+    request = AWSRequest(
+        "POST", f"https://{sts_host(region)}/", data=STS_BODY, headers=sts_headers(region, nonce)
+    )
+    credentials = Credentials(keys["AccessKeyId"], keys["SecretAccessKey"], keys["Token"])
+    SigV4Auth(credentials, "sts", region).add_auth(request)
+    return {
+        "kind": "aws_sts",
+        "region": region,
+        "date": request.headers["X-Amz-Date"],
+        "session_token": request.headers["X-Amz-Security-Token"],
+        "authorization": request.headers["Authorization"],
+        "document": document,
+    }
+
+
+def gce_proof(nonce: str) -> Proof:
+    """Return a new identity token of the machine's service account.
+
+    Raises OSError if the machine has no service account."""
+    # The metadata server may cache a token for each audience, and a cluster accepts each token only once.
+    audience = f"{gce_audience(nonce)}/{secrets.token_hex(8)}"
+    query = urllib.parse.urlencode({"audience": audience, "format": "full"})
+    token = GcpMetadata().get(f"{_GCE_TOKEN}?{query}")
+    if token is None:
+        raise OSError(
+            "this machine has no service account, so it cannot prove what it is: "
+            "give the pool's `provider.service_account`"
+        )
+    return {"kind": "gce_identity_token", "token": token.strip()}
+
+
+_PROOFS_OF_MACHINES: Mapping[str, Callable[[str], Proof]] = {"aws": aws_proof, "gcp": gce_proof}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from det_controlplane.core.agent_protocol import MetricsReport, ReportsAnswer, ReportsRequest
 from determined.common.connections import RETRY_STATUSES, Connections
 
-from det_agent.container_key import ContainerKey
+from det_agent.runtime import ContainerKey
 from det_agent.upstream import end_to_end
 
 PATH = "/agents/v1/reports"

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from det_controlplane.core.agent_protocol import ContainerSpec, Failure
-
-from det_agent.container_key import ContainerKey
 
 Say = Callable[[str], None]
 Stream = Literal["stdout", "stderr"]
@@ -19,6 +17,38 @@ class GatewayAddress:
     port: int
     ping_token: str
     host: str = ""  # set by the operator instead of being found
+
+
+@dataclass(frozen=True)
+class ContainerKey:
+    """The ids of a container and its session token. They stay the same after a restart of the agent."""
+
+    id: str
+    epoch: int
+    allocation_id: str
+    task_id: str
+    session_token: str = field(repr=False, default="")
+    log_patterns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, spec: ContainerSpec) -> "ContainerKey":
+        return cls(
+            spec.container_id,
+            spec.epoch,
+            spec.allocation_id,
+            spec.task_id,
+            spec.session_token,
+            spec.log_patterns,
+        )
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "ContainerKey":
+        return cls(**{**fields, "log_patterns": tuple(fields.get("log_patterns") or ())})
+
+    @property
+    def place(self) -> str:
+        """Return the directory name of this run of the container, which a later run of it does not share."""
+        return f"{self.id}.{self.epoch}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from det_controlplane.core import json_size, patterns
 
-from det_agent.container_key import ContainerKey
+from det_agent.runtime import ContainerKey
 
 # Containers write the public API's camelCase or snake_case; the agent protocol is snake_case.
 _FIELDS = {

@@ -19,9 +19,9 @@ from pathlib import Path
 from determined.common.connections import pauses
 from determined.common.http import error_from
 
-from det_agent.container_key import ContainerKey
 from det_agent.identity import write_atomically
 from det_agent.report_delivery import Answer, ReportDelivery, TrialReport
+from det_agent.runtime import ContainerKey
 from det_agent.upstream import FIRST_PAUSE_S, LONGEST_PAUSE_S
 
 MAX_REPORT_BYTES = 16 * 1024**2

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_agent import docker_options, host_network
-from det_agent.container_key import ContainerKey
+from det_agent import docker_options, host_address
 from det_agent.docker_options import create_options, key_from, labels
 from det_agent.docker_runtime import DockerRuntime
 from det_agent.harness_mount import Payload
+from det_agent.runtime import ContainerKey
 from det_controlplane.core.agent_protocol import ContainerSpec, Slot
 
 from tests.support.agents import make_spec
@@ -122,10 +122,10 @@ class Engine:
 def test_the_slice_is_used_where_the_machine_blocks_it_and_sockets_have_it(
     engine: Engine, parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_network, "SLICE", tmp_path / "slice")
-    assert host_network.cgroup_parent(engine) == ""
+    monkeypatch.setattr(host_address, "SLICE", tmp_path / "slice")
+    assert host_address.cgroup_parent(engine) == ""
     (tmp_path / "slice").write_text("determined.slice\n")
-    assert host_network.cgroup_parent(engine) == parent
+    assert host_address.cgroup_parent(engine) == parent
     runtime = DockerRuntime(engine, "agent", lambda: "cluster", (), PAYLOAD)
     assert [runtime.is_kept_apart(n) for n in ("bridge", "host")] == [True, bool(parent)], "is lent"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from det_agent.container_key import ContainerKey
 from det_agent.docker_options import LABEL, labels
 from det_agent.docker_runtime import DockerRuntime
 from det_agent.harness_mount import Payload
 from det_agent.identity import StateDirectory
+from det_agent.runtime import ContainerKey
 
 PAYLOAD = Payload({"determined": Path("/venv/determined")}, {})
 

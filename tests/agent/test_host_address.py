@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from det_agent.docker_probe import Reached, Unreachable, probe
+from det_agent.docker_engine import Reached, Unreachable, probe
 from det_agent.host_address import HostAddresses, candidates
 from det_agent.identity import address_towards
 from det_agent.runtime import GatewayAddress, StartFailed

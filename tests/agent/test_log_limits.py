@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from det_agent.container_key import ContainerKey
 from det_agent.log_limits import BURST_S, SEARCH_RATE, SEARCH_S, LogLimits
+from det_agent.runtime import ContainerKey
 from det_agent.spool import Spool, SpoolFull
 from det_agent.task_logs import TaskLine
 from det_controlplane.core import patterns

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 from det_agent import process_runtime
-from det_agent.container_key import ContainerKey
 from det_agent.process_runtime import ProcessRuntime
-from det_agent.runtime import Started
+from det_agent.runtime import ContainerKey, Started
 
 STARTED = Started(ContainerKey("c", 1, "a", "t"), "1")
 

@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from det_agent.container_key import ContainerKey
 from det_agent.report_delivery import Answer, ReportDelivery, TrialReport
+from det_agent.runtime import ContainerKey
 from determined.common.connections import Connections
 
 from tests.support.fake_controlplane import FakeControlPlane

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from det_agent.client import ControlPlane
-from det_agent.container_key import ContainerKey
 from det_agent.log_limits import LogLimits
+from det_agent.runtime import ContainerKey
 from det_agent.shipper import LogShipper
 from det_agent.spool import Spool
 from det_agent.task_logs import posted_lines

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from det_agent.container_key import ContainerKey
 from det_agent.report_delivery import Answer, ReportDelivery, TrialReport
+from det_agent.runtime import ContainerKey
 from det_agent.trial_reports import QueueFull, TrialReports, is_trial_report
 from determined.common.connections import Connections
 

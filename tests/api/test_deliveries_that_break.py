@@ -5,8 +5,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from det_agent.container_key import ContainerKey
 from det_agent.report_delivery import ReportDelivery, TrialReport
+from det_agent.runtime import ContainerKey
 from det_agent.trial_reports import TrialReports
 from determined.common.connections import Connections
 

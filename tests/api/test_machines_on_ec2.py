@@ -5,7 +5,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from det_agent.proof_aws import aws_proof
+from det_agent.proofs import aws_proof
 from det_controlplane.core.agent_protocol import join_nonce
 from det_controlplane.core.config.cluster import load_cluster
 from det_controlplane.db.engine.database import Database

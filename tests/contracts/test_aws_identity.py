@@ -6,7 +6,7 @@ from typing import Any
 
 import det_provisioner_aws
 import pytest
-from det_agent.proof_aws import aws_proof
+from det_agent.proofs import aws_proof
 from det_controlplane.core.agent_protocol import sts_host
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import IdentityVerifier, MachineIdentity, NotProven, Proof

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from det_agent.proof_gce import gce_proof
+from det_agent.proofs import gce_proof
 from det_controlplane.core.agent_protocol import gce_audience
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.identity import IdentityVerifier, MachineIdentity, NotProven, Proof
