@@ -332,6 +332,11 @@ def test_core_imports_only_what_decides() -> None:
     assert wrong == []
 
 
+def test_core_knows_no_url() -> None:
+    core = [m for m in modules() if m.name.startswith("det_controlplane.core")]
+    assert [str(m.path.relative_to(ROOT)) for m in core if "/api/v1" in m.path.read_text()] == []
+
+
 def test_core_draws_no_randomness_of_its_own() -> None:
     """`random.Random(seed)` replays; the module's shared generator does not."""
     wrong = [

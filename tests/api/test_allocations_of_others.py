@@ -4,7 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from det_controlplane.core.people import permissions
+from det_controlplane.api import routes
 
 from tests.support.api import Api, Caller, create
 from tests.support.house import House
@@ -52,9 +52,10 @@ def joined(api: Api) -> PlayedAgent:
 
 def test_every_route_that_changes_an_allocation_is_tested() -> None:
     changes = {
-        (method, path)
-        for method, path in permissions.rows()
-        if path.startswith("allocations/") and path not in READING
+        (route.method, path)
+        for route in routes.every()
+        if (path := route.path.removeprefix("/api/v1/")).startswith("allocations/")
+        and path not in READING
     }
     assert changes == {(m, f"allocations/{{allocationId}}/{route}") for m, route, _ in CHANGES}
 

@@ -1,22 +1,34 @@
-"""docs/reference/api.md and permissions.md are the route table."""
+"""The pages of docs/reference and the index of modules agree with the records of the routes."""
+
+import subprocess
+import sys
 
 from det_controlplane.api import permission_reference, reference, routes
+from det_controlplane.api.route_index import MODULES_AT
 
 from tests.support.cluster import ROOT
+
+HINT = "run: .venv/bin/python scripts/route_pages.py --write"
+
+
+def test_the_index_lists_the_modules_of_every_record() -> None:
+    assert routes.index() == MODULES_AT, HINT
 
 
 def test_the_reference_lists_the_routes_that_are_served() -> None:
     page = (ROOT / "docs/reference/api.md").read_text("utf-8")
-    assert page == reference.page(routes.every()), (
-        "run: python -m det_controlplane.api.reference > docs/reference/api.md"
-    )
+    assert page == reference.page(routes.every()), HINT
 
 
-def test_the_page_of_permissions_is_the_table() -> None:
+def test_the_page_of_permissions_lists_the_rules() -> None:
     page = (ROOT / "docs/reference/permissions.md").read_text("utf-8")
-    assert page == permission_reference.page(), (
-        "run: python -m det_controlplane.api.permission_reference > docs/reference/permissions.md"
-    )
+    assert page == permission_reference.page(routes.every()), HINT
+
+
+def test_the_generator_finds_every_file_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "scripts/route_pages.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), HINT
 
 
 def test_every_route_says_what_it_does() -> None:

@@ -39,7 +39,9 @@ def test_a_router_that_grows_finds_every_route() -> None:
     for route in routes.every():
         path = filled(route.path)
         found = growing().match(route.method, path)
-        assert isinstance(found, Match), f"{route.method} {route.path}: extend routes._PLACES"
+        assert isinstance(found, Match), (
+            f"{route.method} {route.path}: run scripts/route_pages.py --write"
+        )
         assert found == whole.match(route.method, path)
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from det_controlplane.api import routes
 from det_controlplane.api.router import Access, Route
-from det_controlplane.core.people import permissions
-from det_controlplane.core.people.permissions import NeedScope, TaskRule
+from det_controlplane.core.people.permissions import NeedScope, Rule, TaskRule
 from det_controlplane.core.people.roles import ROLES
 
 from tests.api.test_route_rights import GIVEN, GUARDED, Scene, Things, rule_of, scene_in
@@ -227,11 +226,9 @@ def test_tasks_and_agents_get_none_of_it(scene: Scene) -> None:
             assert scene.task.ask(method, path, row.body(place)).status == 403, name
 
 
-def rule(name: str) -> permissions.Rule:
-    method, path = name.split()
-    found = permissions.rule_of(method, path if path.startswith("/") else f"{V}/{path}")
-    assert found is not None
-    return found
+def rule(name: str) -> Rule:
+    (route,) = (r for r in GUARDED if f"{r.method} {r.path.removeprefix(V + '/')}" == name)
+    return rule_of(route)
 
 
 def test_an_owner_sets_the_budget_of_an_experiment(scene: Scene) -> None:

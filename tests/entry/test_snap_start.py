@@ -33,7 +33,7 @@ def loaded(environment: dict[str, str]) -> set[str]:
 
 def test_a_snapshot_holds_every_route(environment: dict[str, str]) -> None:
     modules = loaded({**environment, "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"})
-    assert {name for name in routes._MODULES if name not in modules} == set()
+    assert {name for name in routes.module_names() if name not in modules} == set()
 
 
 def test_a_function_without_a_snapshot_loads_what_a_request_asks_for(

@@ -42,10 +42,3 @@ def test_what_is_cut_is_said_to_be() -> None:
     told = audit.details_of({"description": "x" * 1000, **{f"n{i}": 0 for i in range(100)}})
     assert (len(told["description"]), told["description"][-1]) == (200, "…")
     assert told["fields"][30:] == ["and 70 more"]
-
-
-def test_objects_are_named_by_the_path() -> None:
-    path = "/api/v1/models/{modelName}/versions/{modelVersionNum}"
-    told = audit.object_of(path, {"modelName": "digits", "modelVersionNum": "3"})
-    assert told == "model digits version 3"
-    assert audit.object_of("/api/v1/users", {}) == ""

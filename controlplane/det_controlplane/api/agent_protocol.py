@@ -16,7 +16,7 @@ from det_controlplane.api.http import (
     bearer_token,
     json_response,
 )
-from det_controlplane.api.router import Access, post
+from det_controlplane.api.router import Access, Unaudited, post
 from det_controlplane.core.agent_protocol import RECLAIMS
 from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
 from det_controlplane.services.agents import polling
@@ -157,12 +157,19 @@ def _uuid(value: str, what: str) -> UUID:
 
 
 ROUTES = (
-    post("/agents/v1/join", join, access=Access.PUBLIC, summary="Join the cluster"),
+    post(
+        "/agents/v1/join",
+        join,
+        access=Access.PUBLIC,
+        summary="Join the cluster",
+        audit=Unaudited.REPORT,
+    ),
     post(
         "/agents/v1/poll",
         poll,
         access=Access.AGENT_BY_HANDLER,
         summary="Report containers, get directives",
         largest=REPORT_BODY,
+        audit=Unaudited.REPORT,
     ),
 )

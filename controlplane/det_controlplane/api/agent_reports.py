@@ -15,7 +15,7 @@ from det_controlplane.api.http import (
     bearer_token,
     json_response,
 )
-from det_controlplane.api.router import Access, Shared, post
+from det_controlplane.api.router import Access, Shared, Unaudited, post
 from det_controlplane.core.agent_protocol import ReportOutcome
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import authentication
@@ -111,5 +111,6 @@ ROUTES = (
         summary="Deliver metrics of several trials",
         largest=REPORT_BODY,
         shared=Shared(_fits, take_together),
+        audit=Unaudited.REPORT,
     ),
 )

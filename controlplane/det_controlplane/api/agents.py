@@ -5,6 +5,8 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import page_of, part_of
 from det_controlplane.api.router import delete, get, post
+from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.agents import administration, join_tokens
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import pool_bindings
@@ -88,23 +90,79 @@ def revoke_token(ctx: Context, request: Request) -> Answer:
 
 
 _A, _T = "/api/v1/agents", "/api/v1/agent-tokens"
+_UPDATE = require(in_cluster(Right.UPDATE_AGENTS), task=TaskRule.NEVER)
 ROUTES = (
-    get(_A, list_agents, summary="Agents with their slots and containers"),
-    get(f"{_A}/{{agentId}}", get_agent, summary="One agent"),
-    post(f"{_A}/{{agentId}}/enable", enable, summary="Put an agent into service"),
-    post(f"{_A}/{{agentId}}/disable", disable, summary="Take an agent out of service"),
-    get(f"{_A}/{{agentId}}/slots", list_slots, summary="Slots of an agent"),
-    get(f"{_A}/{{agentId}}/slots/{{slotId}}", get_slot, summary="One slot"),
+    get(
+        _A,
+        list_agents,
+        summary="Agents with their slots and containers",
+        rule=require(task=TaskRule.READ),
+    ),
+    get(f"{_A}/{{agentId}}", get_agent, summary="One agent", rule=require(task=TaskRule.READ)),
     post(
-        f"{_A}/{{agentId}}/slots/{{slotId}}/enable", enable_slot, summary="Put a slot into service"
+        f"{_A}/{{agentId}}/enable",
+        enable,
+        summary="Put an agent into service",
+        rule=_UPDATE,
+        audit="agent.enable",
+    ),
+    post(
+        f"{_A}/{{agentId}}/disable",
+        disable,
+        summary="Take an agent out of service",
+        rule=_UPDATE,
+        audit="agent.disable",
+    ),
+    get(
+        f"{_A}/{{agentId}}/slots",
+        list_slots,
+        summary="Slots of an agent",
+        rule=require(task=TaskRule.READ),
+    ),
+    get(
+        f"{_A}/{{agentId}}/slots/{{slotId}}",
+        get_slot,
+        summary="One slot",
+        rule=require(task=TaskRule.READ),
+    ),
+    post(
+        f"{_A}/{{agentId}}/slots/{{slotId}}/enable",
+        enable_slot,
+        summary="Put a slot into service",
+        rule=_UPDATE,
+        audit="agent.slots.enable",
     ),
     post(
         f"{_A}/{{agentId}}/slots/{{slotId}}/disable",
         disable_slot,
         summary="Take a slot out of service",
+        rule=_UPDATE,
+        audit="agent.slots.disable",
     ),
-    get(_T, list_tokens, summary="Tokens that agents join with"),
-    post(_T, create_token, summary="Make a token that agents join with"),
-    delete(f"{_T}/{{tokenId}}", revoke_token, summary="Revoke a token that agents join with"),
-    get("/api/v1/resource-pools", list_pools, summary="Resource pools"),
+    get(
+        _T,
+        list_tokens,
+        summary="Tokens that agents join with",
+        rule=require(in_cluster(Right.UPDATE_AGENTS), task=TaskRule.READ),
+    ),
+    post(
+        _T,
+        create_token,
+        summary="Make a token that agents join with",
+        rule=require(in_cluster(Right.UPDATE_AGENTS), task=TaskRule.NEVER, session=True),
+        audit="agent-token.create",
+    ),
+    delete(
+        f"{_T}/{{tokenId}}",
+        revoke_token,
+        summary="Revoke a token that agents join with",
+        rule=require(in_cluster(Right.UPDATE_AGENTS), task=TaskRule.NEVER, session=True),
+        audit="agent-token.delete",
+    ),
+    get(
+        "/api/v1/resource-pools",
+        list_pools,
+        summary="Resource pools",
+        rule=require(task=TaskRule.READ),
+    ),
 )

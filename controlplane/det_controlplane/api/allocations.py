@@ -11,7 +11,9 @@ from det_controlplane.api.http import (
     json_response,
     json_text,
 )
-from det_controlplane.api.router import get, post
+from det_controlplane.api.router import Unaudited, get, post
+from det_controlplane.core.people.permissions import TaskRule, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Unready
 from det_controlplane.services.tasks import allocations, listing
@@ -92,39 +94,91 @@ def show(ctx: Context, request: Request) -> Answer:
 
 
 _A = "/api/v1/allocations/{allocationId}"
+_REPORT = require(
+    in_path(Right.UPDATE_EXPERIMENT, "allocation", "allocationId"),
+    task=TaskRule.BY_SERVICE,
+    own=True,
+    report=True,
+)
 ROUTES = (
-    get(_A, show, summary="One allocation"),
     get(
-        f"{_A}/signals/preemption", preemption, summary="Whether to checkpoint and stop (long poll)"
+        _A,
+        show,
+        summary="One allocation",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "allocation", "allocationId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
     ),
-    post(f"{_A}/signals/ack_preemption", acknowledge, summary="Acknowledge a preemption"),
-    post(f"{_A}/signals/pending_preemption", accepted, summary="Accepted, without effect here"),
+    get(
+        f"{_A}/signals/preemption",
+        preemption,
+        summary="Whether to checkpoint and stop (long poll)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "allocation", "allocationId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
+    ),
+    post(
+        f"{_A}/signals/ack_preemption",
+        acknowledge,
+        summary="Acknowledge a preemption",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
+    post(
+        f"{_A}/signals/pending_preemption",
+        accepted,
+        summary="Accepted, without effect here",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
     get(
         f"{_A}/resources/{{resourcesId}}/rendezvous",
         rendezvous,
         summary="Addresses of all containers",
+        rule=_REPORT,
     ),
     post(
         f"{_A}/resources/{{resourcesId}}/daemon",
         daemon,
         summary="This container does not hold the allocation",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
     post(
-        f"{_A}/all_gather", all_gather, summary="Exchange data among all peers", largest=REPORT_BODY
+        f"{_A}/all_gather",
+        all_gather,
+        summary="Exchange data among all peers",
+        largest=REPORT_BODY,
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
     post(
         f"{_A}/notify_container_running",
         all_gather,
         summary="Exchange data among all peers",
         largest=REPORT_BODY,
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
-    post(f"{_A}/ready", ready, summary="The task is ready"),
-    post(f"{_A}/waiting", waiting, summary="The task waits"),
-    post(f"{_A}/proxy_address", accepted, summary="Accepted, without effect here"),
+    post(f"{_A}/ready", ready, summary="The task is ready", rule=_REPORT, audit=Unaudited.REPORT),
+    post(f"{_A}/waiting", waiting, summary="The task waits", rule=_REPORT, audit=Unaudited.REPORT),
+    post(
+        f"{_A}/proxy_address",
+        accepted,
+        summary="Accepted, without effect here",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
     post(
         f"{_A}/acceleratorData",
         accepted,
         summary="Accepted, without effect here",
         largest=REPORT_BODY,
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
 )

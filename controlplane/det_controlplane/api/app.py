@@ -1,7 +1,7 @@
 """Answer requests: find the route, the principal and the handler, and turn refusals into statuses."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,7 +16,6 @@ from det_controlplane.api.http import (
     bearer_token,
 )
 from det_controlplane.api.router import Access, Handler, Match, Route, Router
-from det_controlplane.core import audit
 from det_controlplane.core.problems import InvalidConfig
 from det_controlplane.db.engine.errors import (
     WAKING_S,
@@ -36,6 +35,7 @@ from det_controlplane.services.principal import Principal, User
 log = logging.getLogger("det.api")
 
 _TRIES = 4
+_LONGEST_OBJECT = 200
 _CHECKED_EVERY = timedelta(seconds=3)  # as connections to tasks are
 
 _STATUS: tuple[tuple[type[Exception], type[errors.ApiError]], ...] = (
@@ -68,9 +68,9 @@ class App:
         try:
             route = self._routed(request)
             authorization.authorize(self.ctx, route, request)
-            if not audit.is_recorded(route.method, route.path):
+            if not isinstance(route.audit, str):
                 return self._rechecked(self._answer(route.handler, request), route, request)
-            recorder = self._recorder(route, request)
+            recorder = self._recorder(route.audit, route, request)
             request.noted = recorder.saw
             with recording.recording(recorder):
                 return self._answer(route.handler, request)
@@ -142,12 +142,12 @@ class App:
 
         return replace(answer, fetch=fetch)
 
-    def _recorder(self, route: Route, request: Request) -> Recorder:
+    def _recorder(self, action: str, route: Route, request: Request) -> Recorder:
         by = request.principal
         return Recorder(
             self.ctx,
-            action=audit.action_of(route.method, route.path),
-            object=audit.object_of(route.path, request.params),
+            action=action,
+            object=audit_object(route.path, request.params),
             address=request.client,
             user=by if isinstance(by, User) else None,
             program=request.headers.get("user-agent", ""),
@@ -191,3 +191,18 @@ def unavailable(e: Exception) -> Response:
     told = errors.Unavailable(str(e))
     after_s = 1 if isinstance(e, (TryAgain, refusals.Busy)) else WAKING_S
     return Response(told.to_json(), told.status, headers={"Retry-After": str(after_s)})
+
+
+def audit_object(path: str, params: Mapping[str, str]) -> str:
+    """Return the object of an audit entry from the route's path: `experiment 12` or `model digits version 3`."""
+    parts = path.removeprefix("/api/v1/").strip("/").split("/")
+    names = [
+        f"{_singular(parts[i - 1])} {params.get(part.strip('{}'), '')}"
+        for i, part in enumerate(parts)
+        if i and part.startswith("{")
+    ]
+    return " ".join(names)[:_LONGEST_OBJECT]
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word

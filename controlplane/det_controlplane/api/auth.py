@@ -15,6 +15,7 @@ from det_controlplane.api.http import (
     session_cookie,
 )
 from det_controlplane.api.router import Access, Handler, get, post
+from det_controlplane.core.people.permissions import TaskRule, require
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import pipelines, sign_in
 from det_controlplane.services.organization import users
@@ -77,14 +78,31 @@ def setting(change: Callable[[Context, User, int, bool], None], value: bool) -> 
 
 
 ROUTES = (
-    post("/api/v1/auth/login", login, access=Access.PUBLIC, summary="Sign in"),
+    post("/api/v1/auth/login", login, access=Access.PUBLIC, summary="Sign in", audit="auth.login"),
     post(
         "/api/v1/auth/pipeline",
         login_pipeline,
         access=Access.PUBLIC,
         summary="Sign in by the token that a CI service gave a pipeline",
+        audit="auth.pipeline",
     ),
-    post("/api/v1/auth/logout", logout, summary="End this session"),
-    get("/api/v1/auth/user", me, summary="The user of this session"),
-    get("/api/v1/me", me, summary="The user of this session"),
+    post(
+        "/api/v1/auth/logout",
+        logout,
+        summary="End this session",
+        rule=require(task=TaskRule.AS_OWNER),
+        audit="auth.logout",
+    ),
+    get(
+        "/api/v1/auth/user",
+        me,
+        summary="The user of this session",
+        rule=require(task=TaskRule.READ),
+    ),
+    get(
+        "/api/v1/me",
+        me,
+        summary="The user of this session",
+        rule=require(task=TaskRule.READ, own=True),
+    ),
 )

@@ -8,7 +8,6 @@ from det_controlplane.api.http import Request, bearer_token, is_of_another_site
 from det_controlplane.api.named import named_in
 from det_controlplane.api.router import Access, Route
 from det_controlplane.core.numerals import whole
-from det_controlplane.core.people import permissions
 from det_controlplane.core.people.permissions import Rule
 from det_controlplane.db.engine.errors import DatabaseDown
 from det_controlplane.services import errors as refusals
@@ -105,10 +104,9 @@ def principal_of(
 
 
 def _rule(route: Route) -> Rule:
-    rule = permissions.rule_of(route.method, route.path)
-    if rule is None:
+    if route.rule is None:
         raise errors.PermissionDenied(f"nobody may call {route.method} {route.path}")
-    return rule
+    return route.rule
 
 
 def _refuse_oversized(route: Route, request: Request) -> None:

@@ -17,7 +17,9 @@ from det_controlplane.api.http import (
     json_parts,
 )
 from det_controlplane.api.listing import source_type_of
-from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.api.router import Unaudited, delete, get, patch, post
+from det_controlplane.core.people.permissions import TaskRule, in_body, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.checkpoints import checkpoint_rights, collection, downloads, records
 from det_controlplane.services.checkpoints.records import CheckpointReport, parse_uuid
 from det_controlplane.services.context import Context
@@ -141,26 +143,89 @@ def _accepted(request: Request) -> str:
 
 _C = "/api/v1/checkpoints"
 ROUTES = (
-    post(_C, report_checkpoint, summary="Report a checkpoint", largest=REPORT_BODY),
-    patch(_C, patch_checkpoints, summary="Report deleted files", largest=REPORT_BODY),
-    delete(_C, delete_checkpoints, summary="Delete checkpoints"),
-    post(f"{_C}/rm", remove_files, summary="Delete files of checkpoints"),
-    get(f"{_C}/{{checkpointUuid}}", get_checkpoint, summary="One checkpoint"),
+    post(
+        _C,
+        report_checkpoint,
+        summary="Report a checkpoint",
+        largest=REPORT_BODY,
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "task", "taskId"), task=TaskRule.BY_SERVICE, own=True
+        ),
+        audit=Unaudited.REPORT,
+    ),
+    patch(
+        _C,
+        patch_checkpoints,
+        summary="Report deleted files",
+        largest=REPORT_BODY,
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "checkpoint", "checkpoints.uuid"),
+            task=TaskRule.BY_SERVICE,
+            own=True,
+        ),
+        audit="checkpoint.edit",
+    ),
+    delete(
+        _C,
+        delete_checkpoints,
+        summary="Delete checkpoints",
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "checkpoint", "checkpointUuids"),
+            task=TaskRule.BY_SERVICE,
+        ),
+        audit="checkpoint.delete",
+    ),
+    post(
+        f"{_C}/rm",
+        remove_files,
+        summary="Delete files of checkpoints",
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "checkpoint", "checkpointUuids"),
+            task=TaskRule.BY_SERVICE,
+            own=True,
+        ),
+        audit="checkpoint.rm",
+    ),
+    get(
+        f"{_C}/{{checkpointUuid}}",
+        get_checkpoint,
+        summary="One checkpoint",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "checkpoint", "checkpointUuid"),
+            task=TaskRule.READ,
+            own=True,
+        ),
+    ),
     post(
         f"{_C}/{{checkpointUuid}}/metadata",
         set_metadata,
         summary="Set metadata of a checkpoint",
         largest=REPORT_BODY,
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT_METADATA, "checkpoint", "checkpointUuid"),
+            task=TaskRule.BY_SERVICE,
+            own=True,
+        ),
+        audit="checkpoint.metadata",
     ),
     get(
         f"{_C}/{{checkpointUuid}}/metrics",
         checkpoint_metrics,
         summary="Metrics of trials that used a checkpoint",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "checkpoint", "checkpointUuid"),
+            task=TaskRule.READ,
+            own=True,
+        ),
     ),
     get(
         "/checkpoints/{checkpointUuid}",
         download_checkpoint,
         produces=downloads.KINDS,
         summary="A checkpoint as one archive",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "checkpoint", "checkpointUuid"),
+            task=TaskRule.READ,
+        ),
     ),
 )

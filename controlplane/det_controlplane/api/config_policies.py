@@ -4,6 +4,8 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.router import delete, get, put
+from det_controlplane.core.people.permissions import TaskRule, in_cluster, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import config_policies
 
@@ -35,10 +37,53 @@ def delete_policies(ctx: Context, request: Request) -> Answer:
 _GLOBAL = "/api/v1/config-policies/global/{workloadType}"
 _OWN = "/api/v1/config-policies/workspaces/{workspaceId}/{workloadType}"
 ROUTES = (
-    get(_GLOBAL, get_policies, summary="Config policies of the cluster"),
-    put(_GLOBAL, put_policies, summary="Set config policies of the cluster"),
-    delete(_GLOBAL, delete_policies, summary="Drop config policies of the cluster"),
-    get(_OWN, get_policies, summary="Config policies of a workspace"),
-    put(_OWN, put_policies, summary="Set config policies of a workspace"),
-    delete(_OWN, delete_policies, summary="Drop config policies of a workspace"),
+    get(
+        _GLOBAL,
+        get_policies,
+        summary="Config policies of the cluster",
+        rule=require(task=TaskRule.READ),
+    ),
+    put(
+        _GLOBAL,
+        put_policies,
+        summary="Set config policies of the cluster",
+        rule=require(in_cluster(Right.MODIFY_GLOBAL_CONFIG_POLICIES), task=TaskRule.NEVER),
+        audit="config-policie.global.set",
+    ),
+    delete(
+        _GLOBAL,
+        delete_policies,
+        summary="Drop config policies of the cluster",
+        rule=require(in_cluster(Right.MODIFY_GLOBAL_CONFIG_POLICIES), task=TaskRule.NEVER),
+        audit="config-policie.global.delete",
+    ),
+    get(
+        _OWN,
+        get_policies,
+        summary="Config policies of a workspace",
+        rule=require(
+            in_path(Right.VIEW_WORKSPACE_CONFIG_POLICIES, "workspace", "workspaceId"),
+            task=TaskRule.READ,
+        ),
+    ),
+    put(
+        _OWN,
+        put_policies,
+        summary="Set config policies of a workspace",
+        rule=require(
+            in_path(Right.MODIFY_WORKSPACE_CONFIG_POLICIES, "workspace", "workspaceId"),
+            task=TaskRule.NEVER,
+        ),
+        audit="config-policie.workspaces.set",
+    ),
+    delete(
+        _OWN,
+        delete_policies,
+        summary="Drop config policies of a workspace",
+        rule=require(
+            in_path(Right.MODIFY_WORKSPACE_CONFIG_POLICIES, "workspace", "workspaceId"),
+            task=TaskRule.NEVER,
+        ),
+        audit="config-policie.workspaces.delete",
+    ),
 )

@@ -30,6 +30,16 @@ from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.filters import WORK_STATES
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    by_service,
+    in_body,
+    in_listing,
+    in_path,
+    in_query,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import (
     actions,
@@ -256,45 +266,186 @@ def labels(ctx: Context, request: Request) -> Answer:
 
 
 _E = "/api/v1/experiments"
+_VIEW = require(
+    in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment", "experimentId"),
+    task=TaskRule.READ,
+    own=True,
+)
+_EDIT = require(
+    in_path(Right.UPDATE_EXPERIMENT_METADATA, "experiment", "experimentId"),
+    task=TaskRule.OWN_EXPERIMENT,
+)
+_STEER = require(in_path(Right.UPDATE_EXPERIMENT, "experiment", "id"), task=TaskRule.OWN_EXPERIMENT)
 ROUTES = (
-    post(_E, create, summary="Create an experiment", largest=MAX_BODY),
-    get(_E, list_experiments, summary="List experiments"),
+    post(
+        _E,
+        create,
+        summary="Create an experiment",
+        largest=MAX_BODY,
+        rule=require(by_service(Right.CREATE_EXPERIMENT), task=TaskRule.AS_OWNER),
+        audit="experiment.create",
+    ),
+    get(
+        _E,
+        list_experiments,
+        summary="List experiments",
+        rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+    ),
     put(
         f"{_E}/by-external-id/{{externalExperimentId}}",
         put_external,
         summary="Create or find an unmanaged experiment by a name of yours",
         largest=MAX_BODY,
+        rule=require(by_service(Right.CREATE_EXPERIMENT), task=TaskRule.AS_OWNER),
+        audit="experiment.by-external-id.set",
     ),
-    get(f"{_E}/{{experimentId}}", get_experiment, summary="One experiment"),
-    patch(f"{_E}/{{experimentId}}", edit, summary="Edit name, notes, labels, resources, GC policy"),
-    delete(f"{_E}/{{experimentId}}", remove, summary="Delete an ended experiment"),
-    get(f"{_E}/{{experimentId}}/revision", revision, summary="What changes when anything does"),
+    get(f"{_E}/{{experimentId}}", get_experiment, summary="One experiment", rule=_VIEW),
+    patch(
+        f"{_E}/{{experimentId}}",
+        edit,
+        summary="Edit name, notes, labels, resources, GC policy",
+        rule=_EDIT,
+        audit="experiment.edit",
+    ),
+    delete(
+        f"{_E}/{{experimentId}}",
+        remove,
+        summary="Delete an ended experiment",
+        rule=require(
+            in_path(Right.DELETE_EXPERIMENT, "experiment", "experimentId"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit="experiment.delete",
+    ),
+    get(
+        f"{_E}/{{experimentId}}/revision",
+        revision,
+        summary="What changes when anything does",
+        rule=_VIEW,
+    ),
     get(
         f"{_E}/{{experimentId}}/search",
         search,
         summary="What a search decided: its brackets with their rungs, and where and why each trial was stopped",
+        rule=_VIEW,
     ),
-    get(f"{_E}/{{experimentId}}/trials", list_trials, summary="Trials of an experiment"),
-    get(f"{_E}/{{id}}/checkpoints", list_checkpoints, summary="Checkpoints of an experiment"),
+    get(
+        f"{_E}/{{experimentId}}/trials", list_trials, summary="Trials of an experiment", rule=_VIEW
+    ),
+    get(
+        f"{_E}/{{id}}/checkpoints",
+        list_checkpoints,
+        summary="Checkpoints of an experiment",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment", "id"),
+            task=TaskRule.READ,
+            own=True,
+        ),
+    ),
     get(
         f"{_E}/{{experimentId}}/searcher/best_searcher_validation_metric",
         best_validation,
         summary="Best searcher metric so far",
+        rule=_VIEW,
     ),
-    post(f"{_E}/{{id}}/activate", _command(Command.ACTIVATE), summary="Run, or run again"),
-    post(f"{_E}/{{id}}/pause", _command(Command.PAUSE), summary="Checkpoint and stop for now"),
-    post(f"{_E}/{{id}}/cancel", _command(Command.CANCEL), summary="Checkpoint and end"),
-    post(f"{_E}/{{id}}/kill", _command(Command.KILL), summary="End at once"),
-    post(f"{_E}/{{id}}/archive", archive, summary="Archive an ended experiment"),
-    post(f"{_E}/{{id}}/unarchive", unarchive, summary="Unarchive an experiment"),
-    put(f"{_E}/{{experimentId}}/labels/{{label}}", add_label, summary="Add a label"),
-    delete(f"{_E}/{{experimentId}}/labels/{{label}}", remove_label, summary="Remove a label"),
-    post(f"{_E}/continue", resume, summary="Run an ended experiment again from its checkpoints"),
-    post(f"{_E}/{{experimentId}}/move", move, summary="Move an experiment to another project"),
+    post(
+        f"{_E}/{{id}}/activate",
+        _command(Command.ACTIVATE),
+        summary="Run, or run again",
+        rule=_STEER,
+        audit="experiment.activate",
+    ),
+    post(
+        f"{_E}/{{id}}/pause",
+        _command(Command.PAUSE),
+        summary="Checkpoint and stop for now",
+        rule=_STEER,
+        audit="experiment.pause",
+    ),
+    post(
+        f"{_E}/{{id}}/cancel",
+        _command(Command.CANCEL),
+        summary="Checkpoint and end",
+        rule=_STEER,
+        audit="experiment.cancel",
+    ),
+    post(
+        f"{_E}/{{id}}/kill",
+        _command(Command.KILL),
+        summary="End at once",
+        rule=_STEER,
+        audit="experiment.kill",
+    ),
+    post(
+        f"{_E}/{{id}}/archive",
+        archive,
+        summary="Archive an ended experiment",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT_METADATA, "experiment", "id"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit="experiment.archive",
+    ),
+    post(
+        f"{_E}/{{id}}/unarchive",
+        unarchive,
+        summary="Unarchive an experiment",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT_METADATA, "experiment", "id"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit="experiment.unarchive",
+    ),
+    put(
+        f"{_E}/{{experimentId}}/labels/{{label}}",
+        add_label,
+        summary="Add a label",
+        rule=_EDIT,
+        audit="experiment.labels.set",
+    ),
+    delete(
+        f"{_E}/{{experimentId}}/labels/{{label}}",
+        remove_label,
+        summary="Remove a label",
+        rule=_EDIT,
+        audit="experiment.labels.delete",
+    ),
+    post(
+        f"{_E}/continue",
+        resume,
+        summary="Run an ended experiment again from its checkpoints",
+        rule=require(in_body(Right.UPDATE_EXPERIMENT, "experiment", "id"), task=TaskRule.NEVER),
+        audit="experiment.continue",
+    ),
+    post(
+        f"{_E}/{{experimentId}}/move",
+        move,
+        summary="Move an experiment to another project",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT, "experiment", "experimentId"),
+            in_body(Right.CREATE_EXPERIMENT, "project", "destinationProjectId"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit="experiment.move",
+    ),
     delete(
         f"{_E}/{{experimentId}}/tensorboard-files",
         delete_tensorboards,
         summary="Delete the TensorBoard files of an ended experiment",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT, "experiment", "experimentId"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit="experiment.tensorboard-files.delete",
     ),
-    get("/api/v1/experiment/labels", labels, summary="Labels of experiments"),
+    get(
+        "/api/v1/experiment/labels",
+        labels,
+        summary="Labels of experiments",
+        rule=require(
+            in_query(Right.VIEW_EXPERIMENT_METADATA, "project", "projectId"),
+            in_listing(Right.VIEW_EXPERIMENT_METADATA),
+            task=TaskRule.READ,
+        ),
+    ),
 )

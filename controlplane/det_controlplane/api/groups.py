@@ -4,8 +4,10 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of
-from det_controlplane.api.router import delete, get, post, put
+from det_controlplane.api.router import Unaudited, delete, get, post, put
 from det_controlplane.core.paging import Page
+from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import groups
 
@@ -50,10 +52,34 @@ def _ids(body: Body, name: str) -> list[int]:
 
 
 _G = "/api/v1/groups"
+_MANAGE = require(in_cluster(Right.UPDATE_GROUP), task=TaskRule.NEVER, session=True)
 ROUTES = (
-    post(_G, create_group, summary="Create a group"),
-    post(f"{_G}/search", search_groups, summary="Find groups"),
-    get(f"{_G}/{{groupId}}", get_group, summary="One group with its members"),
-    put(f"{_G}/{{groupId}}", edit_group, summary="Rename a group, add or remove members"),
-    delete(f"{_G}/{{groupId}}", delete_group, summary="Delete a group"),
+    post(_G, create_group, summary="Create a group", rule=_MANAGE, audit="group.create"),
+    post(
+        f"{_G}/search",
+        search_groups,
+        summary="Find groups",
+        rule=require(task=TaskRule.READ),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    get(
+        f"{_G}/{{groupId}}",
+        get_group,
+        summary="One group with its members",
+        rule=require(task=TaskRule.READ),
+    ),
+    put(
+        f"{_G}/{{groupId}}",
+        edit_group,
+        summary="Rename a group, add or remove members",
+        rule=_MANAGE,
+        audit="group.set",
+    ),
+    delete(
+        f"{_G}/{{groupId}}",
+        delete_group,
+        summary="Delete a group",
+        rule=_MANAGE,
+        audit="group.delete",
+    ),
 )

@@ -11,10 +11,19 @@ from det_controlplane.api.http import EMPTY, MAX_BODY, Answer, Request, json_par
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.model_definitions import files_of
 from det_controlplane.api.projects import filters_in
-from det_controlplane.api.router import Handler, Route, get, post, put
+from det_controlplane.api.router import Handler, Route, Unaudited, get, post, put
 from det_controlplane.core.config import load_yaml
 from det_controlplane.core.config.layers import merge
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    in_any_workspace,
+    in_listing,
+    in_path,
+    in_query,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.secrets import redacted
 from det_controlplane.services.context import Context
 from det_controlplane.services.interactive import interactive
@@ -25,6 +34,7 @@ from det_controlplane.services.tasks.launching import Resolved, Submission
 from det_controlplane.services.tasks.tensorboards import TensorBoardRequest
 
 _CONFIGURATION = "configuration"
+_UPDATE = require(in_path(Right.UPDATE_NSC, "task", "taskId"), task=TaskRule.OWN_TASK)
 
 
 def _listing(kind: TaskKind) -> Handler:
@@ -134,11 +144,38 @@ def _routes(kind: TaskKind) -> tuple[Route, ...]:
     name = NAMES[kind]
     base, one = f"/api/v1/{name}s", f"/api/v1/{name}s/{{taskId}}"
     return (
-        get(base, _listing(kind), summary=f"List {name}s"),
-        post(base, _launching(kind), summary=f"Launch a {name}", largest=MAX_BODY),
-        get(one, _one(kind), summary=f"One {name}"),
-        post(f"{one}/kill", _kill(kind), summary=f"Kill a {name}"),
-        post(f"{one}/set_priority", _set_priority(kind), summary=f"Set the priority of a {name}"),
+        get(
+            base,
+            _listing(kind),
+            summary=f"List {name}s",
+            rule=require(in_listing(Right.VIEW_NSC), task=TaskRule.READ),
+        ),
+        post(
+            base,
+            _launching(kind),
+            summary=f"Launch a {name}",
+            largest=MAX_BODY,
+            rule=require(in_any_workspace(Right.CREATE_NSC), task=TaskRule.AS_OWNER),
+            audit=f"{name}.create",
+        ),
+        get(
+            one,
+            _one(kind),
+            summary=f"One {name}",
+            rule=require(in_path(Right.VIEW_NSC, "task", "taskId"), task=TaskRule.READ),
+            # The answer lets its caller open the task. A command has no page to open.
+            audit=None if kind is TaskKind.COMMAND else f"{name}.open",
+        ),
+        post(
+            f"{one}/kill", _kill(kind), summary=f"Kill a {name}", rule=_UPDATE, audit=f"{name}.kill"
+        ),
+        post(
+            f"{one}/set_priority",
+            _set_priority(kind),
+            summary=f"Set the priority of a {name}",
+            rule=_UPDATE,
+            audit=f"{name}.set_priority",
+        ),
     )
 
 
@@ -232,15 +269,71 @@ def count(ctx: Context, request: Request) -> Answer:
 _T = "/api/v1/tasks"
 ROUTES = (
     *(route for kind in NAMES for route in _routes(kind)),
-    put("/api/v1/notebooks/{taskId}/report_idle", report_idle, summary="Report idleness"),
-    get("/api/v1/shells/{taskId}/terminal", terminal, summary="What opens a terminal of a shell"),
-    get(f"{_T}/count", count, summary="How many notebooks and the like run"),
-    get("/api/v1/generic-tasks", list_generic, summary="List generic tasks, or the tree of one"),
-    post(
-        "/api/v1/generic-tasks", create_generic, summary="Create a generic task", largest=MAX_BODY
+    put(
+        "/api/v1/notebooks/{taskId}/report_idle",
+        report_idle,
+        summary="Report idleness",
+        rule=require(in_path(Right.UPDATE_NSC, "task", "taskId"), task=TaskRule.OWN_TASK, own=True),
+        audit=Unaudited.REPORT,
     ),
-    get(f"{_T}/{{taskId}}/config", generic_config, summary="Configuration of a generic task"),
-    post(f"{_T}/{{taskId}}/kill", kill_generic, summary="Kill a generic task and those below it"),
-    post(f"{_T}/{{taskId}}/pause", pause_generic, summary="Pause a generic task"),
-    post(f"{_T}/{{taskId}}/unpause", unpause_generic, summary="Let a generic task go on"),
+    get(
+        "/api/v1/shells/{taskId}/terminal",
+        terminal,
+        summary="What opens a terminal of a shell",
+        rule=require(in_path(Right.VIEW_NSC, "task", "taskId"), task=TaskRule.NEVER),
+        audit="shell.terminal.open",
+    ),
+    get(
+        f"{_T}/count",
+        count,
+        summary="How many notebooks and the like run",
+        rule=require(in_listing(Right.VIEW_NSC), task=TaskRule.READ),
+    ),
+    get(
+        "/api/v1/generic-tasks",
+        list_generic,
+        summary="List generic tasks, or the tree of one",
+        rule=require(
+            in_query(Right.VIEW_NSC, "task", "treeOf"),
+            in_listing(Right.VIEW_NSC),
+            task=TaskRule.READ,
+        ),
+    ),
+    post(
+        "/api/v1/generic-tasks",
+        create_generic,
+        summary="Create a generic task",
+        largest=MAX_BODY,
+        rule=require(in_any_workspace(Right.CREATE_NSC), task=TaskRule.AS_OWNER),
+        audit="generic-task.create",
+    ),
+    get(
+        f"{_T}/{{taskId}}/config",
+        generic_config,
+        summary="Configuration of a generic task",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "task", "taskId"), task=TaskRule.READ, own=True
+        ),
+    ),
+    post(
+        f"{_T}/{{taskId}}/kill",
+        kill_generic,
+        summary="Kill a generic task and those below it",
+        rule=_UPDATE,
+        audit="task.kill",
+    ),
+    post(
+        f"{_T}/{{taskId}}/pause",
+        pause_generic,
+        summary="Pause a generic task",
+        rule=_UPDATE,
+        audit="task.pause",
+    ),
+    post(
+        f"{_T}/{{taskId}}/unpause",
+        unpause_generic,
+        summary="Let a generic task go on",
+        rule=_UPDATE,
+        audit="task.unpause",
+    ),
 )

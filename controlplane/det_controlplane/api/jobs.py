@@ -6,6 +6,8 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import page_of, part_of, sort_of, states_of
 from det_controlplane.api.router import get, post
+from det_controlplane.core.people.permissions import TaskRule, in_body, in_listing, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.schedule.queue_changes import QueueUpdate
 from det_controlplane.services.context import Context
 from det_controlplane.services.queue import jobs, queue_changes
@@ -67,8 +69,29 @@ def stats(ctx: Context, request: Request) -> Answer:
 
 
 ROUTES = (
-    get("/api/v1/job-queues-v2", list_jobs, summary="Jobs of a pool in the order of the queue"),
-    get("/api/v1/job-queues", list_jobs, summary="The queue of a pool"),
-    post("/api/v1/job-queues", update, summary="Priority, weight, pool or place of jobs"),
-    get("/api/v1/job-queues/stats", stats, summary="How many jobs wait and run"),
+    get(
+        "/api/v1/job-queues-v2",
+        list_jobs,
+        summary="Jobs of a pool in the order of the queue",
+        rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+    ),
+    get(
+        "/api/v1/job-queues",
+        list_jobs,
+        summary="The queue of a pool",
+        rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+    ),
+    post(
+        "/api/v1/job-queues",
+        update,
+        summary="Priority, weight, pool or place of jobs",
+        rule=require(in_body(Right.UPDATE_EXPERIMENT, "job", "updates.jobId"), task=TaskRule.NEVER),
+        audit="job-queue.create",
+    ),
+    get(
+        "/api/v1/job-queues/stats",
+        stats,
+        summary="How many jobs wait and run",
+        rule=require(task=TaskRule.READ),
+    ),
 )

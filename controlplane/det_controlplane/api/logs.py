@@ -19,7 +19,8 @@ from det_controlplane.api.http import (
     line,
 )
 from det_controlplane.api.listing import sort_of
-from det_controlplane.api.router import Access, get, post, put
+from det_controlplane.api.router import Access, Unaudited, get, post, put
+from det_controlplane.core.people.permissions import TaskRule, by_service, in_body, in_path, require
 from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import reporters, route_rights
@@ -207,36 +208,95 @@ def retention_left(ctx: Context, request: Request) -> Answer:
 
 
 ROUTES = (
-    get("/api/v1/trials/{trialId}/logs", trial_logs, summary="Logs of a trial (stream)"),
+    get(
+        "/api/v1/trials/{trialId}/logs",
+        trial_logs,
+        summary="Logs of a trial (stream)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "trial", "trialId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
+    ),
     get(
         "/api/v1/trials/{trialId}/logs/fields",
         fields,
         summary="What the logs can be filtered by (stream)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "trial", "trialId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
     ),
-    get("/api/v1/tasks/{taskId}/logs", follow_task_logs, summary="Logs of a task (stream)"),
+    get(
+        "/api/v1/tasks/{taskId}/logs",
+        follow_task_logs,
+        summary="Logs of a task (stream)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "task", "taskId"), task=TaskRule.READ, own=True
+        ),
+    ),
     get(
         "/api/v1/tasks/{taskId}/logs/fields",
         fields,
         summary="What the logs can be filtered by (stream)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "task", "taskId"), task=TaskRule.READ, own=True
+        ),
     ),
-    post("/api/v1/task/logs", post_logs, summary="Ship log lines", largest=REPORT_BODY),
-    post("/task-logs", post_bare_logs, summary="Ship log lines (a bare list)", largest=REPORT_BODY),
+    post(
+        "/api/v1/task/logs",
+        post_logs,
+        summary="Ship log lines",
+        largest=REPORT_BODY,
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "task", "logs.taskId"),
+            task=TaskRule.BY_SERVICE,
+            own=True,
+        ),
+        audit=Unaudited.REPORT,
+    ),
+    post(
+        "/task-logs",
+        post_bare_logs,
+        summary="Ship log lines (a bare list)",
+        largest=REPORT_BODY,
+        rule=require(by_service(Right.UPDATE_EXPERIMENT), task=TaskRule.BY_SERVICE, own=True),
+        audit=Unaudited.REPORT,
+    ),
     post(
         "/agents/v1/logs",
         ship,
         access=Access.AGENT,
         summary="Ship a batch of log lines once",
         largest=REPORT_BODY,
+        audit=Unaudited.REPORT,
     ),
     put(
         "/api/v1/experiments/{experimentId}/retain_logs",
         retain_of_experiment,
         summary="Set log retention",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT_METADATA, "experiment", "experimentId"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit="experiment.retain_logs.set",
     ),
-    put("/api/v1/trials/{trialId}/retain_logs", retain_of_trial, summary="Set log retention"),
+    put(
+        "/api/v1/trials/{trialId}/retain_logs",
+        retain_of_trial,
+        summary="Set log retention",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT, "trial", "trialId"), task=TaskRule.OWN_EXPERIMENT
+        ),
+        audit="trial.retain_logs.set",
+    ),
     get(
         "/api/v1/trials/{id}/remaining_log_retention_days",
         retention_left,
         summary="Days its logs have",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "trial", "id"), task=TaskRule.READ, own=True
+        ),
     ),
 )

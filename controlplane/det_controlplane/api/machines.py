@@ -5,6 +5,8 @@ from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get, post
+from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.machines import administration
 
@@ -49,20 +51,51 @@ def resume(ctx: Context, request: Request) -> Answer:
 
 
 _I, _P = "/api/v1/instances", "/api/v1/rented-pools"
+_UPDATE = require(in_cluster(Right.UPDATE_AGENTS), task=TaskRule.NEVER)
 ROUTES = (
     get(
         _I,
         list_instances,
         summary="List rented machines; with `endedAfter` also those that ended since",
+        rule=require(task=TaskRule.READ),
     ),
     get(
         f"{_I}/{{instanceId}}",
         get_instance,
         summary="One rented machine; what it printed, to those who may end it",
+        rule=require(task=TaskRule.READ),
     ),
-    post(f"{_I}/{{instanceId}}/terminate", terminate, summary="Give a rented machine back"),
-    get(_P, list_pools, summary="Pools that rent machines, with their offers"),
-    get(f"{_P}/{{poolName}}", get_pool, summary="One pool that rents machines"),
-    post(f"{_P}/{{poolName}}/hold", hold, summary="Have a pool launch nothing"),
-    post(f"{_P}/{{poolName}}/resume", resume, summary="Let a pool launch again"),
+    post(
+        f"{_I}/{{instanceId}}/terminate",
+        terminate,
+        summary="Give a rented machine back",
+        rule=_UPDATE,
+        audit="instance.terminate",
+    ),
+    get(
+        _P,
+        list_pools,
+        summary="Pools that rent machines, with their offers",
+        rule=require(task=TaskRule.READ),
+    ),
+    get(
+        f"{_P}/{{poolName}}",
+        get_pool,
+        summary="One pool that rents machines",
+        rule=require(task=TaskRule.READ),
+    ),
+    post(
+        f"{_P}/{{poolName}}/hold",
+        hold,
+        summary="Have a pool launch nothing",
+        rule=_UPDATE,
+        audit="rented-pool.hold",
+    ),
+    post(
+        f"{_P}/{{poolName}}/resume",
+        resume,
+        summary="Let a pool launch again",
+        rule=_UPDATE,
+        audit="rented-pool.resume",
+    ),
 )

@@ -17,6 +17,8 @@ from det_controlplane.api.http import (
     line,
 )
 from det_controlplane.api.router import delete, get, patch, post, put
+from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.cluster import status, usage
 from det_controlplane.services.context import Context
 from det_controlplane.services.logs import master_log, retention
@@ -176,24 +178,96 @@ def _csv(text: str) -> Response:
 _MESSAGE = "/api/v1/master/cluster_message"
 _USAGE = "/resources/allocation"
 _CSV = ("text/csv",)
+_CHANGE = require(in_cluster(Right.UPDATE_MASTER_CONFIG), task=TaskRule.NEVER)
+_VIEW_USAGE = require(in_cluster(Right.VIEW_CLUSTER_USAGE), task=TaskRule.READ)
 ROUTES = (
-    get(_MESSAGE, get_message, summary="The cluster message"),
-    put(_MESSAGE, set_message, summary="Set the cluster message (administrators)"),
-    delete(_MESSAGE, clear_message, summary="Clear the cluster message"),
-    get("/api/v1/master/config", get_config, summary="The cluster's configuration, redacted"),
-    patch("/api/v1/master/config", set_config, summary="Change the log level"),
-    get("/api/v1/master/logs", logs, summary="The control plane's log (stream)"),
-    post("/api/v1/cleanup_logs", clean_logs, summary="Delete logs past their retention now"),
-    get("/api/v1/master/counts", verify_counts, summary="Wrong numbers of trials and checkpoints"),
-    post("/api/v1/master/counts/repair", repair_counts, summary="Repair wrong numbers"),
-    get(f"/api/v1{_USAGE}/raw", raw_usage, summary="Allocations between two times"),
-    get(f"/api/v1{_USAGE}/aggregated", aggregated_usage, summary="Slot-seconds by day or month"),
-    get(f"{_USAGE}/raw", raw_csv, produces=_CSV, summary="Allocations between two times, as CSV"),
+    get(
+        _MESSAGE,
+        get_message,
+        summary="The cluster message",
+        rule=require(in_cluster(Right.VIEW_MASTER_CONFIG), task=TaskRule.READ),
+    ),
+    put(
+        _MESSAGE,
+        set_message,
+        summary="Set the cluster message (administrators)",
+        rule=_CHANGE,
+        audit="master.cluster_message.set",
+    ),
+    delete(
+        _MESSAGE,
+        clear_message,
+        summary="Clear the cluster message",
+        rule=_CHANGE,
+        audit="master.cluster_message.delete",
+    ),
+    get(
+        "/api/v1/master/config",
+        get_config,
+        summary="The cluster's configuration, redacted",
+        rule=require(in_cluster(Right.VIEW_MASTER_CONFIG), task=TaskRule.READ),
+    ),
+    patch(
+        "/api/v1/master/config",
+        set_config,
+        summary="Change the log level",
+        rule=_CHANGE,
+        audit="master.config.edit",
+    ),
+    get(
+        "/api/v1/master/logs",
+        logs,
+        summary="The control plane's log (stream)",
+        rule=require(in_cluster(Right.VIEW_MASTER_LOGS), task=TaskRule.READ),
+    ),
+    post(
+        "/api/v1/cleanup_logs",
+        clean_logs,
+        summary="Delete logs past their retention now",
+        rule=_CHANGE,
+        audit="cleanup_log.create",
+    ),
+    get(
+        "/api/v1/master/counts",
+        verify_counts,
+        summary="Wrong numbers of trials and checkpoints",
+        rule=require(in_cluster(Right.UPDATE_MASTER_CONFIG), task=TaskRule.READ),
+    ),
+    post(
+        "/api/v1/master/counts/repair",
+        repair_counts,
+        summary="Repair wrong numbers",
+        rule=_CHANGE,
+        audit="master.counts.repair",
+    ),
+    get(
+        f"/api/v1{_USAGE}/raw", raw_usage, summary="Allocations between two times", rule=_VIEW_USAGE
+    ),
+    get(
+        f"/api/v1{_USAGE}/aggregated",
+        aggregated_usage,
+        summary="Slot-seconds by day or month",
+        rule=_VIEW_USAGE,
+    ),
+    get(
+        f"{_USAGE}/raw",
+        raw_csv,
+        produces=_CSV,
+        summary="Allocations between two times, as CSV",
+        rule=_VIEW_USAGE,
+    ),
     get(
         f"{_USAGE}/allocations-csv",
         allocations_csv,
         produces=_CSV,
         summary="Allocations with slot-hours, as CSV",
+        rule=_VIEW_USAGE,
     ),
-    get(f"{_USAGE}/aggregated", aggregated_csv, produces=_CSV, summary="Slot-seconds, as CSV"),
+    get(
+        f"{_USAGE}/aggregated",
+        aggregated_csv,
+        produces=_CSV,
+        summary="Slot-seconds, as CSV",
+        rule=_VIEW_USAGE,
+    ),
 )

@@ -9,6 +9,8 @@ from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Batch, Request, Stream, json_response, line
 from det_controlplane.api.listing import metric_group_of
 from det_controlplane.api.router import get
+from det_controlplane.core.people.permissions import TaskRule, in_path, in_query, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_curves
 
@@ -187,17 +189,50 @@ def _new_points(found: Message, sent: Mapping[int, int] | None) -> tuple[Any, An
 
 _E = "/api/v1/experiments"
 _STREAMS = f"{_E}/{{experimentId}}/metrics-stream"
+_VIEW = require(
+    in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment", "experimentId"),
+    task=TaskRule.READ,
+    own=True,
+)
 ROUTES = (
-    get(f"{_E}/metrics-stream/metric-names", names, summary="Names of metrics (stream)"),
-    get(f"{_STREAMS}/batches", batches, summary="Steps at which a metric was reported (stream)"),
     get(
-        f"{_STREAMS}/trials-snapshot", snapshot, summary="A metric of all trials at a step (stream)"
+        f"{_E}/metrics-stream/metric-names",
+        names,
+        summary="Names of metrics (stream)",
+        rule=require(
+            in_query(Right.VIEW_EXPERIMENT_METADATA, "experiment", "ids"), task=TaskRule.READ
+        ),
     ),
-    get(f"{_STREAMS}/trials-sample", sample, summary="Curves of the best trials (stream)"),
-    get("/api/v1/trials/time-series", compare, summary="Curves of trials"),
+    get(
+        f"{_STREAMS}/batches",
+        batches,
+        summary="Steps at which a metric was reported (stream)",
+        rule=_VIEW,
+    ),
+    get(
+        f"{_STREAMS}/trials-snapshot",
+        snapshot,
+        summary="A metric of all trials at a step (stream)",
+        rule=_VIEW,
+    ),
+    get(
+        f"{_STREAMS}/trials-sample",
+        sample,
+        summary="Curves of the best trials (stream)",
+        rule=_VIEW,
+    ),
+    get(
+        "/api/v1/trials/time-series",
+        compare,
+        summary="Curves of trials",
+        rule=require(
+            in_query(Right.VIEW_EXPERIMENT_METADATA, "trial", "trialIds"), task=TaskRule.READ
+        ),
+    ),
     get(
         f"{_E}/{{experimentId}}/validation-history",
         history,
         summary="Validations that were the best so far",
+        rule=_VIEW,
     ),
 )

@@ -3,6 +3,8 @@
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Batch, Request, Stream, line
 from det_controlplane.api.router import get
+from det_controlplane.core.people.permissions import TaskRule, in_query, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.trials import metric_streams
 
@@ -34,8 +36,11 @@ def _metrics(ctx: Context, request: Request, group: str) -> Answer:
 
 
 _M = "/api/v1/trials/metrics"
+_VIEW = require(in_query(Right.VIEW_EXPERIMENT_METADATA, "trial", "trialIds"), task=TaskRule.READ)
 ROUTES = (
-    get(f"{_M}/training_metrics", training_metrics, summary="Training metrics (stream)"),
-    get(f"{_M}/validation_metrics", validation_metrics, summary="Validations (stream)"),
-    get(f"{_M}/trial_metrics", group_metrics, summary="Metrics of a group (stream)"),
+    get(
+        f"{_M}/training_metrics", training_metrics, summary="Training metrics (stream)", rule=_VIEW
+    ),
+    get(f"{_M}/validation_metrics", validation_metrics, summary="Validations (stream)", rule=_VIEW),
+    get(f"{_M}/trial_metrics", group_metrics, summary="Metrics of a group (stream)", rule=_VIEW),
 )

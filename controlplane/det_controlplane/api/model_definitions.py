@@ -6,7 +6,9 @@ import json
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, Response, json_response
-from det_controlplane.api.router import get, post
+from det_controlplane.api.router import Unaudited, get, post
+from det_controlplane.core.people.permissions import TaskRule, in_any_workspace, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.code import model_definitions, model_files
 from det_controlplane.services.code.model_definitions import File
 from det_controlplane.services.context import Context
@@ -69,20 +71,61 @@ def download_file(ctx: Context, request: Request) -> Answer:
 
 _E = "/api/v1/experiments"
 ROUTES = (
-    post("/api/v1/contexts", begin_upload, summary="Announce a large model definition"),
-    get(f"{_E}/{{experimentId}}/model_def", model_definition, summary="Model definition, base64"),
-    get(f"{_E}/{{experimentId}}/file_tree", file_tree, summary="Files of a model definition"),
-    post(f"{_E}/{{experimentId}}/file", file, summary="One file of a model definition"),
+    post(
+        "/api/v1/contexts",
+        begin_upload,
+        summary="Announce a large model definition",
+        rule=require(in_any_workspace(Right.CREATE_EXPERIMENT), task=TaskRule.AS_OWNER),
+        audit="context.create",
+    ),
+    get(
+        f"{_E}/{{experimentId}}/model_def",
+        model_definition,
+        summary="Model definition, base64",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "experiment", "experimentId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
+    ),
+    get(
+        f"{_E}/{{experimentId}}/file_tree",
+        file_tree,
+        summary="Files of a model definition",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "experiment", "experimentId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
+    ),
+    post(
+        f"{_E}/{{experimentId}}/file",
+        file,
+        summary="One file of a model definition",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "experiment", "experimentId"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit=Unaudited.NO_CHANGE,
+    ),
     get(
         "/experiments/{experimentId}/model_def",
         archive_of,
         produces=("application/x-gtar",),
         summary="Model definition, tar.gz",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "experiment", "experimentId"),
+            task=TaskRule.READ,
+        ),
     ),
     get(
         "/experiments/{experimentId}/file/download",
         download_file,
         produces=("application/octet-stream",),
         summary="One of its files",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "experiment", "experimentId"),
+            task=TaskRule.READ,
+        ),
     ),
 )

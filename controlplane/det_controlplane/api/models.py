@@ -8,6 +8,16 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, owner_filters, page_of, sort_of, source_type_of
 from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    by_service,
+    in_body,
+    in_listing,
+    in_path,
+    in_query,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.registry import models, versions
 from det_controlplane.services.registry.models import ModelChanges
@@ -151,22 +161,111 @@ def version_metrics(ctx: Context, request: Request) -> Answer:
 
 _M = "/api/v1/models"
 _V = f"{_M}/{{modelName}}/versions"
+_VIEW = require(in_path(Right.VIEW_MODEL_REGISTRY, "model", "modelName"), task=TaskRule.READ)
+_EDIT = require(in_path(Right.EDIT_MODEL_REGISTRY, "model", "modelName"), task=TaskRule.AS_OWNER)
 ROUTES = (
-    get("/api/v1/model/labels", labels, summary="Labels of models"),
-    get(_M, list_models, summary="List models"),
-    post(_M, create, summary="Create a model", largest=REPORT_BODY),
-    get(f"{_M}/{{modelName}}", get_model, summary="One model, by name or id"),
-    patch(f"{_M}/{{modelName}}", edit, summary="Edit a model", largest=REPORT_BODY),
-    delete(f"{_M}/{{modelName}}", remove, summary="Delete a model with its versions"),
-    post(f"{_M}/{{modelName}}/archive", archive, summary="Archive a model"),
-    post(f"{_M}/{{modelName}}/unarchive", unarchive, summary="Unarchive a model"),
-    post(f"{_M}/{{modelName}}/move", move, summary="Move a model to another workspace"),
-    get(_V, list_versions, summary="Versions of a model"),
-    post(
-        _V, create_version, summary="Register a checkpoint as the next version", largest=REPORT_BODY
+    get(
+        "/api/v1/model/labels",
+        labels,
+        summary="Labels of models",
+        rule=require(
+            in_query(Right.VIEW_MODEL_REGISTRY, "workspace", "workspaceId"),
+            in_listing(Right.VIEW_MODEL_REGISTRY),
+            task=TaskRule.READ,
+        ),
     ),
-    get(f"{_V}/{{modelVersionNum}}", get_version, summary="One version"),
-    patch(f"{_V}/{{modelVersionNum}}", edit_version, summary="Edit a version", largest=REPORT_BODY),
-    delete(f"{_V}/{{modelVersionNum}}", remove_version, summary="Delete a version"),
-    get(f"{_V}/{{modelVersionNum}}/metrics", version_metrics, summary="Metrics of its users"),
+    get(
+        _M,
+        list_models,
+        summary="List models",
+        rule=require(in_listing(Right.VIEW_MODEL_REGISTRY), task=TaskRule.READ),
+    ),
+    post(
+        _M,
+        create,
+        summary="Create a model",
+        largest=REPORT_BODY,
+        rule=require(by_service(Right.CREATE_MODEL_REGISTRY), task=TaskRule.AS_OWNER),
+        audit="model.create",
+    ),
+    get(f"{_M}/{{modelName}}", get_model, summary="One model, by name or id", rule=_VIEW),
+    patch(
+        f"{_M}/{{modelName}}",
+        edit,
+        summary="Edit a model",
+        largest=REPORT_BODY,
+        rule=_EDIT,
+        audit="model.edit",
+    ),
+    delete(
+        f"{_M}/{{modelName}}",
+        remove,
+        summary="Delete a model with its versions",
+        rule=require(
+            in_path(Right.DELETE_MODEL_REGISTRY, "model", "modelName"), task=TaskRule.AS_OWNER
+        ),
+        audit="model.delete",
+    ),
+    post(
+        f"{_M}/{{modelName}}/archive",
+        archive,
+        summary="Archive a model",
+        rule=_EDIT,
+        audit="model.archive",
+    ),
+    post(
+        f"{_M}/{{modelName}}/unarchive",
+        unarchive,
+        summary="Unarchive a model",
+        rule=_EDIT,
+        audit="model.unarchive",
+    ),
+    post(
+        f"{_M}/{{modelName}}/move",
+        move,
+        summary="Move a model to another workspace",
+        rule=require(
+            in_path(Right.EDIT_MODEL_REGISTRY, "model", "modelName"),
+            in_body(Right.CREATE_MODEL_REGISTRY, "workspace", "destinationWorkspaceId"),
+            task=TaskRule.AS_OWNER,
+        ),
+        audit="model.move",
+    ),
+    get(_V, list_versions, summary="Versions of a model", rule=_VIEW),
+    post(
+        _V,
+        create_version,
+        summary="Register a checkpoint as the next version",
+        largest=REPORT_BODY,
+        rule=require(
+            in_path(Right.EDIT_MODEL_REGISTRY, "model", "modelName"),
+            in_body(Right.VIEW_EXPERIMENT_ARTIFACTS, "checkpoint", "checkpointUuid"),
+            task=TaskRule.AS_OWNER,
+        ),
+        audit="model.versions",
+    ),
+    get(f"{_V}/{{modelVersionNum}}", get_version, summary="One version", rule=_VIEW),
+    patch(
+        f"{_V}/{{modelVersionNum}}",
+        edit_version,
+        summary="Edit a version",
+        largest=REPORT_BODY,
+        rule=_EDIT,
+        audit="model.versions.edit",
+    ),
+    delete(
+        f"{_V}/{{modelVersionNum}}",
+        remove_version,
+        summary="Delete a version",
+        rule=require(
+            in_path(Right.DELETE_MODEL_VERSION, "model", "modelName"), task=TaskRule.AS_OWNER
+        ),
+        audit="model.versions.delete",
+    ),
+    get(
+        f"{_V}/{{modelVersionNum}}/metrics",
+        version_metrics,
+        summary="Metrics of its users",
+        rule=_VIEW,
+    ),
 )

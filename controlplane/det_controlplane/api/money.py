@@ -7,6 +7,15 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.router import delete, get, put
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    by_service,
+    in_cluster,
+    in_path,
+    in_query,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.maintenance import budgets
 from det_controlplane.services.money import costs
@@ -79,18 +88,68 @@ def delete_budget(ctx: Context, request: Request) -> Answer:
 
 _C, _B = "/api/v1/costs", "/api/v1/budgets"
 ROUTES = (
-    get(f"{_C}/experiments", of_experiments, summary="What experiments cost"),
-    get(f"{_C}/me", of_caller, summary="What the caller's work cost"),
-    get(f"{_C}/trials", of_trials, summary="What trials cost"),
-    get(f"{_C}/tasks", of_tasks, summary="What tasks cost"),
+    get(
+        f"{_C}/experiments",
+        of_experiments,
+        summary="What experiments cost",
+        rule=require(
+            in_query(Right.VIEW_EXPERIMENT_METADATA, "experiment", "ids"), task=TaskRule.READ
+        ),
+    ),
+    get(
+        f"{_C}/me",
+        of_caller,
+        summary="What the caller's work cost",
+        rule=require(task=TaskRule.READ),
+    ),
+    get(
+        f"{_C}/trials",
+        of_trials,
+        summary="What trials cost",
+        rule=require(in_query(Right.VIEW_EXPERIMENT_METADATA, "trial", "ids"), task=TaskRule.READ),
+    ),
+    get(
+        f"{_C}/tasks",
+        of_tasks,
+        summary="What tasks cost",
+        rule=require(in_query(Right.VIEW_EXPERIMENT_METADATA, "task", "ids"), task=TaskRule.READ),
+    ),
     get(
         f"{_C}/tasks/{{taskId}}/allocations",
         of_runs,
         summary="What each allocation of a task cost, and its machines",
+        rule=require(in_path(Right.VIEW_EXPERIMENT_METADATA, "task", "taskId"), task=TaskRule.READ),
     ),
-    get(f"{_C}/users", by_user, summary="What the work of each user cost"),
-    get(f"{_C}/pools", by_pool, summary="What the machines of each pool cost, at work and idle"),
-    get(_B, list_budgets, summary="Budgets and what is spent of them"),
-    put(_B, put_budget, summary="Set a budget"),
-    delete(f"{_B}/{{budgetId}}", delete_budget, summary="Delete a budget"),
+    get(
+        f"{_C}/users",
+        by_user,
+        summary="What the work of each user cost",
+        rule=require(in_cluster(Right.VIEW_CLUSTER_USAGE), task=TaskRule.READ),
+    ),
+    get(
+        f"{_C}/pools",
+        by_pool,
+        summary="What the machines of each pool cost, at work and idle",
+        rule=require(in_cluster(Right.VIEW_CLUSTER_USAGE), task=TaskRule.READ),
+    ),
+    get(
+        _B,
+        list_budgets,
+        summary="Budgets and what is spent of them",
+        rule=require(by_service(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+    ),
+    put(
+        _B,
+        put_budget,
+        summary="Set a budget",
+        rule=require(by_service(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER),
+        audit="budget.set",
+    ),
+    delete(
+        f"{_B}/{{budgetId}}",
+        delete_budget,
+        summary="Delete a budget",
+        rule=require(by_service(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER),
+        audit="budget.delete",
+    ),
 )

@@ -2,7 +2,7 @@
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, Response, json_response, session_cookie
-from det_controlplane.api.router import Access, get, post
+from det_controlplane.api.router import Access, Unaudited, get, post
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import oidc
 from det_controlplane.services.identity.oidc import SignedIn
@@ -57,23 +57,27 @@ ROUTES = (
         begin,
         access=Access.PUBLIC,
         summary="Where a person signs in by a browser",
+        audit=Unaudited.NO_CHANGE,
     ),
     post(
         f"{_O}/finish",
         finish,
         access=Access.PUBLIC,
         summary="Sign in by the code that a browser brought",
+        audit="auth.oidc.finish",
     ),
     post(
         f"{_O}/device/begin",
         begin_device,
         access=Access.PUBLIC,
         summary="A code to sign in with on another device",
+        audit=Unaudited.NO_CHANGE,
     ),
     post(
         f"{_O}/device/finish",
         finish_device,
         access=Access.PUBLIC,
         summary="Sign in once the code was typed on the other device",
+        audit="auth.oidc.device.finish",
     ),
 )

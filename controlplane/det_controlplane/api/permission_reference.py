@@ -1,14 +1,15 @@
-"""`python -m det_controlplane.api.permission_reference`: roles, rights and routes for docs/reference/permissions.md."""
+"""The page docs/reference/permissions.md: roles, rights, and rules of routes. scripts/route_pages.py writes it."""
 
 from collections.abc import Iterable
 
-from det_controlplane.core.people import permissions
+from det_controlplane.api.router import Route
+from det_controlplane.core.people.permissions import Need, NeedScope, Rule
 from det_controlplane.core.people.roles import ADMINISTRATORS_ONLY, ROLES, Right
 
 _HEAD = """# Permissions
 
-Which roles there are, what each may do, and what every route needs; made from `core/people/roles.py` and
-`core/permission_table.py` by `python -m det_controlplane.api.permission_reference`, and a test holds this page to them.
+This page lists the roles, their rights, and the rights that each route needs. `scripts/route_pages.py --write` makes it
+from `core/people/roles.py` and the records of the routes, and a test compares them.
 [People, groups and roles](../guides/people.md) tells how they are used.
 
 They decide where the cluster's configuration says `security.authz.type: rbac`. With `basic`, the default, everybody who
@@ -38,13 +39,14 @@ call it, unless the trial is unmanaged.
 | method | path | right | of | task |
 |---|---|---|---|---|
 """
-_WORDS = {"service": "by name"}
+_V1 = "/api/v1/"
 
 
-def page() -> str:
+def page(routes: Iterable[Route]) -> str:
     roles = [f"| `{r.name}` | {_scope(r.of_workspaces)} | {r.meaning} |" for r in ROLES.values()]
     rights = [f"| `{right.value}`{_star(right)} | {_holders(right)} |" for right in Right]
-    rows = [row for key, rest in permissions.rows().items() for row in _rows(*key, rest)]
+    ordered = sorted(routes, key=lambda r: (r.path.removeprefix(_V1).split("/"), r.method))
+    rows = [row for r in ordered if r.rule is not None for row in _rows(r, r.rule)]
     return "\n".join([
         _HEAD, "| role | given | may |", "|---|---|---|", *roles, "", "## Rights", "",
         "| right | roles |", "|---|---|", *rights, _ROUTES + "\n".join(rows), "",
@@ -63,23 +65,19 @@ def _holders(right: Right) -> str:
     return ", ".join(role.name for role in ROLES.values() if right in role.rights)
 
 
-def _rows(method: str, path: str, rest: str) -> Iterable[str]:
-    task, *needs = rest.split()
-    task = task.replace("+", ", ")
-    if needs == ["everybody"]:
-        yield f"| {method} | `{path}` | – | everybody | {task} |"
-        return
-    for need in needs:
-        right, _, subjects = need.partition("@")
-        named = dict.fromkeys(_subject(subject) for subject in subjects.split(","))
-        yield f"| {method} | `{path}` | `{right}` | {', '.join(named)} | {task} |"
+def _rows(route: Route, rule: Rule) -> Iterable[str]:
+    marks = [name for name in ("own", "session", "report") if getattr(rule, name)]
+    task = ", ".join([rule.task.value, *marks])
+    path = route.path.removeprefix(_V1)
+    for right in dict.fromkeys(need.right for need in rule.needs):
+        places = dict.fromkeys(_place(need) for need in rule.needs if need.right is right)
+        yield f"| {route.method} | `{path}` | `{right.value}` | {', '.join(places)} | {task} |"
+    if not rule.needs:
+        yield f"| {route.method} | `{path}` | – | everybody | {task} |"
 
 
-def _subject(subject: str) -> str:
-    kind = subject.partition(":")[0].strip("{}").removesuffix("-or-all")
-    kind = "what is asked about" if kind == "kind" else kind.partition("-")[0]
-    return _WORDS.get(kind, kind)
-
-
-if __name__ == "__main__":
-    print(page(), end="")
+def _place(need: Need) -> str:
+    if need.of is not NeedScope.NAMED:
+        return "by name" if need.of is NeedScope.SERVICE else need.of.value
+    kind = need.kind.strip("{}").removesuffix("-or-all").partition("-")[0]
+    return "what is asked about" if kind == "kind" else kind

@@ -2,8 +2,10 @@
 
 from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, json_response
-from det_controlplane.api.router import get, post
+from det_controlplane.api.router import Unaudited, get, post
 from det_controlplane.core.checkpoints.gc import Policy
+from det_controlplane.core.people.permissions import TaskRule, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import previews
 
@@ -23,10 +25,20 @@ def preview_search(ctx: Context, request: Request) -> Answer:
 
 
 ROUTES = (
-    post("/api/v1/preview-hp-search", preview_search, summary="How many trials train how long"),
+    post(
+        "/api/v1/preview-hp-search",
+        preview_search,
+        summary="How many trials train how long",
+        rule=require(task=TaskRule.READ),
+        audit=Unaudited.NO_CHANGE,
+    ),
     get(
         "/experiments/{experimentId}/preview_gc",
         preview_gc,
         summary="Checkpoints that a retention policy would delete",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment", "experimentId"),
+            task=TaskRule.READ,
+        ),
     ),
 )

@@ -8,7 +8,9 @@ from det_controlplane.api.body import Body, parse_time
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, REPORT_BODY, Answer, Batch, Request, Stream, line
 from det_controlplane.api.listing import choice_of
-from det_controlplane.api.router import get, post
+from det_controlplane.api.router import Unaudited, get, post
+from det_controlplane.core.people.permissions import TaskRule, in_body, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import reporters, task_rights
 from det_controlplane.services.trials import profiles
@@ -107,11 +109,31 @@ ROUTES = (
         report,
         summary="Report series of profilers (older harnesses)",
         largest=REPORT_BODY,
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "trial", "batches.labels.trialId"),
+            task=TaskRule.BY_SERVICE,
+            own=True,
+        ),
+        audit=Unaudited.REPORT,
     ),
     get(
         f"{_T}/{{trialId}}/profiler/available_series",
         available,
         summary="Names of series that profilers measured (stream)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "trial", "trialId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
     ),
-    get(f"{_T}/{{trialId}}/profiler/metrics", series, summary="A series of profilers (stream)"),
+    get(
+        f"{_T}/{{trialId}}/profiler/metrics",
+        series,
+        summary="A series of profilers (stream)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "trial", "trialId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
+    ),
 )

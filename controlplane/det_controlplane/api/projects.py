@@ -17,6 +17,15 @@ from det_controlplane.api.listing import (
 from det_controlplane.api.router import Handler, delete, get, patch, post, put
 from det_controlplane.core.filters import WORK_STATES
 from det_controlplane.core.lifecycle.experiment import Command
+from det_controlplane.core.people.permissions import (
+    Need,
+    TaskRule,
+    in_body,
+    in_listing,
+    in_path,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import bulk
 from det_controlplane.services.experiments.bulk import Action, Selection
@@ -146,37 +155,168 @@ def filters_in(filters: Body) -> dict[str, Any]:
     )
 
 
+def _selected(right: Right) -> tuple[Need, ...]:
+    """Need a right for all experiments that a request selects: its project, ids and filters, all within a listing."""
+    return (
+        in_path(right, "project", "projectId"),
+        in_body(right, "project", "filters.projectId"),
+        in_body(right, "experiment", "experimentIds"),
+        in_listing(right),
+    )
+
+
 _EVERY_PROJECT = "-1"
 _P = "/api/v1/projects"
 _B = f"{_P}/{{projectId}}/experiments"
+_UPDATE = require(in_path(Right.UPDATE_PROJECT, "project", "id"), task=TaskRule.AS_OWNER)
+_MANY = require(*_selected(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER)
+_EDIT_MANY = require(*_selected(Right.UPDATE_EXPERIMENT_METADATA), task=TaskRule.NEVER)
 ROUTES = (
-    get("/api/v1/workspaces/{id}/projects", list_projects, summary="Projects of a workspace"),
-    post("/api/v1/workspaces/{workspaceId}/projects", create, summary="Create a project"),
-    get(f"{_P}/key/{{key}}", by_key, summary="One project by its key"),
-    get(f"{_P}/{{id}}", get_project, summary="One project"),
-    patch(f"{_P}/{{id}}", edit, summary="Edit a project"),
-    delete(f"{_P}/{{id}}", remove, summary="Delete a project with its experiments"),
-    post(f"{_P}/{{id}}/archive", setting(projects.set_archived, True), summary="Archive a project"),
+    get(
+        "/api/v1/workspaces/{id}/projects",
+        list_projects,
+        summary="Projects of a workspace",
+        rule=require(
+            in_path(Right.VIEW_PROJECT, "workspace", "id"),
+            in_listing(Right.VIEW_PROJECT),
+            task=TaskRule.READ,
+        ),
+    ),
+    post(
+        "/api/v1/workspaces/{workspaceId}/projects",
+        create,
+        summary="Create a project",
+        rule=require(
+            in_path(Right.CREATE_PROJECT, "workspace", "workspaceId"), task=TaskRule.AS_OWNER
+        ),
+        audit="workspace.projects",
+    ),
+    get(
+        f"{_P}/key/{{key}}",
+        by_key,
+        summary="One project by its key",
+        rule=require(in_path(Right.VIEW_PROJECT, "project-key", "key"), task=TaskRule.READ),
+    ),
+    get(
+        f"{_P}/{{id}}",
+        get_project,
+        summary="One project",
+        rule=require(in_path(Right.VIEW_PROJECT, "project", "id"), task=TaskRule.READ),
+    ),
+    patch(f"{_P}/{{id}}", edit, summary="Edit a project", rule=_UPDATE, audit="project.edit"),
+    delete(
+        f"{_P}/{{id}}",
+        remove,
+        summary="Delete a project with its experiments",
+        rule=require(in_path(Right.DELETE_PROJECT, "project", "id"), task=TaskRule.AS_OWNER),
+        audit="project.delete",
+    ),
+    post(
+        f"{_P}/{{id}}/archive",
+        setting(projects.set_archived, True),
+        summary="Archive a project",
+        rule=_UPDATE,
+        audit="project.archive",
+    ),
     post(
         f"{_P}/{{id}}/unarchive",
         setting(projects.set_archived, False),
         summary="Unarchive a project",
+        rule=_UPDATE,
+        audit="project.unarchive",
     ),
-    post(f"{_P}/{{id}}/move", move, summary="Move a project to another workspace"),
+    post(
+        f"{_P}/{{id}}/move",
+        move,
+        summary="Move a project to another workspace",
+        rule=require(
+            in_path(Right.UPDATE_PROJECT, "project", "id"),
+            in_body(Right.CREATE_PROJECT, "workspace", "destinationWorkspaceId"),
+            task=TaskRule.AS_OWNER,
+        ),
+        audit="project.move",
+    ),
     put(
         f"{_P}/{{id}}/notes",
         set_notes,
         summary="Replace the notes of a project",
         largest=REPORT_BODY,
+        rule=_UPDATE,
+        audit="project.notes.set",
     ),
-    post(f"{_P}/{{id}}/notes", add_note, summary="Add a note to a project", largest=REPORT_BODY),
-    post(f"{_B}/activate", _bulk(bulk.commanding(Command.ACTIVATE)), summary="Activate many"),
-    post(f"{_B}/pause", _bulk(bulk.commanding(Command.PAUSE)), summary="Pause many"),
-    post(f"{_B}/cancel", _bulk(bulk.commanding(Command.CANCEL)), summary="Cancel many"),
-    post(f"{_B}/kill", _bulk(bulk.commanding(Command.KILL)), summary="Kill many"),
-    post(f"{_B}/archive", _bulk(bulk.archiving(True)), summary="Archive many"),
-    post(f"{_B}/unarchive", _bulk(bulk.archiving(False)), summary="Unarchive many"),
-    delete(f"{_B}/delete", _bulk(bulk.deleting), summary="Delete many"),
-    post(f"{_B}/move", move_experiments, summary="Move many"),
-    put(f"{_B}/retain_logs", retain_logs, summary="Set the log retention of many"),
+    post(
+        f"{_P}/{{id}}/notes",
+        add_note,
+        summary="Add a note to a project",
+        largest=REPORT_BODY,
+        rule=_UPDATE,
+        audit="project.notes",
+    ),
+    post(
+        f"{_B}/activate",
+        _bulk(bulk.commanding(Command.ACTIVATE)),
+        summary="Activate many",
+        rule=_MANY,
+        audit="project.experiments.activate",
+    ),
+    post(
+        f"{_B}/pause",
+        _bulk(bulk.commanding(Command.PAUSE)),
+        summary="Pause many",
+        rule=_MANY,
+        audit="project.experiments.pause",
+    ),
+    post(
+        f"{_B}/cancel",
+        _bulk(bulk.commanding(Command.CANCEL)),
+        summary="Cancel many",
+        rule=_MANY,
+        audit="project.experiments.cancel",
+    ),
+    post(
+        f"{_B}/kill",
+        _bulk(bulk.commanding(Command.KILL)),
+        summary="Kill many",
+        rule=_MANY,
+        audit="project.experiments.kill",
+    ),
+    post(
+        f"{_B}/archive",
+        _bulk(bulk.archiving(True)),
+        summary="Archive many",
+        rule=_EDIT_MANY,
+        audit="project.experiments.archive",
+    ),
+    post(
+        f"{_B}/unarchive",
+        _bulk(bulk.archiving(False)),
+        summary="Unarchive many",
+        rule=_EDIT_MANY,
+        audit="project.experiments.unarchive",
+    ),
+    delete(
+        f"{_B}/delete",
+        _bulk(bulk.deleting),
+        summary="Delete many",
+        rule=require(*_selected(Right.DELETE_EXPERIMENT), task=TaskRule.NEVER),
+        audit="project.experiments.delete.delete",
+    ),
+    post(
+        f"{_B}/move",
+        move_experiments,
+        summary="Move many",
+        rule=require(
+            *_selected(Right.UPDATE_EXPERIMENT),
+            in_body(Right.CREATE_EXPERIMENT, "project", "destinationProjectId"),
+            task=TaskRule.NEVER,
+        ),
+        audit="project.experiments.move",
+    ),
+    put(
+        f"{_B}/retain_logs",
+        retain_logs,
+        summary="Set the log retention of many",
+        rule=_EDIT_MANY,
+        audit="project.experiments.retain_logs.set",
+    ),
 )

@@ -2,6 +2,8 @@
 
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get
+from det_controlplane.core.people.permissions import TaskRule, in_cluster, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.maintenance import gauges
 
@@ -23,10 +25,11 @@ def targets(ctx: Context, request: Request) -> Answer:
 
 
 _TEXT = ("text/plain",)
+_VIEW = require(in_cluster(Right.VIEW_CLUSTER_USAGE), task=TaskRule.READ)
 ROUTES = (
     get("/debug/prom/metrics", process_metrics, summary="What the answering process has used, for Prometheus",
-        produces=_TEXT),
+        produces=_TEXT, rule=_VIEW),
     get("/prom/det-state-metrics", state_metrics, summary="Gauges of work, machines and money, for Prometheus",
-        produces=_TEXT),
-    get("/prom/det-http-sd-config", targets, summary="What Prometheus scrapes on the agents"),
+        produces=_TEXT, rule=_VIEW),
+    get("/prom/det-http-sd-config", targets, summary="What Prometheus scrapes on the agents", rule=_VIEW),
 )  # fmt: skip

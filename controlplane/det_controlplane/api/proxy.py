@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from det_controlplane.api.errors import NotFound, Unimplemented
 from det_controlplane.api.http import Answer, Request, Response
-from det_controlplane.api.router import Access, Match, Route, Router
+from det_controlplane.api.router import Access, Match, Route, Router, Unaudited
 from det_controlplane.services.context import Context
 
 
@@ -43,6 +43,7 @@ ROUTES = tuple(
         elsewhere,
         Access.PUBLIC,
         "A port of a task: HTTP, websockets, TCP in websockets",
+        audit=Unaudited.NO_CHANGE,
     )
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
 )

@@ -1,14 +1,13 @@
-"""`python -m det_controlplane.api.reference`: the list of routes for docs/reference/api.md."""
+"""The page docs/reference/api.md, which scripts/route_pages.py writes from the records of routes."""
 
 from collections.abc import Iterable
 
-from det_controlplane.api import routes
 from det_controlplane.api.router import Access, Route
 
 _HEAD = """# API reference
 
-Every route, made from the route table by `python -m det_controlplane.api.reference`; a test holds this page
-to it. The cluster serves the same list as OpenAPI at `/api/v1/api.swagger.json`.
+This page lists every route. `scripts/route_pages.py --write` makes it from the records of the routes, and a test
+compares them. The cluster serves the same list as OpenAPI at `/api/v1/api.swagger.json`.
 
 Bodies are JSON; names may be written in camelCase or snake_case. Callers sign in at `POST /api/v1/auth/login`
 and send `Authorization: Bearer <token>`. A refusal is `{"error": {"code", "reason", "error"}}` with a sentence
@@ -49,7 +48,3 @@ def _group(path: str) -> str:
     if not path.startswith("/api/v1/"):
         return "Outside of /api/v1"
     return path.removeprefix("/api/v1/").partition("/")[0]
-
-
-if __name__ == "__main__":
-    print(page(routes.every()), end="")

@@ -17,8 +17,10 @@ from det_controlplane.api.http import (
     json_response,
     parsed,
 )
-from det_controlplane.api.router import get, post
+from det_controlplane.api.router import Unaudited, get, post
 from det_controlplane.core.documents import fault_of
+from det_controlplane.core.people.permissions import TaskRule, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.trials.metrics import storable
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import live, remote
@@ -137,11 +139,21 @@ ROUTES = (
         f"{_E}/searcher_events",
         events,
         summary="What a custom search method has yet to answer (long poll)",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment", "experimentId"),
+            task=TaskRule.READ,
+            own=True,
+        ),
     ),
     post(
         f"{_E}/searcher_operations",
         operate,
         summary="Operations of a custom search method",
         largest=REPORT_BODY,
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT, "experiment", "experimentId"),
+            task=TaskRule.OWN_EXPERIMENT,
+        ),
+        audit=Unaudited.REPORT,
     ),
 )

@@ -8,8 +8,9 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest, NotFound
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
 from det_controlplane.api.listing import part_of
-from det_controlplane.api.router import get, patch, post
+from det_controlplane.api.router import Unaudited, get, patch, post
 from det_controlplane.core.paging import Page
+from det_controlplane.core.people.permissions import TaskRule, by_service, in_path, require
 from det_controlplane.core.people.roles import BY_ID, CLUSTER, ROLES, Right, Role
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import roles
@@ -184,15 +185,72 @@ def _permission(right: Right) -> dict[str, Any]:
 
 
 _R = "/api/v1/roles"
+_ASSIGN = require(by_service(Right.ASSIGN_ROLES), task=TaskRule.NEVER, session=True)
 ROUTES = (
-    get("/api/v1/permissions/summary", summary, summary="Roles of the caller"),
-    post(f"{_R}/add-assignments", assign, summary="Give roles to users and groups"),
-    post(f"{_R}/remove-assignments", unassign, summary="Take roles from users and groups"),
-    post(f"{_R}/search", list_roles, summary="The roles that there are"),
-    post(f"{_R}/search/by-assignability", assignable, summary="Roles that can be given somewhere"),
-    get(f"{_R}/search/by-group/{{groupId}}", of_group, summary="Roles of a group"),
-    post(f"{_R}/search/by-ids", by_ids, summary="Roles with those who have them"),
-    get(f"{_R}/search/by-user/{{userId}}", of_user, summary="Roles of a user, also by groups"),
-    get(f"{_R}/workspace/{{workspaceId}}", of_workspace, summary="Who has roles in a workspace"),
-    patch("/api/v1/users/assignments", change_groups, summary="Change the groups of users"),
+    get(
+        "/api/v1/permissions/summary",
+        summary,
+        summary="Roles of the caller",
+        rule=require(task=TaskRule.READ),
+    ),
+    post(
+        f"{_R}/add-assignments",
+        assign,
+        summary="Give roles to users and groups",
+        rule=_ASSIGN,
+        audit="role.add-assignments",
+    ),
+    post(
+        f"{_R}/remove-assignments",
+        unassign,
+        summary="Take roles from users and groups",
+        rule=_ASSIGN,
+        audit="role.remove-assignments",
+    ),
+    post(
+        f"{_R}/search",
+        list_roles,
+        summary="The roles that there are",
+        rule=require(task=TaskRule.NEVER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    post(
+        f"{_R}/search/by-assignability",
+        assignable,
+        summary="Roles that can be given somewhere",
+        rule=require(task=TaskRule.NEVER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    get(
+        f"{_R}/search/by-group/{{groupId}}",
+        of_group,
+        summary="Roles of a group",
+        rule=require(by_service(Right.ASSIGN_ROLES), task=TaskRule.READ),
+    ),
+    post(
+        f"{_R}/search/by-ids",
+        by_ids,
+        summary="Roles with those who have them",
+        rule=require(by_service(Right.ASSIGN_ROLES), task=TaskRule.NEVER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    get(
+        f"{_R}/search/by-user/{{userId}}",
+        of_user,
+        summary="Roles of a user, also by groups",
+        rule=require(by_service(Right.ASSIGN_ROLES), task=TaskRule.READ),
+    ),
+    get(
+        f"{_R}/workspace/{{workspaceId}}",
+        of_workspace,
+        summary="Who has roles in a workspace",
+        rule=require(in_path(Right.VIEW_WORKSPACE, "workspace", "workspaceId"), task=TaskRule.READ),
+    ),
+    patch(
+        "/api/v1/users/assignments",
+        change_groups,
+        summary="Change the groups of users",
+        rule=_ASSIGN,
+        audit="user.assignments.edit",
+    ),
 )

@@ -1,4 +1,4 @@
-"""A route table and the trie that reads it: matching costs one dictionary look-up a path segment."""
+"""The record of a route, and the trie that finds it: matching costs one dictionary look-up a path segment."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from det_controlplane.api.http import FORM_BODY, Answer, Request, Response
+from det_controlplane.core.people.permissions import Rule
 
 if TYPE_CHECKING:
     from det_controlplane.services.context import Context
@@ -23,6 +24,13 @@ class Access(Enum):
     AGENT_BY_HANDLER = "agent by handler"  # whose first statement checks the token, too
 
 
+class Unaudited(Enum):
+    """The reasons why the audit log does not record a route."""
+
+    NO_CHANGE = "it changes nothing, or only the caller's own pages"
+    REPORT = "a program reports many times a minute; metrics, checkpoints, logs and events are stored elsewhere"
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """Answers several requests of a route at once; None stands for a request that its handler must see."""
@@ -33,11 +41,15 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
+    """The record of one route: authorization, audit log, OpenAPI and the references are derived from it."""
+
     method: str
     path: str  # "/api/v1/trials/{trialId}/logs"; a last segment "{rest...}" takes the remainder
     handler: Handler
     access: Access = Access.USER
     summary: str = ""
+    rule: Rule | None = None  # for signed-in users: the right, its place, and the access of tasks
+    audit: str | Unaudited | None = None  # the action in the audit log, such as "experiment.kill"
     # For routes that are open: how large a body may be, or a refusal, before it is read.
     admits: Callable[[Request], int] | None = None
     largest: int = FORM_BODY  # bytes of a body, as it is sent and as it unpacks

@@ -5,10 +5,19 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import choice_of
-from det_controlplane.api.router import Handler, get, post
+from det_controlplane.api.router import Handler, Unaudited, get, post
 from det_controlplane.core.filters import Filter, parse_filter, parse_sort
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.core.paging import Page
+from det_controlplane.core.people.permissions import (
+    Need,
+    TaskRule,
+    in_body,
+    in_listing,
+    in_path,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import tables
 from det_controlplane.services.experiments.tables import TableScope
@@ -89,30 +98,103 @@ def _is_narrow(project_id: int, chosen: Filter) -> bool:
     return project_id not in _EVERY_PROJECT or (project_id == -1 and chosen.has_conditions)
 
 
+def _selected(right: Right, project: str = "projectId") -> tuple[Need, ...]:
+    """Need a right for all runs that a body selects, by their ids or by a filter in a project."""
+    return (
+        in_body(right, "trial", "runIds"),
+        in_body(right, "project", project),
+        in_listing(right),
+    )
+
+
 _P, _R = "/api/v1/projects", "/api/v1/runs"
+_MANY = require(*_selected(Right.UPDATE_EXPERIMENT), task=TaskRule.NEVER)
 ROUTES = (
     post(
-        "/api/v1/experiments-search", search_experiments, summary="Search experiments by any column"
+        "/api/v1/experiments-search",
+        search_experiments,
+        summary="Search experiments by any column",
+        rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+        audit=Unaudited.NO_CHANGE,
     ),
-    post(_R, search_runs, summary="Search runs by any column"),
-    post(f"{_R}/kill", _bulk(run_actions.kill), summary="Kill many runs"),
-    post(f"{_R}/pause", _bulk(run_actions.commanding(Command.PAUSE)), summary="Pause many runs"),
     post(
-        f"{_R}/resume", _bulk(run_actions.commanding(Command.ACTIVATE)), summary="Resume many runs"
+        _R,
+        search_runs,
+        summary="Search runs by any column",
+        rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+        audit=Unaudited.NO_CHANGE,
     ),
-    post(f"{_R}/archive", _bulk(run_actions.archiving(True)), summary="Archive many runs"),
-    post(f"{_R}/unarchive", _bulk(run_actions.archiving(False)), summary="Unarchive many runs"),
-    post(f"{_R}/delete", _bulk(run_actions.delete), summary="Delete many runs"),
-    post(f"{_R}/move", move, summary="Move many runs to another project"),
-    get(f"{_P}/{{id}}/columns", columns, summary="Columns that tables of a project can show"),
+    post(
+        f"{_R}/kill",
+        _bulk(run_actions.kill),
+        summary="Kill many runs",
+        rule=_MANY,
+        audit="run.kill",
+    ),
+    post(
+        f"{_R}/pause",
+        _bulk(run_actions.commanding(Command.PAUSE)),
+        summary="Pause many runs",
+        rule=_MANY,
+        audit="run.pause",
+    ),
+    post(
+        f"{_R}/resume",
+        _bulk(run_actions.commanding(Command.ACTIVATE)),
+        summary="Resume many runs",
+        rule=_MANY,
+        audit="run.resume",
+    ),
+    post(
+        f"{_R}/archive",
+        _bulk(run_actions.archiving(True)),
+        summary="Archive many runs",
+        rule=_MANY,
+        audit="run.archive",
+    ),
+    post(
+        f"{_R}/unarchive",
+        _bulk(run_actions.archiving(False)),
+        summary="Unarchive many runs",
+        rule=_MANY,
+        audit="run.unarchive",
+    ),
+    post(
+        f"{_R}/delete",
+        _bulk(run_actions.delete),
+        summary="Delete many runs",
+        rule=require(*_selected(Right.DELETE_EXPERIMENT), task=TaskRule.NEVER),
+        audit="run.delete",
+    ),
+    post(
+        f"{_R}/move",
+        move,
+        summary="Move many runs to another project",
+        rule=require(
+            *_selected(Right.UPDATE_EXPERIMENT, "sourceProjectId"),
+            in_body(Right.CREATE_EXPERIMENT, "project", "destinationProjectId"),
+            task=TaskRule.NEVER,
+        ),
+        audit="run.move",
+    ),
+    get(
+        f"{_P}/{{id}}/columns",
+        columns,
+        summary="Columns that tables of a project can show",
+        rule=require(in_path(Right.VIEW_PROJECT, "project-or-all", "id"), task=TaskRule.READ),
+    ),
     get(
         f"{_P}/{{id}}/experiments/metric-ranges",
         metric_ranges,
         summary="Between which numbers metrics of a project lie",
+        rule=require(in_path(Right.VIEW_PROJECT, "project-or-all", "id"), task=TaskRule.READ),
     ),
     get(
         f"{_P}/{{projectId}}/metadata/{{key}}",
         metadata_values,
         summary="What runs of a project have under a key of their metadata",
+        rule=require(
+            in_path(Right.VIEW_PROJECT, "project-or-all", "projectId"), task=TaskRule.READ
+        ),
     ),
 )

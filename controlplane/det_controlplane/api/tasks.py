@@ -2,6 +2,8 @@
 
 from det_controlplane.api.http import Answer, Request, Response, json_response
 from det_controlplane.api.router import get
+from det_controlplane.core.people.permissions import TaskRule, in_listing, in_path, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.code import model_definitions
 from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import listing as task_listing
@@ -33,13 +35,40 @@ def context_directory(ctx: Context, request: Request) -> Answer:
 
 
 ROUTES = (
-    get("/api/v1/tasks", list_tasks, summary="Live allocations"),
-    get("/tasks", legacy_tasks, summary="Live allocations (older clients)"),
-    get("/api/v1/tasks/{taskId}", get_task, summary="One task with its allocations"),
-    get("/api/v1/tasks/{taskId}/acceleratorData", accelerators, summary="Devices of a task"),
+    get(
+        "/api/v1/tasks",
+        list_tasks,
+        summary="Live allocations",
+        rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+    ),
+    get(
+        "/tasks",
+        legacy_tasks,
+        summary="Live allocations (older clients)",
+        rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
+    ),
+    get(
+        "/api/v1/tasks/{taskId}",
+        get_task,
+        summary="One task with its allocations",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "task", "taskId"), task=TaskRule.READ, own=True
+        ),
+    ),
+    get(
+        "/api/v1/tasks/{taskId}/acceleratorData",
+        accelerators,
+        summary="Devices of a task",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "task", "taskId"), task=TaskRule.READ, own=True
+        ),
+    ),
     get(
         "/api/v1/tasks/{taskId}/context_directory",
         context_directory,
         summary="Files of a task, base64",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_ARTIFACTS, "task", "taskId"), task=TaskRule.READ, own=True
+        ),
     ),
 )

@@ -5,6 +5,15 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import delete, get, patch, post, put
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    by_service,
+    in_body,
+    in_listing,
+    in_path,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.organization import templates
 
@@ -61,11 +70,57 @@ def remove(ctx: Context, request: Request) -> Answer:
 
 _T = "/api/v1/templates"
 ROUTES = (
-    get(_T, list_templates, summary="List templates"),
-    get(f"{_T}/{{templateName}}", get_template, summary="One template"),
-    post(f"{_T}/{{templateName}}", create, summary="Create a template"),
-    put(f"{_T}/{{templateName}}", put_template, summary="Create or replace a template"),
-    patch(f"{_T}/{{templateName}}", edit, summary="Replace the configuration of a template"),
-    patch("/api/v1/template/rename", rename, summary="Rename a template"),
-    delete(f"{_T}/{{templateName}}", remove, summary="Delete a template"),
+    get(
+        _T,
+        list_templates,
+        summary="List templates",
+        rule=require(in_listing(Right.VIEW_TEMPLATES), task=TaskRule.READ),
+    ),
+    get(
+        f"{_T}/{{templateName}}",
+        get_template,
+        summary="One template",
+        rule=require(in_path(Right.VIEW_TEMPLATES, "template", "templateName"), task=TaskRule.READ),
+    ),
+    post(
+        f"{_T}/{{templateName}}",
+        create,
+        summary="Create a template",
+        rule=require(by_service(Right.CREATE_TEMPLATES), task=TaskRule.AS_OWNER),
+        audit="template.create",
+    ),
+    put(
+        f"{_T}/{{templateName}}",
+        put_template,
+        summary="Create or replace a template",
+        rule=require(by_service(Right.UPDATE_TEMPLATES), task=TaskRule.AS_OWNER),
+        audit="template.set",
+    ),
+    patch(
+        f"{_T}/{{templateName}}",
+        edit,
+        summary="Replace the configuration of a template",
+        rule=require(
+            in_path(Right.UPDATE_TEMPLATES, "template", "templateName"), task=TaskRule.AS_OWNER
+        ),
+        audit="template.edit",
+    ),
+    patch(
+        "/api/v1/template/rename",
+        rename,
+        summary="Rename a template",
+        rule=require(
+            in_body(Right.UPDATE_TEMPLATES, "template", "oldName"), task=TaskRule.AS_OWNER
+        ),
+        audit="template.rename.edit",
+    ),
+    delete(
+        f"{_T}/{{templateName}}",
+        remove,
+        summary="Delete a template",
+        rule=require(
+            in_path(Right.DELETE_TEMPLATES, "template", "templateName"), task=TaskRule.AS_OWNER
+        ),
+        audit="template.delete",
+    ),
 )

@@ -5,6 +5,7 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.http import Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import get, patch, post
+from det_controlplane.core.people.permissions import TaskRule, require
 from det_controlplane.services.context import Context
 from det_controlplane.services.identity import tokens
 
@@ -42,7 +43,19 @@ def edit_token(ctx: Context, request: Request) -> Answer:
 
 _T = "/api/v1/tokens"
 ROUTES = (
-    get(_T, list_tokens, summary="List access tokens"),
-    post(_T, create_token, summary="Create an access token"),
-    patch(f"{_T}/{{tokenId}}", edit_token, summary="Describe or revoke an access token"),
+    get(_T, list_tokens, summary="List access tokens", rule=require(task=TaskRule.READ)),
+    post(
+        _T,
+        create_token,
+        summary="Create an access token",
+        rule=require(task=TaskRule.NEVER),
+        audit="token.create",
+    ),
+    patch(
+        f"{_T}/{{tokenId}}",
+        edit_token,
+        summary="Describe or revoke an access token",
+        rule=require(task=TaskRule.NEVER),
+        audit="token.edit",
+    ),
 )

@@ -24,8 +24,16 @@ from det_controlplane.api.listing import (
     page_of,
     states_of,
 )
-from det_controlplane.api.router import Shared, get, patch, post, put
+from det_controlplane.api.router import Shared, Unaudited, get, patch, post, put
 from det_controlplane.core.paging import Sort
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    in_any_workspace,
+    in_body,
+    in_path,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.search import ExitReason
 from det_controlplane.core.trials.metrics import MetricsReport, storable
 from det_controlplane.services.checkpoints import records
@@ -270,72 +278,191 @@ def by_external_id(ctx: Context, request: Request) -> Answer:
 
 
 _T = "/api/v1/trials"
+_REPORT = require(
+    in_path(Right.UPDATE_EXPERIMENT, "trial", "trialId"),
+    task=TaskRule.OWN_TRIAL,
+    own=True,
+    report=True,
+)
+_VIEW = require(
+    in_path(Right.VIEW_EXPERIMENT_METADATA, "trial", "trialId"), task=TaskRule.READ, own=True
+)
 REPORT = post(
     f"{_T}/{{trialId}}/metrics",
     report_metrics,
     summary="Report metrics of a group",
     largest=REPORT_BODY,
     shared=Shared(may_share, report_together),
+    rule=_REPORT,
+    audit=Unaudited.REPORT,
 )
 ROUTES = (
-    post(_T, create_trial, summary="Create an unmanaged trial", largest=REPORT_BODY),
-    put(_T, put_trial, summary="Create or find an unmanaged trial", largest=REPORT_BODY),
-    patch(f"{_T}/{{trialId}}", patch_trial, summary="Heartbeat or end of an unmanaged trial"),
-    get(f"{_T}/{{trialId}}", get_trial, summary="One trial"),
-    get(f"{_T}/{{trialId}}/checkpoints", list_checkpoints, summary="Checkpoints of a trial"),
+    post(
+        _T,
+        create_trial,
+        summary="Create an unmanaged trial",
+        largest=REPORT_BODY,
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "experiment", "experimentId"), task=TaskRule.BY_SERVICE
+        ),
+        audit=Unaudited.REPORT,
+    ),
+    put(
+        _T,
+        put_trial,
+        summary="Create or find an unmanaged trial",
+        largest=REPORT_BODY,
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "experiment", "createTrialRequest.experimentId"),
+            task=TaskRule.BY_SERVICE,
+        ),
+        audit=Unaudited.REPORT,
+    ),
+    patch(
+        f"{_T}/{{trialId}}",
+        patch_trial,
+        summary="Heartbeat or end of an unmanaged trial",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT, "trial", "trialId"), task=TaskRule.OWN_TRIAL, own=True
+        ),
+        audit=Unaudited.REPORT,
+    ),
+    get(f"{_T}/{{trialId}}", get_trial, summary="One trial", rule=_VIEW),
+    get(
+        f"{_T}/{{trialId}}/checkpoints",
+        list_checkpoints,
+        summary="Checkpoints of a trial",
+        rule=_VIEW,
+    ),
     get(
         f"{_T}/{{trialId}}/workloads",
         list_workloads,
         summary="What the trial has done, step by step",
+        rule=_VIEW,
     ),
-    get(f"{_T}/{{trialId}}/workload", next_workload, summary="What the trial should do next"),
-    post(f"{_T}/{{trialId}}/kill", kill, summary="End a trial at once"),
+    get(
+        f"{_T}/{{trialId}}/workload",
+        next_workload,
+        summary="What the trial should do next",
+        rule=_VIEW,
+    ),
+    post(
+        f"{_T}/{{trialId}}/kill",
+        kill,
+        summary="End a trial at once",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT, "trial", "trialId"),
+            task=TaskRule.OWN_EXPERIMENT,
+            own=True,
+        ),
+        audit="trial.kill",
+    ),
     REPORT,
     post(
         f"{_T}/{{trialId}}/training_metrics",
         report_training,
         summary="Report training metrics (older harnesses)",
         largest=REPORT_BODY,
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
     post(
         f"{_T}/{{trialId}}/validation_metrics",
         report_validation,
         summary="Report validation metrics (older harnesses)",
         largest=REPORT_BODY,
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
-    post(f"{_T}/{{trialId}}/progress", report_progress, summary="Report progress"),
-    post(f"{_T}/{{trialId}}/early_exit", early_exit, summary="Report invalid hyperparameters"),
+    post(
+        f"{_T}/{{trialId}}/progress",
+        report_progress,
+        summary="Report progress",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
+    post(
+        f"{_T}/{{trialId}}/early_exit",
+        early_exit,
+        summary="Report invalid hyperparameters",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
+    ),
     post(
         f"{_T}/{{trialId}}/runner/metadata",
         runner_metadata,
         summary="Report what the trial is doing",
         largest=REPORT_BODY,
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
-    post(f"{_T}/{{trialId}}/start", start_trial, summary="Begin a run of an unmanaged trial"),
+    post(
+        f"{_T}/{{trialId}}/start",
+        start_trial,
+        summary="Begin a run of an unmanaged trial",
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT, "trial", "trialId"), task=TaskRule.OWN_TRIAL, own=True
+        ),
+        audit=Unaudited.REPORT,
+    ),
     get(
         f"{_T}/{{trialId}}/searcher/operation",
         searcher_operation,
         summary="The current searcher operation",
+        rule=_REPORT,
     ),
     post(
         f"{_T}/{{trialId}}/searcher/completed_operation",
         completed_operation,
         summary="Complete a searcher operation",
+        rule=_REPORT,
+        audit=Unaudited.REPORT,
     ),
-    post("/api/v1/runs/start", start_run, summary="Announce the storage of a run"),
-    get("/api/v1/runs/{runId}/metadata", get_run_metadata, summary="Metadata of a run"),
+    post(
+        "/api/v1/runs/start",
+        start_run,
+        summary="Announce the storage of a run",
+        rule=require(in_any_workspace(Right.UPDATE_EXPERIMENT), task=TaskRule.AS_OWNER, own=True),
+        audit=Unaudited.REPORT,
+    ),
+    get(
+        "/api/v1/runs/{runId}/metadata",
+        get_run_metadata,
+        summary="Metadata of a run",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "trial", "runId"), task=TaskRule.READ, own=True
+        ),
+    ),
     post(
         "/api/v1/runs/{runId}/metadata",
         set_run_metadata,
         summary="Set metadata of a run",
         largest=REPORT_BODY,
+        rule=require(
+            in_path(Right.UPDATE_EXPERIMENT_METADATA, "trial", "runId"),
+            task=TaskRule.OWN_TRIAL,
+            own=True,
+        ),
+        audit="run.metadata",
     ),
     post(
-        "/api/v1/trial-source-info", report_source, summary="Report which checkpoint a trial uses"
+        "/api/v1/trial-source-info",
+        report_source,
+        summary="Report which checkpoint a trial uses",
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "trial", "trialSourceInfo.trialId"),
+            task=TaskRule.BY_SERVICE,
+            own=True,
+        ),
+        audit=Unaudited.REPORT,
     ),
     get(
         f"{_T}/by-external-id/{{externalExperimentId}}/{{externalTrialId}}",
         by_external_id,
         summary="One unmanaged trial by the names its user gave",
+        rule=require(
+            in_path(Right.VIEW_EXPERIMENT_METADATA, "experiment-external", "externalExperimentId"),
+            task=TaskRule.READ,
+        ),
     ),
 )

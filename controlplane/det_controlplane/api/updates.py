@@ -11,6 +11,7 @@ from det_controlplane.api.http import Answer, Batch, Request, Stream, bearer_tok
 from det_controlplane.api.router import get
 from det_controlplane.core import id_ranges
 from det_controlplane.core.numerals import whole
+from det_controlplane.core.people.permissions import TaskRule, require
 from det_controlplane.services.cluster import updates
 from det_controlplane.services.cluster.updates import Seen, Subscription
 from det_controlplane.services.context import Context
@@ -68,4 +69,11 @@ def _ids(spec: Body, name: str, kind: str) -> list[int]:
     return ids
 
 
-ROUTES = (get("/stream", stream, summary="Changes of projects, models and versions (stream)"),)
+ROUTES = (
+    get(
+        "/stream",
+        stream,
+        summary="Changes of projects, models and versions (stream)",
+        rule=require(task=TaskRule.READ),
+    ),
+)

@@ -9,7 +9,9 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
 from det_controlplane.api.listing import filters_of, page_of, sort_of
-from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.api.router import Unaudited, delete, get, patch, post
+from det_controlplane.core.people.permissions import TaskRule, by_service, require
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.experiments import user_work as user_experiments
 from det_controlplane.services.identity import sessions
@@ -137,22 +139,95 @@ def recent_projects(ctx: Context, request: Request) -> Answer:
 
 
 _U = "/api/v1/users"
+_SESSIONS = require(by_service(Right.ADMINISTRATE_USER), task=TaskRule.NEVER)
 ROUTES = (
-    get(_U, list_users, summary="List users"),
-    post(_U, create, summary="Create a user (administrators)"),
-    patch(_U, edit_many, summary="Activate or deactivate users"),
-    get(f"{_U}/setting", settings, summary="Web settings of the caller"),
-    post(f"{_U}/setting", keep_settings, summary="Keep web settings"),
-    post(f"{_U}/setting/reset", reset_settings, summary="Forget web settings"),
-    post(f"{_U}/activity", report_activity, summary="The caller looked at a project"),
-    get("/api/v1/user/projects/activity", recent_projects, summary="Projects looked at last"),
-    get(f"{_U}/{{userId}}", get_user, summary="One user"),
-    patch(f"{_U}/{{userId}}", edit, summary="Edit a user"),
-    get(f"{_U}/{{username}}/by-username", by_name, summary="One user by name"),
-    get(f"{_U}/{{userId}}/sessions", list_sessions, summary="Where a user is signed in"),
-    delete(
-        f"{_U}/{{userId}}/sessions", end_other_sessions, summary="End all sessions but the caller's"
+    get(_U, list_users, summary="List users", rule=require(task=TaskRule.READ)),
+    post(
+        _U,
+        create,
+        summary="Create a user (administrators)",
+        rule=require(task=TaskRule.NEVER, session=True),
+        audit="user.create",
     ),
-    delete(f"{_U}/{{userId}}/sessions/{{sessionId}}", end_session, summary="End a session"),
-    post(f"{_U}/{{userId}}/password", set_password, summary="Set a password"),
+    patch(
+        _U,
+        edit_many,
+        summary="Activate or deactivate users",
+        rule=require(task=TaskRule.NEVER, session=True),
+        audit="user.edit",
+    ),
+    get(
+        f"{_U}/setting",
+        settings,
+        summary="Web settings of the caller",
+        rule=require(task=TaskRule.READ),
+    ),
+    post(
+        f"{_U}/setting",
+        keep_settings,
+        summary="Keep web settings",
+        rule=require(task=TaskRule.NEVER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    post(
+        f"{_U}/setting/reset",
+        reset_settings,
+        summary="Forget web settings",
+        rule=require(task=TaskRule.NEVER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    post(
+        f"{_U}/activity",
+        report_activity,
+        summary="The caller looked at a project",
+        rule=require(task=TaskRule.NEVER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    get(
+        "/api/v1/user/projects/activity",
+        recent_projects,
+        summary="Projects looked at last",
+        rule=require(task=TaskRule.READ),
+    ),
+    get(f"{_U}/{{userId}}", get_user, summary="One user", rule=require(task=TaskRule.READ)),
+    patch(
+        f"{_U}/{{userId}}",
+        edit,
+        summary="Edit a user",
+        rule=require(task=TaskRule.NEVER),
+        audit="user.edit",
+    ),
+    get(
+        f"{_U}/{{username}}/by-username",
+        by_name,
+        summary="One user by name",
+        rule=require(task=TaskRule.READ),
+    ),
+    get(
+        f"{_U}/{{userId}}/sessions",
+        list_sessions,
+        summary="Where a user is signed in",
+        rule=_SESSIONS,
+    ),
+    delete(
+        f"{_U}/{{userId}}/sessions",
+        end_other_sessions,
+        summary="End all sessions but the caller's",
+        rule=_SESSIONS,
+        audit="user.sessions.delete",
+    ),
+    delete(
+        f"{_U}/{{userId}}/sessions/{{sessionId}}",
+        end_session,
+        summary="End a session",
+        rule=_SESSIONS,
+        audit="user.sessions.delete",
+    ),
+    post(
+        f"{_U}/{{userId}}/password",
+        set_password,
+        summary="Set a password",
+        rule=require(task=TaskRule.NEVER),
+        audit="user.password",
+    ),
 )

@@ -7,7 +7,15 @@ from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response
-from det_controlplane.api.router import delete, get, patch, post
+from det_controlplane.api.router import Unaudited, delete, get, patch, post
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    by_service,
+    in_body,
+    in_listing,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.core.webhooks import (
     NewWebhook,
     Trigger,
@@ -108,19 +116,51 @@ def _choice(kind: type[E], field: str, prefix: str, body: Body) -> E:
 
 
 _W = "/api/v1/webhooks"
+_EDIT = require(by_service(Right.EDIT_WEBHOOKS), task=TaskRule.NEVER)
 ROUTES = (
-    get(_W, list_webhooks, summary="List webhooks"),
-    post(_W, create, summary="Create a webhook"),
-    post(f"{_W}/custom", alert, summary="Send an alert to the webhooks of an experiment"),
-    get(f"{_W}/{{id}}", get_webhook, summary="One webhook"),
-    patch(
-        f"{_W}/{{id}}", edit, summary="Change the address, the name or the triggers of a webhook"
+    get(
+        _W,
+        list_webhooks,
+        summary="List webhooks",
+        rule=require(in_listing(Right.EDIT_WEBHOOKS), task=TaskRule.READ),
     ),
-    delete(f"{_W}/{{id}}", remove, summary="Delete a webhook"),
+    post(_W, create, summary="Create a webhook", rule=_EDIT, audit="webhook.create"),
+    post(
+        f"{_W}/custom",
+        alert,
+        summary="Send an alert to the webhooks of an experiment",
+        rule=require(
+            in_body(Right.UPDATE_EXPERIMENT, "experiment", "experimentId"),
+            task=TaskRule.AS_OWNER,
+            own=True,
+        ),
+        audit=Unaudited.REPORT,
+    ),
+    get(
+        f"{_W}/{{id}}",
+        get_webhook,
+        summary="One webhook",
+        rule=require(by_service(Right.EDIT_WEBHOOKS), task=TaskRule.READ),
+    ),
+    patch(
+        f"{_W}/{{id}}",
+        edit,
+        summary="Change the address, the name or the triggers of a webhook",
+        rule=_EDIT,
+        audit="webhook.edit",
+    ),
+    delete(f"{_W}/{{id}}", remove, summary="Delete a webhook", rule=_EDIT, audit="webhook.delete"),
     get(
         f"{_W}/{{id}}/deliveries",
         list_deliveries,
         summary="The last tries to deliver messages of a webhook",
+        rule=_EDIT,
     ),
-    post(f"{_W}/{{id}}/test", test, summary="Send an example by a webhook, now"),
+    post(
+        f"{_W}/{{id}}/test",
+        test,
+        summary="Send an example by a webhook, now",
+        rule=_EDIT,
+        audit=Unaudited.NO_CHANGE,
+    ),
 )

@@ -6,7 +6,16 @@ from det_controlplane.api.body import Body
 from det_controlplane.api.errors import Unimplemented
 from det_controlplane.api.http import EMPTY, Answer, Request, json_response, json_text
 from det_controlplane.api.listing import filters_of, owner_filters, page_of, part_of, sort_of
-from det_controlplane.api.router import delete, get, patch, post, put
+from det_controlplane.api.router import Unaudited, delete, get, patch, post, put
+from det_controlplane.core.people.permissions import (
+    TaskRule,
+    by_service,
+    in_cluster,
+    in_listing,
+    in_path,
+    require,
+)
+from det_controlplane.core.people.roles import Right
 from det_controlplane.services.context import Context
 from det_controlplane.services.maintenance import deletion
 from det_controlplane.services.organization import pool_bindings, workspaces
@@ -117,39 +126,141 @@ def no_kubernetes(ctx: Context, request: Request) -> Answer:
 _W, _P = "/api/v1/workspaces", "/api/v1/resource-pools/{resourcePoolName}/workspace-bindings"
 _NO_K8S = "Kubernetes only: 501"
 _N = "/api/v1/namespace-bindings"
+_VIEW = require(in_path(Right.VIEW_WORKSPACE, "workspace", "id"), task=TaskRule.READ)
+_UPDATE = require(in_path(Right.UPDATE_WORKSPACE, "workspace", "id"), task=TaskRule.AS_OWNER)
 ROUTES = (
-    get(_W, list_workspaces, summary="List workspaces"),
-    post(_W, create, summary="Create a workspace"),
-    get(f"{_W}/{{id}}", get_workspace, summary="One workspace"),
-    patch(f"{_W}/{{id}}", edit, summary="Edit a workspace"),
-    delete(f"{_W}/{{id}}", remove, summary="Delete a workspace with everything in it"),
+    get(
+        _W,
+        list_workspaces,
+        summary="List workspaces",
+        rule=require(in_listing(Right.VIEW_WORKSPACE), task=TaskRule.READ),
+    ),
+    post(
+        _W,
+        create,
+        summary="Create a workspace",
+        rule=require(in_cluster(Right.CREATE_WORKSPACE), task=TaskRule.AS_OWNER),
+        audit="workspace.create",
+    ),
+    get(f"{_W}/{{id}}", get_workspace, summary="One workspace", rule=_VIEW),
+    patch(f"{_W}/{{id}}", edit, summary="Edit a workspace", rule=_UPDATE, audit="workspace.edit"),
+    delete(
+        f"{_W}/{{id}}",
+        remove,
+        summary="Delete a workspace with everything in it",
+        rule=require(in_path(Right.DELETE_WORKSPACE, "workspace", "id"), task=TaskRule.AS_OWNER),
+        audit="workspace.delete",
+    ),
     post(
         f"{_W}/{{id}}/archive",
         setting(workspaces.set_archived, True),
         summary="Archive a workspace",
+        rule=_UPDATE,
+        audit="workspace.archive",
     ),
     post(
         f"{_W}/{{id}}/unarchive",
         setting(workspaces.set_archived, False),
         summary="Unarchive a workspace",
+        rule=_UPDATE,
+        audit="workspace.unarchive",
     ),
-    post(f"{_W}/{{id}}/pin", setting(workspaces.set_pinned, True), summary="Pin a workspace"),
-    post(f"{_W}/{{id}}/unpin", setting(workspaces.set_pinned, False), summary="Unpin a workspace"),
-    get(f"{_W}/{{workspaceId}}/available-resource-pools", pools_of, summary="Pools it may use"),
-    get(f"{_W}/{{id}}/list-namespace-bindings", namespaces, summary="Kubernetes namespaces: none"),
-    post(f"{_W}/{{workspaceId}}/namespace-bindings", no_kubernetes, summary=_NO_K8S),
-    delete(f"{_W}/{{workspaceId}}/namespace-bindings", no_kubernetes, summary=_NO_K8S),
-    post(f"{_W}/{{id}}/set-resource-quota", no_kubernetes, summary=_NO_K8S),
-    get(f"{_W}/{{id}}/get-k8s-resource-quotas", no_kubernetes, summary=_NO_K8S),
-    get("/api/v1/k8s-resource-managers", kubernetes_managers, summary="Kubernetes clusters: none"),
+    post(
+        f"{_W}/{{id}}/pin",
+        setting(workspaces.set_pinned, True),
+        summary="Pin a workspace",
+        rule=require(in_path(Right.VIEW_WORKSPACE, "workspace", "id"), task=TaskRule.AS_OWNER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    post(
+        f"{_W}/{{id}}/unpin",
+        setting(workspaces.set_pinned, False),
+        summary="Unpin a workspace",
+        rule=require(in_path(Right.VIEW_WORKSPACE, "workspace", "id"), task=TaskRule.AS_OWNER),
+        audit=Unaudited.NO_CHANGE,
+    ),
+    get(
+        f"{_W}/{{workspaceId}}/available-resource-pools",
+        pools_of,
+        summary="Pools it may use",
+        rule=require(in_path(Right.VIEW_WORKSPACE, "workspace", "workspaceId"), task=TaskRule.READ),
+    ),
+    get(
+        f"{_W}/{{id}}/list-namespace-bindings",
+        namespaces,
+        summary="Kubernetes namespaces: none",
+        rule=_VIEW,
+    ),
+    post(
+        f"{_W}/{{workspaceId}}/namespace-bindings",
+        no_kubernetes,
+        summary=_NO_K8S,
+        rule=require(
+            in_path(Right.UPDATE_WORKSPACE, "workspace", "workspaceId"), task=TaskRule.AS_OWNER
+        ),
+        audit="workspace.namespace-bindings",
+    ),
+    delete(
+        f"{_W}/{{workspaceId}}/namespace-bindings",
+        no_kubernetes,
+        summary=_NO_K8S,
+        rule=require(
+            in_path(Right.UPDATE_WORKSPACE, "workspace", "workspaceId"), task=TaskRule.AS_OWNER
+        ),
+        audit="workspace.namespace-bindings.delete",
+    ),
+    post(
+        f"{_W}/{{id}}/set-resource-quota",
+        no_kubernetes,
+        summary=_NO_K8S,
+        rule=_UPDATE,
+        audit="workspace.set-resource-quota",
+    ),
+    get(f"{_W}/{{id}}/get-k8s-resource-quotas", no_kubernetes, summary=_NO_K8S, rule=_VIEW),
+    get(
+        "/api/v1/k8s-resource-managers",
+        kubernetes_managers,
+        summary="Kubernetes clusters: none",
+        rule=require(task=TaskRule.READ),
+    ),
     get(
         f"{_N}/workspace-ids-with-default-bindings",
         with_default_namespaces,
         summary="Workspaces with a namespace: none",
+        rule=require(task=TaskRule.READ),
     ),
-    post(f"{_N}/bulk-auto-create", no_kubernetes, summary=_NO_K8S),
-    get(_P, workspaces_of, summary="Workspaces that a pool is reserved for"),
-    post(_P, bind, summary="Reserve a pool for workspaces too"),
-    put(_P, rebind, summary="Reserve a pool for exactly these workspaces"),
-    delete(_P, unbind, summary="Take a pool away from workspaces"),
+    post(
+        f"{_N}/bulk-auto-create",
+        no_kubernetes,
+        summary=_NO_K8S,
+        rule=require(task=TaskRule.NEVER),
+        audit="namespace-binding.bulk-auto-create",
+    ),
+    get(
+        _P,
+        workspaces_of,
+        summary="Workspaces that a pool is reserved for",
+        rule=require(task=TaskRule.READ),
+    ),
+    post(
+        _P,
+        bind,
+        summary="Reserve a pool for workspaces too",
+        rule=require(by_service(Right.MODIFY_RP_WORKSPACE_BINDINGS), task=TaskRule.NEVER),
+        audit="resource-pool.workspace-bindings",
+    ),
+    put(
+        _P,
+        rebind,
+        summary="Reserve a pool for exactly these workspaces",
+        rule=require(by_service(Right.MODIFY_RP_WORKSPACE_BINDINGS), task=TaskRule.NEVER),
+        audit="resource-pool.workspace-bindings.set",
+    ),
+    delete(
+        _P,
+        unbind,
+        summary="Take a pool away from workspaces",
+        rule=require(in_cluster(Right.MODIFY_RP_WORKSPACE_BINDINGS), task=TaskRule.NEVER),
+        audit="resource-pool.workspace-bindings.delete",
+    ),
 )

@@ -1,42 +1,27 @@
-"""Return the rule of a route: the rights that its caller needs, and the permissions of a task's token.
+"""The rule of a route: the rights that its caller needs, and the permissions of a task's token.
 
-`permission_table.TABLE` has a row for each route: method, path, rule for tasks, needs.
-
-A need is `RIGHT@subject,subject`: a right in the workspaces of the named objects. A subject is `kind:source`, such as
-`experiment:id` (of the path), `trial:query.trialIds` or `checkpoint:body.checkpoints.uuid`. If the request does not
-contain the source, the subject needs no right. A subject can also be `cluster` (the right must hold everywhere),
-`somewhere` (in any workspace), `listed` (the answer or change is limited to workspaces with the right) or `service`
-(the use case checks the right). The need `everybody` only requires a signed-in user.
+Each route states its rule in its record: `require(in_path(Right.DELETE_EXPERIMENT, "experiment", "experimentId"),
+task=TaskRule.OWN_EXPERIMENT)`. A rule without needs only requires a signed-in user.
 
 A task acts as its owner, because its code registers models and creates experiments. It cannot report for other
-tasks, change experiments of other users, or manage accounts and the cluster. With `+own`, a route also accepts a
-token that is limited to the task itself.
-
-With `+session`, a route manages people: it requires a sign-in, or an access token if the cluster allows these.
-
-With `+report`, a route reports for the trial or changes the allocation in its path. Only tasks of the trial or the
-allocation, its owner and administrators may call it. Unmanaged trials are open to everybody with the right."""
+tasks, change experiments of other users, or manage accounts and the cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, lru_cache
 
 from det_controlplane.core.people.roles import Right
-from det_controlplane.core.permission_table import TABLE
-
-_V1 = "/api/v1/"
 
 
 class TaskRule(Enum):
-    """The rules for tasks, as the table names them."""
+    """The access of a task's token to a route."""
 
-    READ = "read"  # what its owner may read
-    AS_OWNER = "owner"  # what its owner may do
-    OWN_TRIAL = "trial"  # for its own trial, or an unmanaged one of its owner
-    OWN_EXPERIMENT = "experiment"  # for experiments of its owner
-    OWN_TASK = "task"  # for tasks of its owner
-    BY_SERVICE = "service"  # what the request names in its body decides
+    READ = "read"  # the task may read everything that its owner may read
+    AS_OWNER = "owner"  # the task may do everything that its owner may do
+    OWN_TRIAL = "trial"  # only for its own trial, or for an unmanaged trial of its owner
+    OWN_EXPERIMENT = "experiment"  # only for experiments of its owner
+    OWN_TASK = "task"  # only for tasks of its owner
+    BY_SERVICE = "service"  # the use case decides by the objects that the body names
     NEVER = "never"
 
 
@@ -80,7 +65,7 @@ class Need:
     of: NeedScope
     kind: str = ""
     place: str = ""  # path, query or body
-    names: tuple[str, ...] = ()  # the way to what is named there
+    names: tuple[str, ...] = ()  # the parameter, or the fields on the way to the names in the body
 
     def kind_of(self, params: Mapping[str, str]) -> str:
         return params.get("kind", "") if self.kind == _FROM_PATH else self.kind
@@ -95,36 +80,50 @@ class Rule:
     report: bool  # for a managed trial or an allocation: only from its tasks, its owner and administrators
 
 
-@lru_cache(maxsize=512)
-def rule_of(method: str, path: str) -> Rule | None:
-    """Return the rule for a route, by its method and the path with its parameters' names."""
-    below = path.removeprefix(_V1) if path.startswith(_V1) else path
-    row = rows().get(("GET" if method == "HEAD" else method, below))
-    if row is None:
-        return None
-    task, *needs = row.split()
-    name, *marks = task.split("+")
-    found = tuple(n for text in needs for n in _needs(text))
-    return Rule(found, TaskRule(name), "own" in marks, "session" in marks, "report" in marks)
+def require(
+    *needs: Need, task: TaskRule, own: bool = False, session: bool = False, report: bool = False
+) -> Rule:
+    """Return the rule of a route.
+
+    `own`: the route also accepts a token that is limited to the task itself. `session`: the route manages people, so
+    it requires a sign-in, or an access token if the cluster allows these. `report`: the route reports for the trial or
+    changes the allocation in its path. Only tasks of the trial or the allocation, its owner and administrators may
+    call it. Unmanaged trials are open to everybody with the right."""
+    return Rule(needs, task, own, session, report)
 
 
-@cache
-def rows() -> Mapping[tuple[str, str], str]:
-    """Return the table by method and path; a process that answers one request parses one row."""
-    split = (row.split(maxsplit=2) for row in TABLE.strip().splitlines())
-    return {(method, path): rest for method, path, rest in split}
+def in_path(right: Right, kind: str, parameter: str) -> Need:
+    """Need a right in the workspace of the object that a parameter of the path names."""
+    return Need(right, NeedScope.NAMED, kind, "path", (parameter,))
 
 
-def _needs(text: str) -> tuple[Need, ...]:
-    if text == "everybody":
-        return ()
-    right, _, subjects = text.partition("@")
-    return tuple(_need(Right(right), subject) for subject in subjects.split(","))
+def in_query(right: Right, kind: str, parameter: str) -> Need:
+    """Need a right in the workspaces of the objects that the query names; none if the query names none."""
+    return Need(right, NeedScope.NAMED, kind, "query", (parameter,))
 
 
-def _need(right: Right, subject: str) -> Need:
-    kind, colon, source = subject.partition(":")
-    if not colon:
-        return Need(right, NeedScope(subject))
-    place, *names = source.split(".") if "." in source else ("path", source)
-    return Need(right, NeedScope.NAMED, kind, place, tuple(names))
+def in_body(right: Right, kind: str, field: str) -> Need:
+    """Need a right in the workspaces of the objects in a field of the body, such as `checkpoints.uuid`.
+
+    If the body does not contain the field, this need is met."""
+    return Need(right, NeedScope.NAMED, kind, "body", tuple(field.split(".")))
+
+
+def in_cluster(right: Right) -> Need:
+    """Need a right in the whole cluster."""
+    return Need(right, NeedScope.CLUSTER)
+
+
+def in_any_workspace(right: Right) -> Need:
+    """Need a right in any workspace."""
+    return Need(right, NeedScope.SOMEWHERE)
+
+
+def in_listing(right: Right) -> Need:
+    """Limit the answer, or a change of many objects, to the workspaces in which the caller has the right."""
+    return Need(right, NeedScope.LISTED)
+
+
+def by_service(right: Right) -> Need:
+    """Leave the check of a right to the use case."""
+    return Need(right, NeedScope.SERVICE)

@@ -34,4 +34,5 @@ def object_routes(store: DirectoryObjects) -> tuple[Route, ...]:
 
     # The signature in the URL is the caller's credential.
     path = UPLOAD_PATH + "{key...}"
-    return (Route("PUT", path, upload, Access.PUBLIC, "Upload an object by a signed URL", admits),)
+    summary = "Upload an object by a signed URL"
+    return (Route("PUT", path, upload, Access.PUBLIC, summary, admits=admits),)

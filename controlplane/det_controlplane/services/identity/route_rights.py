@@ -1,4 +1,4 @@
-"""Hold callers to the table of routes and rights, before a use case sees the request."""
+"""Check a caller against the rule of a route, before a use case sees the request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

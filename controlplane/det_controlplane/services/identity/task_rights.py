@@ -1,4 +1,4 @@
-"""Hold the tokens of tasks to the table of core/permissions."""
+"""Check the token of a task against the rule of a route."""
 
 from collections.abc import Mapping
 
