@@ -24,6 +24,14 @@ class ContainerState(str, Enum):
     TERMINATED = "TERMINATED"
 
 
+class Signal(Enum):
+    """A request to a live allocation."""
+
+    NONE = "none"
+    TERMINATE = "terminate"  # save a checkpoint and stop; it is killed if that takes too long
+    KILL = "kill"
+
+
 class Failure(str, Enum):
     """The causes for which a container ended, other than the exit of its own program."""
 
@@ -71,6 +79,16 @@ def state_of(containers: Sequence[ContainerState]) -> AllocationState:
         ended = all(c is ContainerState.TERMINATED for c in containers)
         return AllocationState.TERMINATED if ended else AllocationState.TERMINATING
     return AllocationState(max(containers, key=_ORDER.index).value)
+
+
+def can_checkpoint(preemptible: bool, ready: bool, signal: Signal) -> bool:
+    """Return whether a running allocation answers a signal with a checkpoint: only after its rendezvous."""
+    return signal is Signal.TERMINATE and preemptible and ready
+
+
+def is_setback(exit: Exit, *, ready: bool) -> bool:
+    """Return whether infrastructure ended a run before it was ready. Such runs are retried with growing delays."""
+    return exit.kind is ExitKind.INFRASTRUCTURE and not ready
 
 
 def classify(

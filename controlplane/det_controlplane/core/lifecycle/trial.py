@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
-from det_controlplane.core.lifecycle.allocation import Exit, ExitKind
+from det_controlplane.core.lifecycle.allocation import Exit, ExitKind, Signal
 from det_controlplane.core.search.events import ExitReason
 
 # A pull that failed this often in a row is the user's image, not our luck.
@@ -62,14 +62,6 @@ def after_patch(state: S, target: S) -> S:
     if state.stopping and _SEVERITY.get(target, 0) < _SEVERITY[state]:
         return state
     return target
-
-
-class Signal(Enum):
-    """Name what the live allocation of a trial is asked to do."""
-
-    NONE = "none"
-    TERMINATE = "terminate"  # checkpoint and stop; killed when that takes too long
-    KILL = "kill"
 
 
 def signal_for(state: S) -> Signal:

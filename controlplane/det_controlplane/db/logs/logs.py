@@ -25,7 +25,8 @@ _REMEMBER = text("""
 """)
 _FORGET = text("DELETE FROM log_batches WHERE stored_at < :before")
 _LINE = text("""
-    INSERT INTO task_logs (task_id, logged_at, level, source, log) VALUES (:task_id, :now, :level, 'master', :log)
+    INSERT INTO task_logs (task_id, logged_at, level, source, log)
+    SELECT id, :now, :level, 'master', :log FROM unnest(cast(:task_ids AS text[])) AS id
 """)
 # Between the words that stand before the task's name and those after it.
 _NAMED = text(f"""
@@ -96,9 +97,16 @@ def forget_batches(tx: Tx, before: datetime) -> int:
 
 
 def add_line(tx: Tx, task_id: str, line: str, now: datetime, level: str = "INFO") -> None:
-    """Add a line of the control plane's own."""
-    told = {"task_id": task_id, "log": line, "now": now, "level": f"LOG_LEVEL_{level}"}
-    tx.execute(_LINE, told)
+    """Add a line of the control plane to the log of a task."""
+    add_line_to_each(tx, [task_id], line, now, level)
+
+
+def add_line_to_each(
+    tx: Tx, task_ids: Sequence[str], line: str, now: datetime, level: str = "INFO"
+) -> None:
+    """Add the same line of the control plane to the logs of several tasks."""
+    params = {"task_ids": list(task_ids), "log": line, "now": now, "level": f"LOG_LEVEL_{level}"}
+    tx.execute(_LINE, params)
 
 
 @dataclass(frozen=True, slots=True)

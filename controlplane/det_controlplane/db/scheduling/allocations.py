@@ -1,14 +1,18 @@
 """Rows of allocations."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     Select,
+    Text,
     TextClause,
     Update,
+    any_,
     bindparam,
     func,
     insert,
@@ -59,8 +63,11 @@ _BY_ID = _SELECT.where(_a.id == bindparam("id"))
 _LOCK = _BY_ID.with_for_update(of=schema.allocations)
 _LOCK_IF_FREE = _BY_ID.with_for_update(of=schema.allocations, skip_locked=True)
 _LOOKS = 3
-_LIVE_OF_TASK = _SELECT.where(_a.task_id == bindparam("task_id"), _LIVE).with_for_update(
-    of=schema.allocations
+# An array instead of IN, so that one prepared statement serves any number of tasks. The order avoids deadlocks.
+_LIVE_OF_TASKS = (
+    _SELECT.where(_a.task_id == any_(bindparam("task_ids", type_=ARRAY(Text))), _LIVE)
+    .order_by(_a.id)
+    .with_for_update(of=schema.allocations)
 )
 
 
@@ -78,7 +85,13 @@ def lock_if_free(tx: Tx, allocation_id: str) -> AllocationRow | None:
 
 
 def live_of_task(tx: Tx, task_id: str) -> AllocationRow | None:
-    return _one(tx, _LIVE_OF_TASK, {"task_id": task_id})
+    return next(iter(live_of_tasks(tx, [task_id])), None)
+
+
+def live_of_tasks(tx: Tx, task_ids: Sequence[str]) -> list[AllocationRow]:
+    """Lock and return the live allocations of tasks. A task has at most one."""
+    rows: Iterable[Any] = tx.execute(_LIVE_OF_TASKS, {"task_ids": list(task_ids)})
+    return [AllocationRow(*row) for row in rows]
 
 
 def live_of_restarted_task(tx: Tx, task_id: str) -> AllocationRow | None:
@@ -137,25 +150,7 @@ def request_for_task(
 _PREEMPT = text("""
     UPDATE allocations SET preempt_at = :now, preempt_reason = :reason,
         kill_at = least(kill_at, cast(:now AS timestamptz) + make_interval(secs => preempt_timeout_s))
-    WHERE id = :id AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
-""")
-# What runs and was not told to leave yet: one statement for trials that the searcher stops.
-_ASK_TO_LEAVE = text("""
-    WITH told AS (
-        UPDATE allocations a SET preempt_at = :now, preempt_reason = :reason,
-            kill_at = least(a.kill_at, cast(:now AS timestamptz) + make_interval(secs => a.preempt_timeout_s))
-        FROM trials t WHERE t.experiment_id = :experiment_id AND t.request_id = ANY(cast(:request_ids AS uuid[]))
-            AND t.state = 'ACTIVE' AND a.task_id = t.task_id AND a.state NOT IN ('QUEUED', 'TERMINATED')
-            AND a.preemptible AND a.ready AND a.preempt_at IS NULL AND NOT a.killed
-        RETURNING a.id, a.task_id, t.id AS trial_id, t.request_id),
-    stopped AS (
-        UPDATE trials SET state = 'STOPPING_COMPLETED', stop_requested = true FROM told WHERE trials.id = told.trial_id),
-    logged AS (
-        INSERT INTO task_logs (task_id, logged_at, level, source, log)
-        SELECT task_id, :now, 'LOG_LEVEL_INFO', 'master', :line FROM told)
-    SELECT id, request_id::text AS request_id, ARRAY(
-        SELECT DISTINCT c.agent_id FROM containers c WHERE c.allocation_id = told.id AND c.state <> 'TERMINATED') AS agents
-    FROM told ORDER BY id
+    WHERE id = ANY(cast(:ids AS text[])) AND state <> 'TERMINATED' AND preempt_at IS NULL AND NOT killed
 """)
 # `kill_before_exit` is true only while no container has failed.
 _KILL = text("""
@@ -174,7 +169,7 @@ _KEEP = text("""
 """)
 _END = text("""
     UPDATE allocations SET state = 'TERMINATED', ended_at = :now, exit_kind = cast(:kind AS exit_kind), exit_reason = :reason, exit_code = :exit_code,
-        pull_failed = :pull_failed, setback = cast(:kind AS exit_kind) = 'infrastructure' AND NOT ready, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
+        pull_failed = :pull_failed, setback = :setback, not_before = NULL, kill_at = NULL, token_expires_at = :token_expires_at
     WHERE id = :id AND state <> 'TERMINATED' RETURNING coalesce(preempt_reason, '')
 """)
 
@@ -223,9 +218,9 @@ _MOVE = (
 )
 
 
-def preempt(tx: Tx, allocation_id: str, reason: str, now: datetime) -> bool:
-    """Ask an allocation to save a checkpoint and stop; it is killed when that takes too long."""
-    return tx.execute(_PREEMPT, {"id": allocation_id, "reason": reason, "now": now}).rowcount == 1
+def preempt(tx: Tx, allocation_ids: Sequence[str], reason: str, now: datetime) -> None:
+    """Ask allocations to save a checkpoint and stop. They are killed if that takes too long."""
+    tx.execute(_PREEMPT, {"ids": list(allocation_ids), "reason": reason, "now": now})
 
 
 def keep_task(tx: Tx, allocation_id: str, now: datetime) -> None:
@@ -265,24 +260,6 @@ def move_queued(tx: Tx, job_id: UUID, pool: str) -> None:
     tx.execute(_MOVE, {"job": job_id, "pool": pool})
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    id: str
-    request_id: str
-    agents: list[str]
-
-
-def ask_to_leave(
-    tx: Tx, experiment_id: int, request_ids: list[str], reason: str, line: str, now: datetime
-) -> list[Leaving]:
-    """Stop trials by preempting their allocations. Those that do not run, or are leaving already, stay as they are."""
-    params = {
-        "experiment_id": experiment_id, "request_ids": request_ids, "reason": reason, "line": line,
-        "now": now,
-    }  # fmt: skip
-    return [Leaving(*row) for row in tx.execute(_ASK_TO_LEAVE, params).all()]
-
-
 def kill(tx: Tx, allocation_id: str, reason: str, *, decided: bool = False) -> bool:
     """Kill an allocation that was not killed yet; returns whether it was.
 
@@ -303,13 +280,14 @@ def end(
     *,
     reason: str,
     exit: Exit,
+    setback: bool,
     now: datetime,
     token_expires_at: datetime,
 ) -> str | None:
     """End an allocation, free its slots and revoke its tokens. Return why it was told to stop; None if it had ended before."""
     params = {
         "id": allocation_id, "reason": reason, "exit_code": exit.exit_code, "kind": exit.kind.value,
-        "pull_failed": exit.pull_failed, "now": now, "token_expires_at": token_expires_at,
+        "pull_failed": exit.pull_failed, "setback": setback, "now": now, "token_expires_at": token_expires_at,
     }  # fmt: skip
     told: str | None = tx.execute(_END, params).scalar()
     if told is None:

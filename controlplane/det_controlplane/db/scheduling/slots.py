@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import ARRAY, all_, bindparam, func, literal_column, select, text, update
+from sqlalchemy import ARRAY, all_, any_, bindparam, func, literal_column, select, text, update
 
 from det_controlplane.db import schema
 from det_controlplane.db.engine.database import Database, Tx, as_json
@@ -20,7 +20,10 @@ _RELEASE_ONE = (
 _AGENTS = (
     select(_c.agent_id)
     .distinct()
-    .where(_c.allocation_id == bindparam("id"), _c.state != literal_column("'TERMINATED'"))
+    .where(
+        _c.allocation_id == any_(bindparam("ids", type_=ARRAY(_c.allocation_id.type))),
+        _c.state != literal_column("'TERMINATED'"),
+    )
 )
 _COUNT = (
     select(func.count())
@@ -66,8 +69,9 @@ def release_container(tx: Tx, container_id: object) -> None:
     tx.execute(_RELEASE_ONE, {"id": container_id})
 
 
-def agents_of(tx: Tx, allocation_id: str) -> list[str]:
-    return list(tx.execute(_AGENTS, {"id": allocation_id}).scalars())
+def agents_of(tx: Tx, allocation_ids: Sequence[str]) -> list[str]:
+    """Return the agents that run containers of the allocations."""
+    return list(tx.execute(_AGENTS, {"ids": list(allocation_ids)}).scalars())
 
 
 def count(db: Database, pool: str) -> int:

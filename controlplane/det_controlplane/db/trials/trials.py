@@ -38,9 +38,10 @@ class TrialRow:
 COLUMNS = """t.id, t.experiment_id, t.request_id, t.state::text, t.task_id, t.run_id, t.restarts, t.early_exit, t.parked,
     t.stop_requested, t.seed, t.blocked_agents, t.log_policy_matched"""
 _BY_ID = text(f"SELECT {COLUMNS} FROM trials t WHERE id = :id")
-_BY_REQUEST = text(
-    f"SELECT {COLUMNS} FROM trials t WHERE experiment_id = :experiment_id AND request_id = :request_id"
-)
+_BY_REQUESTS = text(f"""
+    SELECT {COLUMNS} FROM trials t
+    WHERE experiment_id = :experiment_id AND request_id = ANY(cast(:request_ids AS uuid[])) ORDER BY id
+""")
 _LIVE = text(
     f"SELECT {COLUMNS} FROM trials t WHERE experiment_id = :experiment_id AND ended_at IS NULL ORDER BY id"
 )
@@ -58,10 +59,12 @@ def by_id(tx: Tx, trial_id: int) -> TrialRow | None:
 
 
 def by_request(tx: Tx, experiment_id: int, request_id: str) -> TrialRow | None:
-    row = tx.execute(
-        _BY_REQUEST, {"experiment_id": experiment_id, "request_id": UUID(request_id)}
-    ).first()
-    return None if row is None else _row(row)
+    return next(iter(by_requests(tx, experiment_id, [request_id])), None)
+
+
+def by_requests(tx: Tx, experiment_id: int, request_ids: Sequence[str]) -> list[TrialRow]:
+    params = {"experiment_id": experiment_id, "request_ids": list(request_ids)}
+    return [_row(r) for r in tx.execute(_BY_REQUESTS, params).all()]
 
 
 def live(tx: Tx, experiment_id: int) -> list[TrialRow]:
@@ -218,19 +221,22 @@ def tell_planner(database: Database) -> None:
 
 
 _SET_STATE = text("""
-    UPDATE trials SET state = cast(:state AS trial_state), stop_requested = :stop_requested,
+    UPDATE trials t SET state = cast(:state AS trial_state), stop_requested = x.stop_requested,
         ended_at = CASE WHEN :terminal THEN cast(:now AS timestamptz) END
-    WHERE id = :id AND ended_at IS NULL
+    FROM unnest(cast(:ids AS integer[]), cast(:stop_requested AS boolean[])) AS x (id, stop_requested)
+    WHERE t.id = x.id AND t.ended_at IS NULL
 """)
 _END_TASK = text("UPDATE tasks SET ended_at = :now WHERE id = :task_id AND ended_at IS NULL")
 
 
-def set_state(tx: Tx, trial: TrialRow, state: TrialState, now: datetime) -> None:
-    params = {"id": trial.id, "state": state.value, "terminal": state.terminal, "now": now}
-    tx.execute(_SET_STATE, {**params, "stop_requested": trial.stop_requested})
-    if state.terminal:
-        end_task(tx, trial.task_id, now)
-    trial.state = state
+def set_state(tx: Tx, trials: Sequence[TrialRow], state: TrialState, now: datetime) -> None:
+    """Store the new state of trials, with `stop_requested` of each. Terminal states end their tasks."""
+    params = {"ids": [t.id for t in trials], "stop_requested": [t.stop_requested for t in trials]}
+    tx.execute(_SET_STATE, {**params, "state": state.value, "terminal": state.terminal, "now": now})
+    for trial in trials:
+        if state.terminal:
+            end_task(tx, trial.task_id, now)
+        trial.state = state
 
 
 def end_task(tx: Tx, task_id: str, now: datetime) -> None:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from det_controlplane.core.lifecycle import adoption, generic
 from det_controlplane.core.lifecycle.adoption import LostRun, ReturnedContainer
-from det_controlplane.core.lifecycle.allocation import ContainerState, Failure
+from det_controlplane.core.lifecycle.allocation import ContainerState, Failure, Signal
 from det_controlplane.core.lifecycle.generic import GenericTaskState
-from det_controlplane.core.lifecycle.trial import Signal, TrialState, signal_for
+from det_controlplane.core.lifecycle.trial import TrialState, signal_for
 from det_controlplane.db.agents import lost_runs
 from det_controlplane.db.agents.lost_runs import LostContainer, Member, Runs
 from det_controlplane.db.engine.database import Tx
@@ -184,4 +184,4 @@ def _stop_if_asked(change: Change, lost: LostContainer, signal: Signal, reason: 
     """Ask the run to stop if that was asked of its trial or task while the run was lost."""
     allocation = allocations.lock(change.tx, lost.allocation_id)
     if signal is not Signal.NONE and allocation is not None:
-        stopping.stop(change, allocation, signal, reason)
+        stopping.stop(change, [allocation], signal, reason)

@@ -141,10 +141,10 @@ def advance(change: Change, allocation: AllocationRow) -> Exit | None:
     if state is AllocationState.TERMINATED:
         state = AllocationState.TERMINATING
         allocations.kill(tx, allocation.id, "its other containers have ended")
-        stopping.announce(change, allocation)
+        stopping.announce(change, [allocation])
     elif any(c.state is ContainerState.TERMINATED and _failed(c) for c in found):
         allocations.kill(tx, allocation.id, "another of its containers failed")
-        stopping.announce(change, allocation)
+        stopping.announce(change, [allocation])
     allocations.progress(tx, allocation.id, state, change.now)
     return None
 

@@ -51,7 +51,7 @@ def start_search(experiment: LiveExperiment, config: Mapping[str, Any]) -> None:
 
 def kill_trial(ctx: Context, trial_id: int) -> None:
     with locked_trial(ctx, trial_id) as (experiment, trial):
-        experiment.patch_trial(trial, TrialState.STOPPING_KILLED)
+        experiment.patch_trials([trial], TrialState.STOPPING_KILLED)
 
 
 def report_early_exit(ctx: Context, trial_id: int, reason: ExitReason) -> None:

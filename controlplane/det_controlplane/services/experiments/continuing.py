@@ -46,7 +46,7 @@ def resume(ctx: Context, user: User, experiment_id: int, override: str) -> None:
         experiment.feed(search.Continued([str(t.request_id) for t in again]))
         experiment.journal.write_with_snapshot()
         for trial_row in trials.live(experiment.tx, experiment_id):
-            experiment.patch_trial(trial_row, TrialState.ACTIVE)
+            experiment.patch_trials([trial_row], TrialState.ACTIVE)
 
 
 class _DryRun(Exception):

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from det_controlplane.core import search
 from det_controlplane.core.lifecycle import experiment as experiment_states
 from det_controlplane.core.lifecycle import trial as trial_states
-from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind
+from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind, Signal
 from det_controlplane.core.lifecycle.experiment import ExperimentState
-from det_controlplane.core.lifecycle.trial import Signal, TrialState
+from det_controlplane.core.lifecycle.trial import TrialState
 from det_controlplane.core.search import ExitReason
 from det_controlplane.db.engine.database import as_json
 from det_controlplane.db.experiments import experiments
@@ -95,15 +95,11 @@ class LiveExperiment:
         self._stop_trials(stopped)
 
     def _stop_trials(self, request_ids: list[str]) -> None:
-        """Ask trials to stop; those that run are asked all at once."""
-        if not request_ids:
-            return
-        told = stopping.ask_to_leave(
-            self.change, self.row.id, request_ids, _WHY[TrialState.STOPPING_COMPLETED]
-        )
-        for request_id in request_ids:
-            if request_id not in told:
-                self._stop_trial(request_id)
+        """Stop trials as the searcher decided."""
+        live = self._live_trials(request_ids)
+        for trial in live:
+            trial.stop_requested = True
+        self.patch_trials(live, TrialState.STOPPING_COMPLETED)
 
     def _create_trials(self, planned: Sequence[PlannedTrial]) -> None:
         """Create trials all at once: searches begin with thousands."""
@@ -119,7 +115,7 @@ class LiveExperiment:
     def _apply(self, action: search.Action) -> None:
         match action:
             case search.Stop(request_id):
-                self._stop_trial(request_id)
+                self._stop_trials([request_id])
             case search.TrainTo():
                 self._train_to(action)
             case search.Park(request_id):
@@ -137,12 +133,6 @@ class LiveExperiment:
         if trial is None:
             return fail.reason
         return fail.reason.replace(f"trial {fail.request_id}", f"trial {trial.id}")
-
-    def _stop_trial(self, request_id: str) -> None:
-        trial = self._live_trial(request_id)
-        if trial is not None:
-            trial.stop_requested = True
-            self.patch_trial(trial, TrialState.STOPPING_COMPLETED)
 
     def _train_to(self, action: search.TrainTo) -> None:
         trial = self._live_trial(action.request_id)
@@ -162,10 +152,10 @@ class LiveExperiment:
         trial = self._rest(request_id)
         if trial is not None:
             reason = "the searcher parked the trial until it is promoted"
-            self._signal(trial, Signal.TERMINATE, reason)
+            self._signal([trial], Signal.TERMINATE, reason)
 
     def _rest(self, request_id: str) -> TrialRow | None:
-        """Let a trial start no run until it is told to train; return it, unless it has ended."""
+        """Park a trial: it starts no run until the searcher lets it train. Return it, or None if it has ended."""
         trial = self._live_trial(request_id)
         if trial is not None:
             trials.update(self.tx, trial.id, parked=True)
@@ -187,36 +177,45 @@ class LiveExperiment:
         experiments.set_state(self.tx, self.row.id, state, self.now, error)
         self.row.state = state
         if not state.terminal:
-            for trial in trials.live(self.tx, self.row.id):
-                self.patch_trial(trial, TrialState(state.value))
+            self.patch_trials(trials.live(self.tx, self.row.id), TrialState(state.value))
         is_paused = state is ExperimentState.PAUSED
         if is_paused and experiments.searcher_name(self.tx, self.row.id) == "custom":
             # The program that decides from outside should know why nothing happens.
             self._events.append(search.Inactivated(f"STATE_{state.value}"))
         self._finish_if_done()
 
-    def patch_trial(self, trial: TrialRow, target: TrialState) -> None:
-        """Change a trial's state; signal its allocation, or end the trial when it has none."""
-        state = trial_states.after_patch(trial.state, target)
-        if state is not trial.state:
-            trials.set_state(self.tx, trial, state, self.now)
-        if state is TrialState.ACTIVE:
-            self._allocate(trial)
-        elif not state.terminal:
-            self._signal(trial, trial_states.signal_for(state), _WHY.get(state, ""))
+    def patch_trials(self, patched: Sequence[TrialRow], target: TrialState) -> None:
+        """Change the states of trials. Signal their allocations; end trials that have none."""
+        by_state: dict[TrialState, list[TrialRow]] = {}
+        for trial in patched:
+            state = trial_states.after_patch(trial.state, target)
+            by_state.setdefault(state, []).append(trial)
+        for state, group in by_state.items():
+            changed = [trial for trial in group if trial.state is not state]
+            if changed:
+                trials.set_state(self.tx, changed, state, self.now)
+            if state is TrialState.ACTIVE:
+                for trial in group:
+                    self._allocate(trial)
+            elif not state.terminal:
+                self._signal(group, trial_states.signal_for(state), _WHY.get(state, ""))
 
-    def _signal(self, trial: TrialRow, signal: Signal, reason: str) -> None:
-        live = allocations.live_of_task(self.tx, trial.task_id)
-        if trial.parked:
-            self.change.operation_changed(trial.id)
-        if live is not None and not _ends_by_itself(trial, live):
-            ended = stopping.signal(self.change, live, signal, reason)
-            if ended is not None:
-                self.allocation_ended(trial, ended)
-        elif live is None and trial.state.stopping:
-            line = NamedLine(trial.task_id, f" was terminated: {reason}")
-            logs.add_named_lines(self.tx, [line], self.now)
-            self._end_trial(trial, trial_states.end_of(trial.state))
+    def _signal(self, signalled: Sequence[TrialRow], signal: Signal, reason: str) -> None:
+        """Signal the allocations of trials. End the stopping trials that have no allocation."""
+        rows = allocations.live_of_tasks(self.tx, [trial.task_id for trial in signalled])
+        live = {row.task_id: row for row in rows}
+        by_task = {trial.task_id: trial for trial in signalled}
+        for trial in signalled:
+            if trial.parked:
+                self.change.operation_changed(trial.id)
+        running = [row for row in rows if not _ends_by_itself(by_task[row.task_id], row)]
+        for row, exit in stopping.signal_all(self.change, running, signal, reason):
+            self.allocation_ended(by_task[row.task_id], exit)
+        for trial in signalled:
+            if trial.task_id not in live and trial.state.stopping:
+                line = NamedLine(trial.task_id, f" was terminated: {reason}")
+                logs.add_named_lines(self.tx, [line], self.now)
+                self._end_trial(trial, trial_states.end_of(trial.state))
 
     def end_early(self, trial: TrialRow, reason: ExitReason) -> None:
         """End a trial that reported an early exit. A running program ends by itself: at once if its hyperparameters
@@ -226,9 +225,9 @@ class LiveExperiment:
         if allocation is None:
             self._end_trial(trial, TrialState.COMPLETED)
         elif allocation.state is AllocationState.QUEUED:
-            ended = stopping.signal(self.change, allocation, Signal.KILL, why)
-            assert ended is not None
-            self.allocation_ended(trial, ended)
+            exit = stopping.signal(self.change, allocation, Signal.KILL, why)
+            assert exit is not None
+            self.allocation_ended(trial, exit)
         elif reason is not ExitReason.USER_REQUESTED_STOP:
             stopping.kill_soon(self.change, allocation, why)
         self.feed()
@@ -294,7 +293,7 @@ class LiveExperiment:
     def _end_trial(self, trial: TrialRow, state: TrialState) -> None:
         if trial.state.terminal:
             return
-        trials.set_state(self.tx, trial, state, self.now)
+        trials.set_state(self.tx, [trial], state, self.now)
         request = str(trial.request_id)
         if state is TrialState.ERROR:
             self._events.append(search.ExitedEarly(request, ExitReason.ERRORED))
@@ -315,8 +314,13 @@ class LiveExperiment:
             self.change.wake(searcher_topic(self.row.id))
 
     def _live_trial(self, request_id: str) -> TrialRow | None:
-        trial = self._by_request(request_id)
-        return None if trial is None or trial.state.terminal else trial
+        return next(iter(self._live_trials([request_id])), None)
+
+    def _live_trials(self, request_ids: Sequence[str]) -> list[TrialRow]:
+        known = [self._known.pop(r) for r in request_ids if r in self._known]
+        unread = set(request_ids) - {str(trial.request_id) for trial in known}
+        read = trials.by_requests(self.tx, self.row.id, sorted(unread)) if unread else []
+        return [trial for trial in [*known, *read] if not trial.state.terminal]
 
     def _by_request(self, request_id: str) -> TrialRow | None:
         known = self._known.pop(request_id, None)

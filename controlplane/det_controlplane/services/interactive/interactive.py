@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from det_controlplane.core.lifecycle.allocation import Signal
 from det_controlplane.core.lifecycle.task import NAMES, TaskKind
-from det_controlplane.core.lifecycle.trial import Signal
 from det_controlplane.core.paging import Page, Sort
 from det_controlplane.core.schedule.queue_changes import QueueUpdate
 from det_controlplane.core.secrets import redacted

@@ -6,8 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from det_controlplane.core.config.policies import Policies
-from det_controlplane.core.lifecycle.allocation import AllocationState
-from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.core.lifecycle.allocation import AllocationState, Signal
 from det_controlplane.core.schedule.queue_changes import (
     QueueChange,
     QueuedJob,
@@ -88,14 +87,14 @@ def _apply(ctx: Context, wanted: QueueChange) -> None:
 
 
 def _move(experiment: LiveExperiment, pool: str) -> None:
-    """Move what waits at once; what runs checkpoints, stops and is queued again in the new pool."""
+    """Move an experiment to another pool. Its running trials save checkpoints, stop and are queued there."""
     experiment.row.pool = pool
     allocations.move_queued(experiment.tx, experiment.row.job_id, pool)
-    for trial in trials.live(experiment.tx, experiment.row.id):
-        allocation = allocations.live_of_task(experiment.tx, trial.task_id)
-        if allocation is not None and allocation.state is not AllocationState.QUEUED:
-            reason = f"the experiment moves to resource pool {pool}"
-            stopping.stop(experiment.change, allocation, Signal.TERMINATE, reason)
+    live = trials.live(experiment.tx, experiment.row.id)
+    rows = allocations.live_of_tasks(experiment.tx, [trial.task_id for trial in live])
+    running = [row for row in rows if row.state is not AllocationState.QUEUED]
+    reason = f"the experiment moves to resource pool {pool}"
+    stopping.stop(experiment.change, running, Signal.TERMINATE, reason)
     experiment.change.queue_changed(pool)
 
 

@@ -2,8 +2,7 @@
 
 from datetime import datetime, timezone
 
-from det_controlplane.core.lifecycle.allocation import AllocationState
-from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.core.lifecycle.allocation import AllocationState, Signal
 from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.tasks import containers
 from det_controlplane.services.context import Context
@@ -26,7 +25,7 @@ def stop_all(ctx: Context, agent_id: str, until: datetime | None = None, why: st
             if allocation is None or allocation.state is AllocationState.TERMINATED:
                 continue
             if allocation.preempt_at is None:
-                stopping.stop(changed, allocation, Signal.TERMINATE, reason)
+                stopping.stop(changed, [allocation], Signal.TERMINATE, reason)
             if until is not None:
                 allocations.kill_by(changed.tx, allocation_id, until, reason)
                 changed.wake("schedule")

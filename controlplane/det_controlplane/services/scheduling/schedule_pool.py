@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from det_controlplane.core import schedule
-from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.core.lifecycle.allocation import Signal
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.logs import logs
 from det_controlplane.db.logs.logs import NamedLine
@@ -122,4 +122,4 @@ def _preempt(change: Change, preempted: Iterable[schedule.Preempt]) -> None:
         reason = (
             f"its slots are needed elsewhere ({preempt.reason.value.lower().replace('_', ' ')})"
         )
-        stopping.stop(change, allocation, Signal.TERMINATE, reason)
+        stopping.stop(change, [allocation], Signal.TERMINATE, reason)

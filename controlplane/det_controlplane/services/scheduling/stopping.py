@@ -1,9 +1,17 @@
 """Stop allocations: ask for a checkpoint, kill, end, and free their slots."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
-from det_controlplane.core.lifecycle.allocation import AllocationState, Exit, ExitKind, end_sentence
-from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.core.lifecycle.allocation import (
+    AllocationState,
+    Exit,
+    ExitKind,
+    Signal,
+    can_checkpoint,
+    end_sentence,
+    is_setback,
+)
 from det_controlplane.db.logs import logs
 from det_controlplane.db.logs.logs import NamedLine
 from det_controlplane.db.scheduling import allocations, slots
@@ -19,47 +27,49 @@ KILL_DELAY = timedelta(seconds=10)
 
 
 def signal(change: Change, allocation: AllocationRow, signal: Signal, reason: str) -> Exit | None:
-    """Tell a live allocation to stop. One that never got slots ends here: its exit is returned."""
+    """Send a signal to a live allocation. Return its exit if it had no slots, so that it ended at once."""
+    exits = signal_all(change, [allocation], signal, reason)
+    return exits[0][1] if exits else None
+
+
+def signal_all(
+    change: Change, live: Sequence[AllocationRow], signal: Signal, reason: str
+) -> list[tuple[AllocationRow, Exit]]:
+    """Send a signal to live allocations. Return those without slots, which end at once, with their exits."""
     if signal is Signal.NONE:
-        return None
-    if allocation.state is AllocationState.QUEUED:
-        exit = Exit(ExitKind.NEVER_RAN, reason)
-        end(change, allocation, exit)
-        return exit
-    stop(change, allocation, signal, reason)
-    if signal is Signal.TERMINATE:
+        return []
+    queued = [row for row in live if row.state is AllocationState.QUEUED]
+    running = [row for row in live if row.state is not AllocationState.QUEUED]
+    stop(change, running, signal, reason)
+    if running and signal is Signal.TERMINATE:
         # The next tick may be planned for later than the deadline.
         change.wake("schedule")
-    return None
+    exits = [(row, Exit(ExitKind.NEVER_RAN, reason)) for row in queued]
+    for row, exit in exits:
+        end(change, row, exit)
+    return exits
 
 
-def stop(change: Change, allocation: AllocationRow, signal: Signal, reason: str) -> None:
-    """Preempt what can checkpoint (it has passed its rendezvous), kill the rest."""
-    if signal is Signal.TERMINATE and allocation.preemptible and allocation.ready:
-        allocations.preempt(change.tx, allocation.id, reason, change.now)
-        if allocation.preempt_at is None:
-            logs.add_line(change.tx, allocation.task_id, _asked(reason), change.now)
-    else:
-        allocations.kill(change.tx, allocation.id, reason, decided=signal is Signal.KILL)
-    announce(change, allocation)
+def stop(change: Change, running: Sequence[AllocationRow], signal: Signal, reason: str) -> None:
+    """Stop allocations that have slots: ask for a checkpoint if their programs can save one, kill the others."""
+    preempted = []
+    for row in running:
+        if can_checkpoint(row.preemptible, row.ready, signal):
+            preempted.append(row)
+        else:
+            allocations.kill(change.tx, row.id, reason, decided=signal is Signal.KILL)
+    _preempt(change, preempted, reason)
+    announce(change, running)
 
 
-def ask_to_leave(
-    change: Change, experiment_id: int, request_ids: list[str], reason: str
-) -> set[str]:
-    """Stop trials for good that are at work and may checkpoint; returns which those were."""
-    told = allocations.ask_to_leave(
-        change.tx, experiment_id, request_ids, reason, _asked(reason), change.now
-    )
-    for allocation in told:
-        change.allocation_changed(allocation.id)
-        for agent_id in allocation.agents:
-            change.wake(f"agent:{agent_id}")
-    return {allocation.request_id for allocation in told}
-
-
-def _asked(reason: str) -> str:
-    return f"The run is asked to save a checkpoint and stop: {reason}."
+def _preempt(change: Change, live: Sequence[AllocationRow], reason: str) -> None:
+    """Ask allocations to save a checkpoint and stop, and write a line about it to their logs."""
+    if not live:
+        return
+    allocations.preempt(change.tx, [row.id for row in live], reason, change.now)
+    unasked = [row.task_id for row in live if row.preempt_at is None]
+    line = f"The run is asked to save a checkpoint and stop: {reason}."
+    logs.add_line_to_each(change.tx, unasked, line, change.now)
 
 
 def kill_soon(change: Change, allocation: AllocationRow, reason: str) -> None:
@@ -78,7 +88,7 @@ def kill_now(change: Change, allocation_id: str, reason: str) -> None:
     """Kill an allocation, unless it has ended."""
     allocation = allocations.lock(change.tx, allocation_id)
     if allocation is not None and allocations.kill(change.tx, allocation_id, reason):
-        announce(change, allocation)
+        announce(change, [allocation])
 
 
 def kill_and_requeue(ctx: Context, allocation_id: str, reason: str) -> None:
@@ -95,16 +105,16 @@ def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
     if exit.pull_failed:
         reason = f"image pull failed: {reason}"
     tx, now = change.tx, change.now
-    told = allocations.end(
-        tx, allocation.id, reason=reason, exit=exit, now=now, token_expires_at=now + TOKEN_GRACE
-    )
-    if told is None:
+    stop_reason = allocations.end(
+        tx, allocation.id, reason=reason, exit=exit, setback=is_setback(exit, ready=allocation.ready),
+        now=now, token_expires_at=now + TOKEN_GRACE,
+    )  # fmt: skip
+    if stop_reason is None:
         return
-    line = NamedLine(
-        allocation.task_id, f" was terminated: {end_sentence(exit, told)}", level=_level(exit)
-    )
+    sentence = f" was terminated: {end_sentence(exit, stop_reason)}"
+    line = NamedLine(allocation.task_id, sentence, level=_level(exit))
     logs.add_named_lines(tx, [line], now)
-    announce(change, allocation)
+    announce(change, [allocation])
     change.queue_changed(allocation.pool)
     change.wake(f"logs:{allocation.task_id}")
 
@@ -116,7 +126,11 @@ def _level(exit: Exit) -> str:
     return "LOG_LEVEL_WARNING" if exit.kind is ExitKind.INFRASTRUCTURE else "LOG_LEVEL_INFO"
 
 
-def announce(change: Change, allocation: AllocationRow) -> None:
-    change.allocation_changed(allocation.id)
-    for agent_id in slots.agents_of(change.tx, allocation.id):
+def announce(change: Change, changed: Sequence[AllocationRow]) -> None:
+    """Wake the requests and agents that wait for changes of the allocations."""
+    if not changed:
+        return
+    for allocation in changed:
+        change.allocation_changed(allocation.id)
+    for agent_id in slots.agents_of(change.tx, [allocation.id for allocation in changed]):
         change.wake(f"agent:{agent_id}")

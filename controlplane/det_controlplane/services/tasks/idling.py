@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from det_controlplane.core.durations import shown
-from det_controlplane.core.lifecycle.trial import Signal
+from det_controlplane.core.lifecycle.allocation import Signal
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.scheduling import allocations
 from det_controlplane.db.tasks import tasks
@@ -21,7 +21,7 @@ def end_idle(ctx: Context) -> None:
             # Somebody may have come back meanwhile.
             if allocation is not None and task in tasks.idle(changed.tx, changed.now):
                 reason = f"nobody used it for {shown(task.timeout_s)}"
-                stopping.stop(changed, allocation, Signal.KILL, reason)
+                stopping.stop(changed, [allocation], Signal.KILL, reason)
 
 
 def next_due(tx: Tx) -> datetime | None:
