@@ -16,5 +16,5 @@ class Calls:
 
 
 def documented_calls() -> list[Calls]:
-    section = GUIDE.read_text().partition("## What leaves the network")[2].partition("\n## ")[0]
+    section = GUIDE.read_text().partition("## Calls to AWS")[2].partition("\n## ")[0]
     return [Calls(m[1], m[2], tuple(m[3].split(", "))) for m in _ROW.finditer(section)]
