@@ -1,11 +1,12 @@
-"""Tell what a cluster costs: `python -m bench.cost > docs/cost.md`.
+"""Estimate the cost of a cluster: `python -m bench.cost > docs/cost.md`.
 
-From the reference month, what agents ask for in an hour, the variables of infra/terraform, and published prices.
+The inputs are the reference month, the requests of an agent in an hour, the variables of infra/terraform, and published prices.
 """
 
 # ruff: noqa: E501 – the sentences are as long as they are read
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +34,12 @@ GPUS = 100
 IDLE_LIMIT_USD = {"aws": 1.0, "gcp": 10.0}
 SHARE_LIMIT, SPOT_LIMIT = 0.0015, 0.45
 
-# What an agent asks for in an hour where polls are not held; tests/api/test_requests_of_agents.py counts the polls.
-IDLE_POLLS, STEADY_POLLS, EARLIER_POLLS = 360, 360, 1800
-# Lines of steady work that nobody follows are collected; that test checks for how long.
+# Polls of an agent in an hour without held polls, as tests/api/test_requests_of_agents.py counts them.
+IDLE_POLLS, STEADY_POLLS = 360, 360
+# The agent collects log lines of steady work without followers; that test checks for how long.
 LOG_BATCHES = 120
-# Assumed of a trial: metrics once a minute, a line of its log every ten seconds, each of which was sent on its own before.
-REPORTS, EARLIER_LOG_BATCHES = 60, 360
+# A trial is assumed to report metrics once a minute and to write a log line every ten seconds.
+REPORTS, LOG_LINES = 60, 360
 # bench/warm_requests.py holds a request to so much processor of a function and of its database, and a tick of a function.
 FUNCTION_CPU_S, DATABASE_CPU_S, TICK_CPU_S = 0.0015, 0.001, 0.02
 # tests/api/test_work_of_schedules.py counts passes of the schedules in an hour, their waits, and ways to the database.
@@ -46,18 +47,18 @@ TICK_PASSES, TICK_WAITS_S, PROVISION_PASSES = 120, 60.0, 60
 REQUEST_TRIPS, TICK_TRIPS, PROVISION_TRIPS = 3.2, 31, 17
 # Where polls are held, an idle or steady agent sends one each 30 s, and lines of its log at once.
 HELD_POLLS = 120
-# What a function with 1024 MB has of a processor; assumed of a way to the database, and of a cloud that lists machines.
+# The processor share of a function with 1024 MB, and assumed times of a database round trip and of a machine listing.
 PROCESSOR, TRIP_S, LISTING_S = 1024 / 1769, 0.0016, 1.0
 REQUEST_S = round(FUNCTION_CPU_S / PROCESSOR + REQUEST_TRIPS * TRIP_S, 3)
 TICK_S_HOUR = TICK_WAITS_S + TICK_PASSES * (TICK_CPU_S / PROCESSOR + TICK_TRIPS * TRIP_S)
 PROVISION_S_HOUR = PROVISION_PASSES * (LISTING_S + PROVISION_TRIPS * TRIP_S)
-# Lines of the functions themselves. Those of the platform are switched off: three a request, of some 400 bytes together.
-LOG_GB_HOUR, PLATFORM_LOG_GB = 0.001, 400e-9
+# Log lines of the functions; the platform's own lines are disabled.
+LOG_GB_HOUR = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Hold what infra/terraform says by default."""
+    """Hold the defaults of infra/terraform."""
 
     aws: AwsStack
     gcp: GcpStack
@@ -166,12 +167,24 @@ def _lines() -> Iterator[str]:
     yield from _prices()
 
 
+def _paragraph(*sentences: str) -> str:
+    return textwrap.fill(" ".join(sentences), 100, break_long_words=False, break_on_hyphens=False)
+
+
 def _head() -> Iterator[str]:
     yield "<!-- Written by `python -m bench.cost > docs/cost.md`; a test compares. -->"
-    yield "# What a cluster costs"
+    yield "# Cluster costs"
     yield ""
-    yield "A model, not a bill: no real account has seen the product yet. It is computed from the defaults of `infra/terraform`, published prices of"
-    yield f"{PRICES_OF}, a simulated month of a team, and the requests of an agent. Free allowances of the clouds are not counted."
+    yield _paragraph(
+        "This page estimates the cost of a cluster: when it is idle, when 100 GPUs are busy, and for a team in a month.",
+        "It is a model and not a bill, because no real account has run a cluster yet.",
+        f"It uses the defaults of `infra/terraform` and prices of {PRICES_OF}, without free tiers.",
+        "For your own options, run:",
+    )
+    yield ""
+    yield "```sh"
+    yield "det deploy aws up --cluster-id team --region us-east-1 --dry-run"
+    yield "```"
     yield ""
 
 
@@ -180,12 +193,12 @@ def _table(head: str, parts: Mapping[str, float], digits: int) -> Iterator[str]:
     yield "|---|---|"
     for name, usd in parts.items():
         yield f"| {name} | {usd:.{digits}f} |"
-    yield f"| **together** | **{sum(parts.values()):.{digits}f}** |"
+    yield f"| **total** | **{sum(parts.values()):.{digits}f}** |"
     yield ""
 
 
 def _idle(s: Stack) -> Iterator[str]:
-    yield "## A month in which nobody trains"
+    yield "## An idle month"
     yield ""
     for cloud, name, parts in (
         ("aws", "AWS", aws_idle(s.aws).parts),
@@ -193,16 +206,15 @@ def _idle(s: Stack) -> Iterator[str]:
     ):
         total, limit = sum(parts.values()), IDLE_LIMIT_USD[cloud]
         verdict = "is met" if total <= limit else "is **missed**"
-        yield f"{name}: the aim of ${limit:g} {verdict}."
+        yield f"{name} (the goal of ${limit:g} {verdict}):"
         yield ""
         yield from _table("a month", parts, 2)
-    yield f"Schedules are switched off when nothing waits, runs or is rented, and Aurora pauses {s.pause_after_s} seconds after the last connection. Looking at the cluster wakes it:"
-    yield f"a glance of a minute costs {awake_usd_hour() * (60 + s.pause_after_s) / 3600 * 100:.1f} cents of Aurora. On Google Cloud the smallest instance of Cloud SQL runs always: it is most of the bill."
-    relayed = aws_idle(replace(s.aws, relay=True)).usd
-    yield f"With a relay for notebooks and shells (`relay = true`) an idle month on AWS costs ${relayed:.2f}; an hour in which it runs {price('t3.nano') * 100:.2f} cents."
-    instance = run_instance_usd_hour()
-    yield f"On Google Cloud a notebook or shell keeps an instance of the relay, {instance * 100:.1f} cents an hour, and its open page one of the API, as the polls of its machine do anyway."
-    yield "Checkpoints that are kept cost what the bucket costs."
+    relayed, instance = aws_idle(replace(s.aws, relay=True)).usd, run_instance_usd_hour() * 100
+    glance = awake_usd_hour() * (60 + s.pause_after_s) / 3600 * 100
+    yield f"- Aurora pauses {s.pause_after_s} seconds after the last connection. A look at the cluster costs {glance:.1f} cents."
+    yield f"- On AWS a relay raises the idle month to ${relayed:.2f}, and costs {price('t3.nano') * 100:.2f} cents for each hour it runs."
+    yield f"- On Google Cloud a running notebook or shell costs {instance:.1f} cents an hour for the relay."
+    yield "- Cloud SQL cannot pause. Stored checkpoints cost the price of the bucket."
     yield ""
 
 
@@ -214,21 +226,35 @@ def _hundred(s: Stack) -> Iterator[str]:
     small = {"database": price(s.aws.database_instance_class)}
     of_rds = sum(busy_aws(GPUS, requests, s.api_memory_gb, s.memory_gb, small).values()) / bill
     verdicts = ["met" if part <= SHARE_LIMIT else "**missed**" for part in (of_rds, share)]
-    yield f"## An hour with {GPUS} T4 GPUs at work"
+    kept = aws_idle(replace(s.aws, database="rds")).usd - aws_idle(s.aws).usd
+    yield f"## An hour with {GPUS} busy T4 GPUs"
     yield ""
-    yield f"{GPUS} machines g4dn.xlarge on demand cost ${bill:.2f} an hour. The control plane on AWS is to add {SHARE_LIMIT:.2%} at most."
-    yield f"With `--var database=rds` it adds {of_rds:.2%}: the aim is {verdicts[0]}. With Aurora, the default, which pauses, it adds {share:.2%}: the aim is {verdicts[1]}. The table is of the default."
+    yield f"On AWS, {GPUS} on-demand machines g4dn.xlarge cost ${bill:.2f} an hour. The control plane adds:"
     yield ""
-    yield from _table("an hour", parts, 4)
-    yield f"An agent whose work runs steadily polls {STEADY_POLLS} times an hour, an idle one {IDLE_POLLS} times (counted; it was {EARLIER_POLLS} while agents with work polled every two seconds)."
-    yield f"Lines of its trial are sent {LOG_BATCHES} times an hour, at once while somebody follows them (a line every ten seconds was {EARLIER_LOG_BATCHES} requests, one every second {3600:,})."
-    yield f"A request is held to {FUNCTION_CPU_S * 1000:g} ms of a processor in the function, which has {PROCESSOR:.2f} of one, and to {DATABASE_CPU_S * 1000:g} ms in the database (`bench/warm_requests.py`; 0.95 and 0.27 were measured);"
-    yield f"with {REQUEST_TRIPS:g} ways to the database (counted; assumed to take {TRIP_S * 1000:g} ms each) {REQUEST_S * 1000:.0f} ms are billed. {GPUS} agents so need {GPUS * requests / 3600 * DATABASE_CPU_S:.1%} of a processor of the database: {AWAKE_ACU:g} ACU, the least that an Aurora has which is awake, are assumed to do."
-    yield f"`tick` looks {TICK_PASSES} times an hour and waits for {TICK_WAITS_S:.0f} s, `provision` lists the machines {PROVISION_PASSES} times (counted, `tests/api/test_work_of_schedules.py`): {TICK_S_HOUR + PROVISION_S_HOUR:.0f} seconds of both with {LISTING_S:g} s for each list."
-    yield f"Assumed are also {REPORTS} reports of its trial an hour, a write for each request, and {LOG_GB_HOUR * 1000:g} MB of logs: what Lambda writes of its own about each request is switched off."
-    yield _on_larger_machines(s)
+    yield from _table("an hour, with Aurora", parts, 4)
+    yield f"| database | added cost | goal of {SHARE_LIMIT:.2%} |"
+    yield "|---|---|---|"
+    yield f"| Aurora, the default | {share:.2%} | {verdicts[1]} |"
+    yield f"| RDS (`--var database=rds`) | {of_rds:.2%} | {verdicts[0]} |"
     yield ""
-    yield from _remedies(s, bill)
+    yield _paragraph(
+        f"RDS costs ${kept:.0f} a month more while idle. It is cheaper for clusters that work more than",
+        f"{hours_for_rds(s.aws):.0f} hours a month ([ADR 33](adr/0033-aurora-by-default.md)).",
+        _on_larger_machines(s),
+    )
+    yield ""
+    yield "The model uses these numbers:"
+    yield ""
+    yield "| assumption | value |"
+    yield "|---|---|"
+    yield f"| polls of an agent in an hour (counted) | {STEADY_POLLS} |"
+    yield f"| log batches, reports of a trial in an hour | {LOG_BATCHES}, {REPORTS} |"
+    yield f"| processor time of a request (`bench/warm_requests.py`) | {FUNCTION_CPU_S * 1000:g} ms in the function, {DATABASE_CPU_S * 1000:g} ms in the database |"
+    yield f"| billed time of a request | {REQUEST_S * 1000:.0f} ms, with {REQUEST_TRIPS:g} database round trips of {TRIP_S * 1000:g} ms |"
+    yield f"| load of the database | {GPUS * requests / 3600 * DATABASE_CPU_S:.1%} of a processor, on {AWAKE_ACU:g} ACU; one write per request |"
+    yield f"| `tick`, `provision` in an hour (`tests/api/test_work_of_schedules.py`) | {TICK_PASSES} and {PROVISION_PASSES} passes, {TICK_S_HOUR + PROVISION_S_HOUR:.0f} s together |"
+    yield f"| logs of the functions in an hour | {LOG_GB_HOUR * 1000:g} MB |"
+    yield ""
     yield from _hundred_on_google()
 
 
@@ -236,78 +262,55 @@ def _hundred_on_google() -> Iterator[str]:
     """Yield the cost of the control plane on Google Cloud for 100 machines; held polls keep an instance of the API."""
     machine = with_gpus(machine_type("gcp", "n1-standard-4"), "nvidia-tesla-t4", 1)
     gpu = float(machine.price("us-central1", Capacity.ON_DEMAND))
-    requests = GPUS * (HELD_POLLS + REPORTS + EARLIER_LOG_BATCHES)
+    requests = GPUS * (HELD_POLLS + REPORTS + LOG_LINES)
     turns_s = TICK_S_HOUR + PROVISION_S_HOUR
     parts = {
-        "an instance of the API, which held polls keep": run_instance_usd_hour(),
+        "an instance of the API, kept busy by polls": run_instance_usd_hour(),
         "tick and provision": turns_s * run_instance_usd_hour() / 3600,
         f"{requests:,} requests": requests * price("run_request"),
     }
     share = sum(parts.values()) / (GPUS * gpu)
-    yield f"On Google Cloud agents hold their polls for 30 s. While one machine is there, its polls keep an instance of the API, which takes up to 250 requests at once. {GPUS} machines n1-standard-4 with a T4 cost ${GPUS * gpu:.2f} an hour,"
-    yield f"and the control plane adds {share:.2%}. An agent sends {HELD_POLLS} polls, {REPORTS} reports and, with a line of its log every ten seconds, {EARLIER_LOG_BATCHES} requests with lines an hour. This excludes Cloud SQL, which costs the same in an idle month. For a single such machine the instance adds {run_instance_usd_hour() / gpu:.0%}."
+    yield _paragraph(
+        f"On Google Cloud, {GPUS} machines n1-standard-4 with a T4 cost ${GPUS * gpu:.2f} an hour. The control plane adds {share:.2%}, without Cloud SQL.",
+        f"An agent sends {HELD_POLLS} polls, {REPORTS} reports and {LOG_LINES} log requests an hour.",
+        f"With a single machine the control plane adds {run_instance_usd_hour() / gpu:.0%}.",
+    )
     yield ""
     yield from _table("an hour on Google Cloud", parts, 4)
 
 
 def _on_larger_machines(s: Stack) -> str:
-    """Tell the share where four GPUs, each with a trial, have one agent."""
+    """Return the added cost if four GPUs, each with a trial, have one agent."""
     name, gpus = "g4dn.12xlarge", 4
     machines, requests = GPUS // gpus, STEADY_POLLS + LOG_BATCHES + gpus * REPORTS
     bill = machines * float(machine_type("aws", name).price("us-east-1", Capacity.ON_DEMAND))
     database = aurora(machines * requests)
     parts = busy_aws(machines, requests, s.api_memory_gb, s.memory_gb, database)
-    return f"These are the smallest machines: on {machines} of {name}, with a trial on each of the {gpus} GPUs, it adds {sum(parts.values()) / bill:.2%} to ${bill:.2f}. Their reports share a request only where they come within the milliseconds of one: each is counted."
-
-
-def _remedies(s: Stack, bill: float) -> Iterator[str]:
-    """Tell what brings the share down, one change after the other."""
-    rds = {"database": price(s.aws.database_instance_class)}
-    kept = aws_idle(replace(s.aws, database="rds")).usd - aws_idle(s.aws).usd
-    now = STEADY_POLLS + REPORTS + LOG_BATCHES
-    told = "and Lambda's own lines about each request, as before"
-    each = GPUS * PLATFORM_LOG_GB
-    many = EARLIER_POLLS + REPORTS + EARLIER_LOG_BATCHES
-    some = STEADY_POLLS + REPORTS + EARLIER_LOG_BATCHES
-    steps = (
-        (f"agents with work polling every two seconds, sending each line of a log, {told}", many, aurora(GPUS * many), many * each),
-        (f"sending each line of a log, {told}", some, aurora(GPUS * some), some * each),
-        (told.removeprefix("and "), now, aurora(GPUS * now), now * each),
-        ("as it is", now, aurora(GPUS * now), 0.0),
-        (f"and `database = \"rds\"` with {s.aws.database_instance_class}: no pause, ${kept:.0f} a month more while idle", now, rds, 0.0),
-    )  # fmt: skip
-    yield "| what it would be with | $ an hour | of the bill |"
-    yield "|---|---|---|"
-    for name, requests, database, more_gb in steps:
-        parts = busy_aws(
-            GPUS, requests, s.api_memory_gb, s.memory_gb, database, LOG_GB_HOUR + more_gb
-        )
-        usd = sum(parts.values())
-        yield f"| {name} | {usd:.3f} | {usd / bill:.2%} |"
-    yield ""
-    yield f"The database is the largest part. An RDS instance meets the aim, and is cheaper for a cluster that works more than {hours_for_rds(s.aws):.0f} hours a month, as `det deploy aws up --dry-run` tells for the one at hand; Aurora is for one that often"
-    yield "pauses, and the default ([decision](adr/0033-aurora-by-default.md)). Smaller functions are not done: they have less of a processor, and answer later."
-    yield ""
+    return f"On {machines} machines {name} with {gpus} GPUs each, Aurora adds {sum(parts.values()) / bill:.2%} to ${bill:.2f}."
 
 
 def _month(found: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
     spot, on_demand = found["spot with fallback"], found["on demand"]
     ratio = spot.usd / on_demand.usd
     verdict = "met" if ratio <= SPOT_LIMIT else "**missed**"
-    yield "## The reference month"
+    yield "## A month of a team"
     yield ""
-    yield f"{USERS} people submit single trials, adaptive searches of 16 trials and trials on four GPUs, at day; nights and weekends are quiet. The pool may rent {', '.join(TYPES)} in three zones of"
-    yield f"us-east-1. Decisions, cooldowns and prices are the product's; the market is simulated (seed {SEED}): spot costs 45 % of on-demand and drifts by {DRIFT:.0%}, a spot machine is taken back"
-    yield f"every {1 / FAULTS.reclaims_per_hour:.0f} hours, {FAULTS.reclaims_unannounced:.0%} of them without a notice, and {FAULTS.stockout:.0%} of the time a zone lacks a type."
+    yield _paragraph(
+        f"{USERS} people submit single trials, adaptive searches with 16 trials, and trials on four GPUs. They work in the daytime, mostly on weekdays.",
+        f"The pool rents {', '.join(TYPES)} in three zones of us-east-1.",
+        f"The simulated spot market (seed {SEED}) has 45 % of the on-demand price, with a drift of {DRIFT:.0%}.",
+        f"A spot machine is reclaimed after {1 / FAULTS.reclaims_per_hour:.0f} hours on average, {FAULTS.reclaims_unannounced:.0%} of them without notice.",
+        f"A zone lacks a type {FAULTS.stockout:.0%} of the time.",
+    )
     yield ""
-    yield f"Spot with fallback costs {ratio:.1%} of on-demand, with the same trials done; the aim of {SPOT_LIMIT:.0%} is {verdict}."
+    yield f"Spot with fallback costs {ratio:.1%} of on-demand for the same trials; the goal of {SPOT_LIMIT:.0%} is {verdict}."
     yield ""
     yield "| | " + " | ".join(found) + " |"
     yield "|---|---|---|"
     rows = (
-        ("trials done", "trials", "{:,}"), ("GPU-hours asked for", "gpu_hours", "{:,.0f}"),
+        ("completed trials", "trials", "{:,}"), ("requested GPU-hours", "gpu_hours", "{:,.0f}"),
         ("machine-hours", "machine_hours", "{:,.0f}"), ("machines", "machines", "{:,}"),
-        ("reclaims that hit work", "reclaims", "{:,}"), ("refused offers", "refusals", "{:,}"),
+        ("reclaims of busy machines", "reclaims", "{:,}"), ("refused offers", "refusals", "{:,}"),
         ("longest wait of a trial, hours", "longest_wait_h", "{:.1f}"), ("machines, $", "usd", "{:,.2f}"),
     )  # fmt: skip
     for name, of, form in rows:
@@ -316,7 +319,8 @@ def _month(found: Mapping[str, Outcome], s: Stack) -> Iterator[str]:
         )
     yield f"| control plane, $ | {_control_plane(spot, s):.2f} | {_control_plane(on_demand, s):.2f} |"
     yield ""
-    yield f"The control plane is Aurora and functions in the {spot.active_hours:.0f} hours in which a machine is there, and the idle month. Disks, traffic and taxes are not counted."
+    yield f"The control plane is Aurora and functions for {spot.active_hours:.0f} hours with machines, and the idle month."
+    yield "Disks, traffic and taxes are not included."
     yield ""
 
 
@@ -331,9 +335,9 @@ def _control_plane(outcome: Outcome, s: Stack) -> float:
 def _prices() -> Iterator[str]:
     yield "## Prices"
     yield ""
-    yield f"As published in {PRICES_OF}; those of machines are in [pools](reference/pools.md#machine-types-and-prices)."
+    yield f"These prices are of {PRICES_OF}. [Pools](reference/pools.md#machine-types-and-prices) has the machine prices."
     yield ""
-    yield "| what | $ |"
+    yield "| item | $ |"
     yield "|---|---|"
     for usd, what in PRICES.values():
         yield f"| {what} | {usd:.10f}".rstrip("0").rstrip(".") + " |"
