@@ -122,8 +122,8 @@ def managing_people(user: int, session: int, token: int) -> list[tuple[str, str,
         ("PATCH", f"/api/v1/users/{user}", {"displayName": "Somebody"}),
         ("PATCH", f"/api/v1/users/{user}", {"admin": True}),
         ("DELETE", f"/api/v1/users/{user}/sessions/{session}", None),
-        ("POST", f"/api/v1/users/{user}/password", b'"of the thief, hashed"'),
         ("PATCH", f"/api/v1/tokens/{token}", {"setRevoked": True}),
+        ("POST", f"/api/v1/users/{user}/password", b'"of the thief, hashed"'),
         ("DELETE", f"/api/v1/users/{user}/sessions", None),
     ]
 

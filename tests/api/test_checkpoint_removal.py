@@ -7,6 +7,7 @@ import pytest
 from det_controlplane.db.cluster import outbox
 from det_controlplane.db.schema import tasks
 from det_controlplane.db.trials import trials
+from det_controlplane.services import sealing
 from sqlalchemy import select
 
 from tests.support.api import Api, Caller, create, create_ended, report_checkpoint, trial_of
@@ -160,3 +161,26 @@ def test_the_task_that_deletes_from_a_directory_has_the_mount_that_shows_it(
     with api.ctx.db.begin() as tx:
         (config,) = tx.execute(queued).scalars()
     assert [mount["container_path"] for mount in config["bind_mounts"]] == ["/a"]
+
+
+def test_the_task_that_deletes_has_only_the_variables_of_the_storage(
+    api: Api, user: Caller
+) -> None:
+    variables = [
+        "PYTHONPATH=/mine", "LD_PRELOAD=/mine.so", "DET_PYTHON_EXECUTABLE=/mine/python", "AWS_REGION=eu-west-1",
+        "https_proxy=http://proxy:3128", "AZURE_CLIENT_ID", "HOME",
+    ]  # fmt: skip
+    environment = {
+        "image": "mine", "environment_variables": variables, "add_capabilities": ["SYS_PTRACE"], "ports": {"x": 1234},
+    }  # fmt: skip
+    experiment_id = create(user, environment=environment, activate=True)
+    checkpoint = report_checkpoint(user, experiment_id, 2, **FILES)
+    user.done("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [checkpoint]})
+    with api.ctx.db.begin() as tx:
+        task = select(tasks.c.config, tasks.c.sealed).where(tasks.c.kind == "CHECKPOINT_GC")
+        ((config, sealed),) = tx.execute(task)
+    own = sealing.unsealed(api.ctx, config, sealed)["environment"]
+    kept = ["AWS_REGION=eu-west-1", "https_proxy=http://proxy:3128", "AZURE_CLIENT_ID"]
+    assert own["environment_variables"] == {"cpu": kept, "cuda": kept, "rocm": kept}
+    assert own["image"]["cpu"] == "mine"
+    assert own.keys() == {"image", "environment_variables", "force_pull_image"}

@@ -3,8 +3,19 @@
 import pytest
 from det_controlplane.db.people import sessions
 from det_controlplane.services.identity.authentication import token_hash
+from det_controlplane.services.identity.passwords import client_hash
+from det_controlplane.services.identity.sign_in import FREE_ATTEMPTS
 
-from tests.support.api import Api, Caller, Told, config_of, create, report_metrics, trial_of
+from tests.support.api import (
+    PASSWORD,
+    Api,
+    Caller,
+    Told,
+    config_of,
+    create,
+    report_metrics,
+    trial_of,
+)
 from tests.support.played_agent import task_of
 
 STRONG = "a better password"
@@ -198,15 +209,68 @@ def test_a_task_s_token_administers_nothing(api: Api, admin: Caller) -> None:
     assert task.ask("POST", "/api/v1/tokens", {"userId": 1}).status == 403
 
 
-def test_a_new_password_ends_all_tokens_if_asked(api: Api, user: Caller) -> None:
+def test_a_new_password_ends_access_tokens_and_restricts_tasks_if_asked(
+    api: Api, user: Caller
+) -> None:
     made = user.post("/api/v1/tokens", {"userId": 2, "lifespan": "24h"})["token"]
     pipeline = api.with_token(made)
-    user.done("PATCH", "/api/v1/users/2", {"password": STRONG, "isHashed": False})
-    assert pipeline.ask("GET", "/api/v1/me").status == 200
-    change = {"password": STRONG + "2", "isHashed": False, "endTokens": True}
+    task, _ = task_of(api, user)
+    change = {"password": STRONG, "isHashed": False}
     user.done("PATCH", "/api/v1/users/2", change)
     assert pipeline.ask("GET", "/api/v1/me").status == 401
     assert user.ask("GET", "/api/v1/me").status == 200
+    assert task.ask("GET", "/api/v1/experiments").status == 200
+    user.done("PATCH", "/api/v1/users/2", {**change, "endTokens": True})
+    assert task.ask("GET", "/api/v1/experiments").status == 403
+
+
+def test_a_browser_changes_its_own_password_with_the_current_one_only(
+    api: Api, user: Caller
+) -> None:
+    browser = {"cookie": f"auth={user.token}"}
+    change = {"password": STRONG, "isHashed": False}
+    path = "/api/v1/users/2"
+
+    def asked(body: object, path: str = path, method: str = "PATCH") -> int:
+        return api.anonymous().ask(method, path, body, headers=browser).status
+
+    assert asked(change) == 403
+    assert asked({**change, "currentPassword": "wrong"}) == 403
+    assert asked(client_hash(STRONG), f"{path}/password", "POST") == 403
+    assert asked({"displayName": "D."}) == 200
+    api.signed_in("determined")
+    assert asked({**change, "currentPassword": PASSWORD}) == 200
+    hashed = {"password": client_hash(PASSWORD), "currentPassword": client_hash(STRONG)}
+    assert asked({**hashed, "isHashed": True}) == 200
+    api.signed_in("determined")
+
+
+def test_a_program_that_sends_the_current_password_has_it_checked(
+    api: Api, admin: Caller, user: Caller
+) -> None:
+    change = {"password": STRONG, "isHashed": False}
+    wrong = user.ask("PATCH", "/api/v1/users/2", {**change, "currentPassword": "wrong"})
+    assert (wrong.status, "the current password is missing or wrong" in wrong.error) == (403, True)
+    user.done("PATCH", "/api/v1/users/2", {**change, "currentPassword": PASSWORD})
+    as_browser = {"cookie": f"auth={admin.token}"}
+    other = api.anonymous().ask("PATCH", "/api/v1/users/2", change, headers=as_browser)
+    assert other.status == 200, "an administrator does not know the password of another user"
+
+
+def test_guesses_at_the_current_password_wait_as_sign_ins_do(api: Api, user: Caller) -> None:
+    guess = {"password": STRONG, "isHashed": False, "currentPassword": "wrong"}
+    errors = [user.ask("PATCH", "/api/v1/users/2", guess).error for _ in range(FREE_ATTEMPTS + 1)]
+    assert "too many failed sign-ins" in errors[-1]
+    assert "too many" not in errors[-2]
+
+
+def test_an_account_without_a_password_gets_one_in_a_browser(api: Api, admin: Caller) -> None:
+    new = admin.post("/api/v1/users", {"user": {"username": "grace", "active": True}})["user"]["id"]
+    browser = {"cookie": f"auth={api.signed_in('grace', '').token}"}
+    change = {"password": STRONG, "isHashed": False}
+    assert (
+        api.anonymous().ask("PATCH", f"/api/v1/users/{new}", change, headers=browser).status == 200
+    )
 
 
 def test_the_work_of_a_deactivated_user_reports_and_does_no_more(

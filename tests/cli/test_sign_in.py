@@ -220,6 +220,19 @@ def test_changing_the_own_password_keeps_the_person_signed_in(
     assert det("user", "whoami").code == 0
 
 
+def test_the_current_password_is_sent_with_a_new_one_of_the_own_account(
+    cluster: FakeCluster, det: Det, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.passwords["determined"] = passwords.salted("Secret123")
+    monkeypatch.setenv("DET_NEW_PASS", "Fresh1234")
+    answer_with(monkeypatch, "Secret123", "Secret123")
+    assert det("user", "change-password").code == 0
+    assert det("user", "change-password", "ada").code == 0
+    own, other = (sent.body for sent in cluster.sent("PATCH", "/api/v1/users/.*"))
+    assert own["currentPassword"] == passwords.salted("Secret123")
+    assert "currentPassword" not in other
+
+
 @pytest.mark.parametrize("weak", ["short1A", "alllower1", "ALLUPPER1", "NoDigitsHere"])
 def test_a_weak_password_is_refused_before_it_is_sent(
     cluster: FakeCluster, det: Det, weak: str

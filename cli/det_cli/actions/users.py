@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from typing import Any
 
 from determined.common.http import ForbiddenError, Session, UnauthenticatedError
@@ -144,9 +145,11 @@ def change_password(args: argparse.Namespace) -> None:
     me = session.get(V1 + "/me")["user"]["username"]
     target = args.target_user or me
     id = id_of(session, target)
+    current = _current_password(me) if target == me else {}
     password = _new_password(target)
     new_password.check(password)
     change = {"password": salted(password), "isHashed": True, "endTokens": args.end_tokens}
+    change |= current
     session.patch(f"{V1}/users/{id}", change)
     if target == me:
         _renew(args, session, password)
@@ -158,6 +161,18 @@ def _renew(args: argparse.Namespace, session: SignedIn, password: str) -> None:
     store = TokenStore(address(args))
     username = session.username
     store.keep(username, exchange(anonymous(args), username, password))
+
+
+def _current_password(username: str) -> dict[str, str]:
+    """Return the field of the current password, which DET_PASS or the terminal gives.
+
+    Scripts for Determined write only the new password to standard input, so that it is not read from there.
+    """
+    password = os.environ.get("DET_PASS")
+    if password is None and sys.stdin.isatty():
+        question = f"Current password of user '{username}' (empty if there is none): "
+        password = prompts.password(question, "set DET_PASS")
+    return {} if password is None else {"currentPassword": salted(password)}
 
 
 def _new_password(username: str) -> str:

@@ -18,13 +18,13 @@ MEMBERS = {
         ),
         Command(
             "change-password",
-            "set a new password, which DET_NEW_PASS or two equal lines of standard input may give",
+            "set a new password, which ends all other sessions and access tokens of the user",
             "users:change_password",
             Arg("target_user", nargs="?", help="whose (default: yours)"),
             Arg(
                 "--end-tokens",
                 action="store_true",
-                help="end access tokens too, and let running tasks do no more than report",
+                help="restrict the tokens of running tasks too: they can only report from then on",
             ),
         ),
         Command(

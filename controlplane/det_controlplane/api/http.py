@@ -239,6 +239,11 @@ def bearer_token(request: Request) -> str:
     return _token_of_headers(request) or _token_of_cookie(request)
 
 
+def is_signed_in_by_cookie(request: Request) -> bool:
+    """Return whether a browser signed the request in, and not a program with a token."""
+    return not _token_of_headers(request) and bool(_token_of_cookie(request))
+
+
 def _token_of_headers(request: Request) -> str:
     for name in ("authorization", "grpc-metadata-x-allocation-token"):
         value = request.headers.get(name, "")

@@ -7,7 +7,14 @@ from det_controlplane.api.agent_users import agent_user_of
 from det_controlplane.api.auth import user_of
 from det_controlplane.api.body import Body
 from det_controlplane.api.errors import BadRequest
-from det_controlplane.api.http import EMPTY, Answer, Request, json_parts, json_response
+from det_controlplane.api.http import (
+    EMPTY,
+    Answer,
+    Request,
+    is_signed_in_by_cookie,
+    json_parts,
+    json_response,
+)
 from det_controlplane.api.listing import filters_of, page_of, sort_of
 from det_controlplane.api.router import Unaudited, delete, get, patch, post
 from det_controlplane.core.people.permissions import TaskRule, by_service, require
@@ -43,7 +50,12 @@ def create(ctx: Context, request: Request) -> Answer:
 
 def edit(ctx: Context, request: Request) -> Answer:
     body, caller, user_id = Body(request.json()), user_of(request), request.id("userId")
-    changes = replace(_changes(body, _password(body)), end_tokens=body.flag("endTokens"))
+    current = _current_password(request, body)
+    changes = replace(
+        _changes(body, _password(body)),
+        end_tokens=body.flag("endTokens"),
+        current_password=current,
+    )
     answer: dict[str, Any] = {"user": users.edit(ctx, caller, user_id, changes)}
     if changes.active is False:
         stops = body.flag("pauseWork")
@@ -71,8 +83,20 @@ def set_password(ctx: Context, request: Request) -> Answer:
     password = request.json_value() if request.body else ""
     if not isinstance(password, str):
         raise BadRequest("the body must be the password as JSON text")
-    changes = UserChanges(password=Password(password, is_hashed=True))
+    current = _current_password(request, Body({}))
+    changes = UserChanges(password=Password(password, is_hashed=True), current_password=current)
     return json_response({"user": users.edit(ctx, user_of(request), request.id("userId"), changes)})
+
+
+def _current_password(request: Request, body: Body) -> Password | None:
+    """Return the current password, '' if a browser did not send it.
+
+    None is for programs: clients of 0.38.1 sign in by a header and do not send the current password.
+    """
+    current = body.optional_text("currentPassword")
+    if current is None and is_signed_in_by_cookie(request):
+        current = ""
+    return None if current is None else Password(current, body.flag("isHashed"))
 
 
 def _password(body: Body) -> Password | None:

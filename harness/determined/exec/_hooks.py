@@ -35,7 +35,10 @@ class NoBash(RuntimeError):
 
 
 def find_hooks(env: Mapping[str, str], workdir: str) -> List[str]:
-    """Return the startup hooks in order: the pool's, then the context's `startup-hook.sh`."""
+    """Return the startup hooks in order: the pool's, then the context's `startup-hook.sh`.
+
+    A task that deletes checkpoints has no context; a hook in its image is the user's, and is not run.
+    """
     hooks = []
     text = _pool_hook(env)
     if text:
@@ -45,7 +48,7 @@ def find_hooks(env: Mapping[str, str], workdir: str) -> List[str]:
             f.write(text)
         hooks.append(path)
     own = os.path.join(workdir, "startup-hook.sh")
-    if os.path.isfile(own):
+    if os.path.isfile(own) and env.get("DET_TASK_TYPE") != "CHECKPOINT_GC":
         hooks.append(own)
     return hooks
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from determined.common.exit_status import AGENT_AWAY
+from determined.exec._hooks import find_hooks
 
 from tests.support.fake_master import HANG_UP, FakeMaster
 
@@ -194,6 +195,13 @@ def test_what_startup_hooks_export_reaches_the_entrypoint(
         {"entrypoint": 'echo "$FROM_CONTEXT $(ulimit -n)"'}, DET_TASK_STARTUP_HOOK_B64=pool_hook
     )
     assert "a b-and-context 77" in run_entry(env).stdout
+
+
+def test_a_deletion_of_checkpoints_does_not_run_a_hook_of_its_image(tmp_path: Path) -> None:
+    own = tmp_path / "startup-hook.sh"
+    own.touch()
+    assert find_hooks({"DET_TASK_TYPE": "COMMAND"}, str(tmp_path)) == [str(own)]
+    assert find_hooks({"DET_TASK_TYPE": "CHECKPOINT_GC"}, str(tmp_path)) == []
 
 
 def test_a_failing_startup_hook_keeps_the_entrypoint_from_running(

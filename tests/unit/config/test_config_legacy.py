@@ -47,6 +47,30 @@ def test_a_wrong_number_of_steps_is_told_where_it_is_read_now() -> None:
     assert "'many'" in problem.message
 
 
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        ({"environment": {"pod_spec": {"spec": {"hostNetwork": True}}}}, "environment.pod_spec"),
+        ({"security": {"kerberos": {"config_file": "krb5.conf"}}}, "security"),
+        ({"slurm": {"slots_per_node": 2}}, "slurm"),
+        ({"pbs": {"sbatch_args": ["-l"]}}, "pbs"),
+    ],
+)
+def test_settings_of_other_systems_are_accepted_with_a_warning(
+    raw: dict[str, Any], path: str
+) -> None:
+    sources = Sources(cluster_storage=STORAGE)
+    (warning,) = resolve(BASE | raw, sources, name="n", seed=1).warnings
+    assert warning.startswith(f"{path} ")
+    of_template = Sources(cluster_storage=STORAGE, template=raw)
+    assert resolve(BASE, of_template, name="n", seed=1).warnings == (f"template: {warning}",)
+
+
+def test_empty_settings_of_other_systems_are_accepted_silently() -> None:
+    raw = {"slurm": {}, "pbs": {}, "environment": {"pod_spec": None}}
+    assert resolve(BASE | raw, Sources(cluster_storage=STORAGE), name="n", seed=1).warnings == ()
+
+
 def test_one_image_is_meant_for_every_kind_of_slot() -> None:
     assert current({"environment": {"image": "i"}})["environment"]["image"] == {
         "cpu": "i",

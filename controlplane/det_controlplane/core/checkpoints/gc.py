@@ -1,9 +1,19 @@
 """Choose the checkpoints that an ended experiment keeps (docs/reference/compatibility.md#checkpoints)."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
+
+_KINDS = ("cpu", "cuda", "rocm")
+_KEPT = ("image", "registry_auth", "force_pull_image", "det_token")
+# Credentials, addresses, proxies and certificates that the libraries of the storages read.
+_STORAGE_VARIABLE = re.compile(
+    r"(AWS|AZURE|GOOGLE|CLOUDSDK|GCS|S3)_\w+|(HTTPS?|NO|ALL)_PROXY|(REQUESTS|CURL|AWS)_CA_BUNDLE"
+    r"|SSL_CERT_(FILE|DIR)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +79,20 @@ def _by_trial(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
     for checkpoint in checkpoints:
         groups[checkpoint.trial_id].append(checkpoint)
     return groups
+
+
+def environment(of_experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment of a task that deletes checkpoints: the image, and the variables that reach the storage.
+
+    Other variables, such as PYTHONPATH or LD_PRELOAD, could replace the program, which has the keys of the storage.
+    The image stays, because it has the libraries of the storage and the agents have it already.
+    """
+    kept = {key: of_experiment[key] for key in _KEPT if of_experiment.get(key) is not None}
+    variables = of_experiment.get("environment_variables") or {}
+    by_kind = variables if isinstance(variables, Mapping) else dict.fromkeys(_KINDS, variables)
+    chosen = {kind: _of_storage(values) for kind, values in by_kind.items()}
+    return {**kept, "environment_variables": chosen}
+
+
+def _of_storage(variables: Sequence[str]) -> list[str]:
+    return [v for v in variables if _STORAGE_VARIABLE.fullmatch(v.partition("=")[0])]

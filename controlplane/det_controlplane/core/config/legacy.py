@@ -15,6 +15,12 @@ _IGNORED = {
     "security": "is ignored; set up security in the cluster configuration",
     "tensorboard_storage": "is ignored; TensorBoard files go to checkpoint_storage",
 }
+_FOR_OTHER_SYSTEMS = {
+    "environment.pod_spec": "has no effect: this cluster runs containers without Kubernetes. Use bind_mounts,"
+    " environment.environment_variables and resources instead",
+    "slurm": "has no effect: this cluster has its own scheduler. Use resources instead",
+    "pbs": "has no effect: this cluster has its own scheduler. Use resources instead",
+}
 _STEPS_OF_SEARCHERS = (
     ("max_steps", "max_length"),
     ("target_trial_steps", "max_length"),
@@ -72,6 +78,16 @@ def _drop_ignored(work: _Shim) -> None:
     resources = work.section("resources")
     if resources is not None and resources.pop("agent_label", None) is not None:
         work.warn("resources.agent_label", "is ignored since 0.20; use resources.resource_pool")
+
+
+def _warn_of_other_systems(work: _Shim) -> None:
+    """Warn of settings for Kubernetes and HPC schedulers. They stay in the configuration, as in 0.38.1."""
+    for path, message in _FOR_OTHER_SYSTEMS.items():
+        value: Any = work.config
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value:
+            work.warn(path, message)
 
 
 def _rename_steps(work: _Shim) -> None:
@@ -180,6 +196,7 @@ def _count(value: Any) -> int | None:
 
 _CHANGES: tuple[Callable[[_Shim], None], ...] = (
     _drop_ignored,
+    _warn_of_other_systems,
     _periods_in_steps,
     _searcher_in_steps,
     _rename_steps,

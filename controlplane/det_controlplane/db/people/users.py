@@ -113,9 +113,14 @@ def sign_out(tx: Tx, user_id: int, now: datetime, *, keep: int) -> None:
     _revoke(tx, user_id, now, (SessionKind.USER,), keep)
 
 
-def end_tokens(tx: Tx, user_id: int, now: datetime, *, keep: int) -> None:
-    """End access tokens too, and leave to tasks that run what they need for themselves."""
+def end_sign_ins(tx: Tx, user_id: int, now: datetime, *, keep: int) -> None:
+    """End the sessions of a user except one, and all access tokens."""
     _revoke(tx, user_id, now, (SessionKind.USER, SessionKind.ACCESS), keep)
+
+
+def end_tokens(tx: Tx, user_id: int, now: datetime, *, keep: int) -> None:
+    """End sessions and access tokens; the tokens of running tasks keep only the rights that a task needs for itself."""
+    end_sign_ins(tx, user_id, now, keep=keep)
     s = sessions.c
     of_tasks = (s.user_id == user_id, s.kind == SessionKind.ALLOCATION, s.revoked_at.is_(None))
     tx.execute(update(sessions).where(*of_tasks).values(narrow=True))

@@ -175,7 +175,7 @@ def launch(
                 "_files": [{"path": _SPEC, "mode": 0o600, "content": work}],
                 "checkpoint_storage": place.storage,
                 "bind_mounts": _mounts_of(own, place.storage or {}),
-                "environment": own.get("environment"),
+                "environment": gc.environment(own.get("environment") or {}),
             }
             _queue(ctx, changed, experiment, config)
 

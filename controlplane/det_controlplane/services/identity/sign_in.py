@@ -55,6 +55,21 @@ def login(
     return token, row.user_id
 
 
+def require_password(ctx: Context, user: User, current: str) -> None:
+    """Refuse a wrong password of the caller. Wrong passwords count and wait as failed sign-ins do."""
+    address = recording.origin().address
+    count_attempt(ctx, user.username, address, ctx.now())
+    with ctx.db.autocommit() as tx:
+        row = sessions.sign_in(tx, user.username)
+    if row is None or row.remote:
+        return  # The use case refuses passwords of remote users.
+    if not password_matches(row.password_hash, current):
+        raise Forbidden(
+            "the current password is missing or wrong, and nothing was changed: send it as currentPassword"
+        )
+    forget_attempts(ctx, user.username, address)
+
+
 def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> int:
     """Let attempts at one account from one address wait, longer each time; others are not held up."""
     with ctx.db.begin() as tx:

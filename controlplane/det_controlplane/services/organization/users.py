@@ -19,6 +19,7 @@ from det_controlplane.services.identity.rights import (
     require_session,
     require_sign_in,
 )
+from det_controlplane.services.identity.sign_in import require_password
 from det_controlplane.services.principal import User
 
 _COLUMNS = ("username", "display_name", "admin", "active", "remote")
@@ -33,9 +34,14 @@ class Password:
     value: str
     is_hashed: bool
 
+    @property
+    def hashed(self) -> str:
+        """Return the password as clients of Determined hash it."""
+        return self.value if self.is_hashed else client_hash(self.value)
+
     def stored(self, *, public: bool) -> str | None:
         """Return the stored form; on a cluster that others reach, a password must not be found by trying a few."""
-        hashed = self.value if self.is_hashed else client_hash(self.value)
+        hashed = self.hashed
         if not public:
             return stored_hash(hashed)
         if not hashed:
@@ -66,7 +72,8 @@ class UserChanges:
     active: bool | None = None
     remote: bool | None = None
     agent_user: dict[str, Any] | None = None
-    end_tokens: bool = False  # with a new password: those of pipelines and tasks, too
+    end_tokens: bool = False  # end access tokens and restrict the tokens of running tasks
+    current_password: Password | None = None  # checked before the caller's own password changes
 
 
 def get(ctx: Context, user_id: int) -> dict[str, Any]:
@@ -112,6 +119,8 @@ def create(ctx: Context, caller: User, new: UserChanges) -> dict[str, Any]:
 
 def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict[str, Any]:
     _check_rights(caller, user_id, changes)
+    if caller.id == user_id and changes.password is not None and changes.current_password:
+        require_password(ctx, caller, changes.current_password.hashed)
     with ctx.db.begin() as tx:
         present = _shown(tx, user_id)
         _record_password(changes)
@@ -121,8 +130,10 @@ def edit(ctx: Context, caller: User, user_id: int, changes: UserChanges) -> dict
         keep = caller.session_id if caller.id == user_id else 0
         if changes.active is False or changes.end_tokens:
             users.end_tokens(tx, user_id, ctx.now(), keep=keep)
-        elif changes.password is not None or becomes_remote:
-            # A new password, or none from now on, signs out everybody who used the old one.
+        elif changes.password is not None:
+            # Somebody who knew the old password may have made access tokens with it.
+            users.end_sign_ins(tx, user_id, ctx.now(), keep=keep)
+        elif becomes_remote:
             users.sign_out(tx, user_id, ctx.now(), keep=keep)
         return _shown(tx, user_id)
 

@@ -41,14 +41,15 @@ function Password() {
   const submit = async (e) => {
     e.preventDefault();
     const form = e.target;
-    const password = String(new FormData(form).get("password"));
-    if (await attempt(() => send("PATCH", path(), { password, isHashed: false }), "Password changed")) form.reset();
+    const { current: currentPassword, password } = Object.fromEntries(new FormData(form));
+    if (await attempt(() => send("PATCH", path(), { currentPassword, password, isHashed: false }), "Password changed")) form.reset();
   };
   return html`
     <${Panel} title="Password">
       <form class="stack" onSubmit=${submit}>
         <input type="hidden" name="username" autocomplete="username" value=${user.value?.username} />
-        <${Field} label="New password"><input class="input" type="password" name="password" autocomplete="new-password" required /><//>
+        <${Field} label="Current password" hint="Empty if there is none."><input class="input" type="password" name="current" autocomplete="current-password" /><//>
+        <${Field} label="New password" hint="It ends your other sessions and access tokens."><input class="input" type="password" name="password" autocomplete="new-password" required /><//>
         <div><button class="button">Change password</button></div>
       </form>
     <//>

@@ -65,8 +65,12 @@ class User(Resource):
     def change_display_name(self, display_name: str) -> None:
         self._patch(displayName=display_name)
 
-    def change_password(self, new_password: str) -> None:
-        self._patch(password=salted(new_password), isHashed=True)
+    def change_password(self, new_password: str, current_password: Optional[str] = None) -> None:
+        """Set a password. It ends the user's other sessions and access tokens."""
+        changes: Dict[str, Any] = {"password": salted(new_password), "isHashed": True}
+        if current_password is not None:
+            changes["currentPassword"] = salted(current_password)
+        self._patch(**changes)
 
     def link_with_agent(
         self,

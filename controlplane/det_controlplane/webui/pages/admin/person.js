@@ -113,17 +113,20 @@ function Edit({ person, path, onClose, onDone }) {
 /** @param {Props} props */
 function Password({ person, path, onClose, onDone }) {
   const [password, setPassword] = useState("");
+  const [currentPassword, setCurrent] = useState("");
   const [endTokens, setEndTokens] = useState(false);
+  const isOwn = person.id === user.value?.id;
   const act = async () => {
-    await send("PATCH", path, { password, isHashed: false, endTokens });
+    await send("PATCH", path, { password, isHashed: false, endTokens, ...(isOwn && { currentPassword }) });
     tell(`${shownName(person)} signs in with the new password`);
     await onDone();
   };
   return html`
     <${Ask} title=${`New password of ${shownName(person)}`} act="Set password" off=${!password} onAct=${act} onClose=${onClose}>
-      <p class="soft">Whoever is signed in by the old one is signed out.</p>
+      <p class="soft">It ends all other sessions and access tokens of the account.</p>
+      ${isOwn && html`<${Line} label="Current password" value=${currentPassword} set=${setCurrent} type="password" autocomplete="current-password" />`}
       <${Line} label="Password" value=${password} set=${setPassword} type="password" autocomplete="new-password" />
-      <${Tick} label="End access tokens too" hint="Pipelines that sign in by them stop." value=${endTokens} set=${setEndTokens} />
+      <${Tick} label="Restrict running tasks" hint="Their tokens can only report from then on." value=${endTokens} set=${setEndTokens} />
     <//>
   `;
 }
