@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import os
+import pathlib
 import random
 import tempfile
 import warnings
@@ -14,7 +15,9 @@ from typing import Any
 warnings.simplefilter("ignore")
 os.environ["HOME"] = "/home/me"
 
-from determined.common import check, constants, set_logger, storage, util, yaml  # noqa: E402
+from determined import gpu, load, workload  # noqa: E402
+from determined.common import api, check, constants, set_logger, storage, util, yaml  # noqa: E402
+from determined.common.api import authentication, bindings, certs  # noqa: E402
 from determined.common.experimental import Determined, ExperimentReference  # noqa: E402
 
 EXPERIMENTAL = "determined.common.experimental"
@@ -34,6 +37,103 @@ def outcome(call: Callable[[], Any]) -> str:
         return repr(call())
     except BaseException as e:
         return f"{type(e).__name__}: {e}"
+
+
+SMI = """#!/bin/sh
+case "$*" in
+*compute-apps*) echo "123, python, GPU-a, 300 MiB";;
+*) echo "0, GPU-a, 10, 500, 1000"; echo "1, GPU-b, 0, 0, 1000";;
+esac
+"""
+
+
+def of_gpus() -> object:
+    """Return the GPUs without `nvidia-smi` and with one that reports two."""
+    without = gpu.get_gpus(), gpu.get_gpu_uuids()
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "nvidia-smi")
+        with open(program, "w") as file:
+            file.write(SMI)
+        os.chmod(program, 0o755)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{folder}:{path}"
+        try:
+            return without, gpu.get_gpus(), gpu.get_gpu_uuids(), gpu.get_gpu_processes()
+        finally:
+            os.environ["PATH"] = path
+
+
+def of_workloads() -> object:
+    made = [
+        workload.train_workload(2, num_batches=5),
+        workload.validation_workload(),
+        workload.checkpoint_workload(3),
+    ]
+    workload.ignore_workload_response({"loss": 1})
+    read = {"kind": "RUN_STEP", "experiment_id": 1, "trial_id": 2, "step_id": 3, "num_batches": 4}
+    made.append(workload.Workload.from_json({**read, "total_batches_processed": 5}))
+    is_equal = made[0] == workload.train_workload(2, num_batches=5)
+    return made, [vars(w) for w in made], is_equal
+
+
+def kept_tokens() -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        store = authentication.TokenStore("http://one:8080", pathlib.Path(folder) / "auth.json")
+        store.set_token("ada", "t1")
+        store.set_token("bob", "t2")
+        store.set_active("bob")
+        found = store.get_active_user(), sorted(store.get_all_users()), store.get_token("ada")
+        store.drop_user("ada")
+        store.clear_active()
+        return found, store.get_active_user(), store.get_all_users()
+
+
+def kept_certificates() -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        store = certs.CertStore(pathlib.Path(folder) / "certs.json")
+        store.set_cert("https://one:443", "PEM")
+        found = store.get_cert("https://one:443"), store.get_cert("https://two:443")
+        store.delete_cert("https://one:443")
+        return found, store.get_cert("https://one:443")
+
+
+def of_certificates() -> object:
+    made = certs.Cert("PEM", name="n")
+    with open(str(made.bundle)) as file:
+        text = file.read()
+    plain, unchecked = certs.Cert(), certs.Cert(noverify=True)
+    return text[-3:], made.name, plain.bundle, plain.name, unchecked.bundle
+
+
+def of_environment() -> object:
+    names = ("DET_USER", "DET_PASS", "DET_USER_TOKEN", "DET_SESSION_TOKEN")
+    os.environ.update({name: f"of {name}" for name in names})
+    try:
+        return (
+            authentication.get_det_username_from_env(),
+            authentication.get_det_password_from_env(),
+            authentication.get_det_user_token_from_env(),
+            authentication.get_det_session_token_from_env(),
+        )
+    finally:
+        for name in names:
+            del os.environ[name]
+
+
+def no_trial() -> str:
+    try:
+        load.trial_class_from_entrypoint("json.decoder:JSONDecoder")
+    except Exception as e:
+        return type(e).__name__
+    return "accepted"
+
+
+def is_weak(password: str) -> bool:
+    try:
+        authentication.check_password_complexity(password)
+    except ValueError:
+        return True
+    return False
 
 
 @util.deprecated("use h")
@@ -133,6 +233,25 @@ calls: dict[str, Callable[[], Any]] = {
     "lengths": lambda: check.equal_lengths([1], []),
     "subclass": lambda: check.is_subclass(int, str),
     "type": lambda: check.is_type(1, str),
+    "gpus": of_gpus,
+    "workloads": of_workloads,
+    "entrypoint": lambda: load.trial_class_from_entrypoint("determined:LegacyTrial").__name__,
+    "no trial": no_trial,
+    "no entrypoint": lambda: load.trial_class_from_entrypoint("nomodule:X"),
+    "tokens": kept_tokens,
+    "certificates": kept_certificates,
+    "certificate": of_certificates,
+    "certificate store": lambda: str(certs.default_store()),
+    "no certificate": lambda: certs.default_load("https://one:443").bundle,
+    "unchecked": lambda: certs.default_load("https://one:443", explicit_noverify=True).bundle,
+    "environment": of_environment,
+    "hash": lambda: (api.salt_and_hash("x"), authentication.salt_and_hash("")),
+    "weak": lambda: [is_weak(p) for p in ("", "short1A", "Long enough 1")],
+    "addresses": lambda: [
+        api.canonicalize_master_url(u) for u in ("one", "https://two", "http://a:1/b")
+    ],
+    "session": lambda: api.Session("http://one:8080", "ada", "t", None).token,
+    "bindings": lambda: bindings.__name__,
     "holds": lambda: check.not_eq(1, 2),
 }
 print(json.dumps({name: outcome(call) for name, call in calls.items()}))
