@@ -10,16 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from det_controlplane.core.schedule import (
-    Agent,
-    Job,
-    Placement,
-    PoolSettings,
-    PoolSnapshot,
-    Request,
-    Running,
-    decide,
-)
+from det_controlplane.core.placement.model import Agent, Placement
+from det_controlplane.core.schedule import Job, PoolSettings, PoolSnapshot, Request, Running, decide
 
 AGENTS = 1_000
 SLOTS = 8

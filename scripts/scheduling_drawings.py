@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from det_controlplane.core.schedule import Agent, Placement, PoolSnapshot, SchedulePlan, decide
+from det_controlplane.core.placement.model import Agent, Placement
+from det_controlplane.core.schedule import PoolSnapshot, SchedulePlan, decide
 
 from scripts.pages import redrawn, update
 from tests.support import schedules

@@ -5,10 +5,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from det_controlplane.core.placement.model import Agent, Placement
 from det_controlplane.core.schedule import (
-    Agent,
     Job,
-    Placement,
     PoolSettings,
     PoolSnapshot,
     Request,

@@ -6,10 +6,9 @@ from decimal import Decimal
 from typing import Any
 
 from det_controlplane.core.config.pools import DEFAULT_PRIORITY
+from det_controlplane.core.placement.model import Agent, Placement
 from det_controlplane.core.schedule import (
-    Agent,
     Job,
-    Placement,
     PoolSettings,
     PoolSnapshot,
     Request,

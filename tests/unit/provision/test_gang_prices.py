@@ -6,9 +6,10 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import combinations_with_replacement
 
+from det_controlplane.core.placement.model import Agent
 from det_controlplane.core.provision.model import Demand, Machine
 from det_controlplane.core.provision.offers import Offer
-from det_controlplane.core.schedule import Agent, Job, PoolSettings, PoolSnapshot, Request, Start
+from det_controlplane.core.schedule import Job, PoolSettings, PoolSnapshot, Request, Start
 from det_controlplane.core.schedule import decide as schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st

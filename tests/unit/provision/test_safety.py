@@ -7,6 +7,7 @@ from decimal import Decimal
 from itertools import combinations_with_replacement, count
 
 from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.placement.model import Agent
 from det_controlplane.core.provision.model import (
     Cooldown,
     Demand,
@@ -18,7 +19,7 @@ from det_controlplane.core.provision.model import (
     RefusalKind,
 )
 from det_controlplane.core.provision.offers import Capacity, Offer, Scope
-from det_controlplane.core.schedule import Agent, Job, PoolSettings, Request, Start
+from det_controlplane.core.schedule import Job, PoolSettings, Request, Start
 from det_controlplane.core.schedule import PoolSnapshot as Queue
 from det_controlplane.core.schedule import decide as schedule
 from hypothesis import given, settings

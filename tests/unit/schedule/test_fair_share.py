@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from det_controlplane.core.placement.model import Agent
 from det_controlplane.core.schedule import (
-    Agent,
     Job,
     PoolSnapshot,
     PreemptReason,

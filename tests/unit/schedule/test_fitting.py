@@ -4,7 +4,8 @@ import hashlib
 from typing import Any
 
 import pytest
-from det_controlplane.core.schedule import Agent, WaitCode, decide
+from det_controlplane.core.placement.model import Agent
+from det_controlplane.core.schedule import WaitCode, decide
 
 from tests.support.schedules import NOW, agent, agents, pool, request, starts
 

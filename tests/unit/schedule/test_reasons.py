@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from det_controlplane.core.schedule import Agent, Request, WaitCode, WaitReason, decide
+from det_controlplane.core.placement.model import Agent
+from det_controlplane.core.schedule import Request, WaitCode, WaitReason, decide
 
 from tests.support.schedules import NOW, agent, agents, job, pool, request, running
 

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from det_controlplane.core.schedule.fleet import greedy_mix
-from det_controlplane.core.schedule.places import by_place, first_together
+from det_controlplane.core.placement.gangs import by_place, first_together, mix_sizes
 
 from .model import Demand, FittingPolicy
 from .offers import Offer
@@ -119,7 +118,7 @@ class Room:
     def _place_mixed(self, whole: Iterable[int], demand: Demand) -> list[int] | None:
         """Take wholly free machines of several sizes, in the first place that has enough."""
         for together in by_place(whole, self._place_of):
-            mix = greedy_mix([(i, self.hosts[i].slots) for i in together], demand.slots)
+            mix = mix_sizes([(i, self.hosts[i].slots) for i in together], demand.slots)
             if mix is not None:
                 hosts = self._take_whole([index for index, _ in mix])
                 last, used = mix[-1]

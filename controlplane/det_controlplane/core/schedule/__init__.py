@@ -3,10 +3,7 @@
 from .decide import decide
 from .expected import JobProgress, expected_starts
 from .model import (
-    Agent,
-    FittingPolicy,
     Job,
-    Placement,
     PoolSettings,
     PoolSnapshot,
     Preempt,
@@ -22,11 +19,8 @@ from .model import (
 from .queue_order import jobs_ahead
 
 __all__ = [
-    "Agent",
-    "FittingPolicy",
     "Job",
     "JobProgress",
-    "Placement",
     "PoolSettings",
     "PoolSnapshot",
     "Preempt",

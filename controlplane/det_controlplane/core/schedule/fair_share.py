@@ -4,12 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .fleet import PoolAgents, SlotFleet
+from det_controlplane.core.placement.fleet import SlotFleet
+from det_controlplane.core.placement.reservations import Reservations
+
 from .job_limits import oldest_first
 from .model import PreemptReason, Request, Running
-from .pool_pass import PoolPass
+from .pool_pass import PoolPass, roster_of
 from .reasons import NoRoom, OverLimit
-from .reservations import Reservations
 from .shares import Claim, Piece, choose, fair_shares
 from .wording import next_on, share_used
 
@@ -86,13 +87,11 @@ class _ShareRound:
         if reservation is None:
             pool.waiting[request.allocation_id] = pool.no_room(request)
             return
-        fit, victims = reservation
-        pool.preempt(victims, PreemptReason.FAIR_SHARE)
+        pool.preempt(reservation.victims, PreemptReason.FAIR_SHARE)
         pool.limits.reserved(request)
-        for agent, _ in fit:
+        for agent, _ in reservation.fit:
             pool.slots.hold(agent)  # nothing starts there before the request does
-        agent_ids = tuple([pool.slots.agents[agent].id for agent, _ in fit])
-        pool.waiting[request.allocation_id] = next_on(agent_ids)
+        pool.waiting[request.allocation_id] = next_on(pool.slots.agent_ids(reservation.fit))
 
 
 def _claims(running: list[Running], pending: list[Request]) -> list[Claim]:
@@ -146,7 +145,7 @@ class _Feasible:
                 for placement in allocation.placements:
                     leaving[placement.agent_id] += placement.slots
         agents = [replace(a, used=max(0, a.used - leaving[a.id])) for a in pool.snapshot.agents]
-        self._fleet = SlotFleet(PoolAgents(agents, pool.snapshot.settings))
+        self._fleet = SlotFleet(roster_of(agents, pool.snapshot.settings))
         self._known: dict[object, NoRoom | None] = {}
 
     def never(self, request: Request) -> NoRoom | None:

@@ -6,30 +6,11 @@ from decimal import Decimal
 from enum import Enum
 from typing import Literal, NamedTuple
 
+from det_controlplane.core.placement.model import Agent, FittingPolicy, Placement
+
 SchedulerType = Literal["priority", "fair_share", "round_robin"]
-FittingPolicy = Literal["best", "worst"]
 
 NO_BLOCKED_AGENTS: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """An agent of the pool: `slots` and `used` count enabled slots, `aux_*` containers without slots."""
-
-    id: str
-    slots: int
-    used: int = 0
-    aux_limit: int = 100
-    aux_used: int = 0
-    enabled: bool = True
-    draining: bool = False
-    out_of_service: str = ""  # why the agent takes no work, in its own words
-    place: str = ""  # the cloud and region of a rented machine: a gang stays within one
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether new work may be placed on the agent."""
-        return self.enabled and not self.draining and not self.out_of_service
 
 
 class Job(NamedTuple):
@@ -64,11 +45,6 @@ class Request:
         if self.single_agent or self.blocked_agents:
             return (self.slots, self.single_agent, self.blocked_agents)
         return self.slots  # nearly always, and found faster
-
-
-class Placement(NamedTuple):
-    agent_id: str
-    slots: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
 """A pass over a pool: the snapshot, what is still free, and what has been decided so far."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import cast
 
-from .fleet import AuxFleet, Fit, PoolAgents, SlotFleet
+from det_controlplane.core.placement.fleet import AuxFleet, Roster, SlotFleet
+from det_controlplane.core.placement.kept_agents import agents_to_keep
+from det_controlplane.core.placement.model import Agent, Fit, Placement
+from det_controlplane.core.placement.tie_break import HashOrder
+
 from .job_limits import JobLimits
-from .kept_room import agents_to_keep
 from .model import (
-    Placement,
+    PoolSettings,
     PoolSnapshot,
     Preempt,
     PreemptReason,
@@ -21,12 +25,23 @@ from .queue_order import in_queue_order
 from .reasons import Cause, Explainer, KeptAgents, NoRoom
 
 
+def roster_of(agents: Iterable[Agent], settings: PoolSettings) -> Roster:
+    """Return the agents of a pool with the pool's rules of placement."""
+    in_order = sorted(agents, key=attrgetter("id"))
+    return Roster(
+        in_order,
+        HashOrder(in_order),
+        fitting_policy=settings.fitting_policy,
+        mixes_sizes=settings.allow_heterogeneous_fits,
+    )
+
+
 class PoolPass:
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self.snapshot = snapshot
         self.requests = in_queue_order(snapshot.pending, snapshot.settings)
         self.running = list(snapshot.running)
-        roster = PoolAgents(snapshot.agents, snapshot.settings)
+        roster = roster_of(snapshot.agents, snapshot.settings)
         self.slots = SlotFleet(roster)
         self.aux = AuxFleet(roster)
         self.limits = JobLimits(snapshot)

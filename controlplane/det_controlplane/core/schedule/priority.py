@@ -5,13 +5,14 @@ See docs/concepts/scheduling.md#priority."""
 from collections.abc import Sequence
 from math import inf
 
-from .fleet import Fleet
-from .kept_room import MOST_PASSED_S
-from .model import PreemptReason, Request, WaitReason
+from det_controlplane.core.placement.fleet import Fleet
+from det_controlplane.core.placement.kept_agents import MAX_PASSED_S
+from det_controlplane.core.placement.reservations import Reservations
+
+from .model import PreemptReason, Request, Running, WaitReason
 from .pool_pass import PoolPass
 from .queue_order import in_queue_order
 from .reasons import Cause, NoRoom, OverLimit
-from .reservations import Reservations
 from .wording import behind, next_on
 
 
@@ -27,7 +28,7 @@ class _PriorityWalk:
     def __init__(self, pool: PoolPass, fleet: Fleet, now: float) -> None:
         self._pool = pool
         self._now = now
-        self._passed_before = now - MOST_PASSED_S  # nothing is kept for requests made later
+        self._passed_before = now - MAX_PASSED_S  # nothing is kept for requests made later
         self._tried: set[object] = set()  # shapes for which no agent can be kept
         self._kept: list[int] = []  # agents where nothing behind a request starts
         self._fleet = fleet
@@ -38,7 +39,7 @@ class _PriorityWalk:
         # While a request waits for others to leave, nothing of a lower priority starts.
         self._awaits_release = False
         self._starts_over = False
-        self._reservations: Reservations | None = None
+        self._reservations: Reservations[Running] | None = None
         self._level: list[Request] = []  # that wait, of the priority being visited
         self._reserved: set[str] = set()
         # Why shapes wait that neither fit nor get a reservation in this pass: nearly all of a long queue.
@@ -97,20 +98,16 @@ class _PriorityWalk:
         reservation = self._reservations.reserve(request)
         if reservation is None:
             return None
-        fit, victims = reservation
-        if victims:
-            self._pool.preempt(victims, PreemptReason.HIGHER_PRIORITY)
+        if reservation.victims:
+            self._pool.preempt(reservation.victims, PreemptReason.HIGHER_PRIORITY)
         if self._limits.limit:
             self._limits.reserved(request)
         if not self._starts_over:
             self._awaits_release = True
             self._reserved.add(request.allocation_id)
-            for agent, _ in fit:
+            for agent, _ in reservation.fit:
                 self._fleet.hold(agent)  # nothing starts there before the request does
-        agents = self._fleet.agents
-        if len(fit) == 1:
-            return next_on((agents[fit[0][0]].id,))
-        return next_on(tuple([agents[agent].id for agent, _ in fit]))
+        return next_on(self._fleet.agent_ids(reservation.fit))
 
     def _keep_room(self, request: Request, cause: Cause) -> None:
         """Keep agents for the first request that fits nowhere for too long; one at a time."""
@@ -122,7 +119,7 @@ class _PriorityWalk:
                 if self._reservations is not None:
                     self._reservations.withhold(self._kept)
 
-    def _look_ahead(self) -> Reservations:
+    def _look_ahead(self) -> Reservations[Running]:
         has_slots = self._fleet is self._pool.slots
         rivals = [r for r in self._pool.running if (r.slots > 0) == has_slots]
         leaving = [r for r in rivals if r.releasing and not r.preemptible]

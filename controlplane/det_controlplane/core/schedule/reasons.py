@@ -5,13 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from .fleet import Fleet
+from det_controlplane.core.placement.fleet import Fleet
+from det_controlplane.core.placement.kept_agents import MAX_PASSED_S
+from det_controlplane.core.placement.model import Agent
+
 from .job_limits import JobLimits
-from .kept_room import MOST_PASSED_S
-from .model import Agent, PoolSnapshot, Request, WaitCode, WaitReason
+from .model import PoolSnapshot, Request, WaitCode, WaitReason
 from .wording import counted, named
 
-_LIMIT = f"{MOST_PASSED_S / 60:g} min"
+_LIMIT = f"{MAX_PASSED_S / 60:g} min"
 _STAYS = "work over several agents stays within one region of one cloud"
 _RAISE_LIMIT = "`det experiment set max-slots ID SLOTS` lets it start"
 
@@ -123,8 +125,8 @@ class Explainer:
         return any(slots % size == 0 and count >= slots // size for size, count in sizes.items())
 
     def _busy(self, request: Request, need: str) -> WaitReason:
-        usable = [a for a in self._slots.index if a not in request.blocked_agents]
-        free = {a: self._slots.free[self._slots.index[a]] for a in usable}
+        usable = [a for a in self._slots.roster.index if a not in request.blocked_agents]
+        free = {a: self._slots.free[self._slots.roster.index[a]] for a in usable}
         name = max(sorted(free), key=free.__getitem__)
         if free[name] >= request.slots:
             return self._kept_from(name, need)

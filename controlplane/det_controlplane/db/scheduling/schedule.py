@@ -11,7 +11,8 @@ from sqlalchemy import text
 
 from det_controlplane.core import schedule
 from det_controlplane.core.lifecycle.allocation import AllocationState
-from det_controlplane.core.schedule import Agent, Job, Placement, Request, Running
+from det_controlplane.core.placement.model import Agent, Placement
+from det_controlplane.core.schedule import Job, Request, Running
 from det_controlplane.core.schedule.model import NO_BLOCKED_AGENTS
 from det_controlplane.db.engine.database import Tx, as_json
 

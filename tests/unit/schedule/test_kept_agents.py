@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from det_controlplane.core.placement.kept_agents import MAX_PASSED_S
 from det_controlplane.core.schedule import PoolSnapshot, Request, WaitCode, decide
-from det_controlplane.core.schedule.kept_room import MOST_PASSED_S
 
 from tests.support.schedules import agent, agents, apply, end, job, pool, request, running, starts
 
-LATE = MOST_PASSED_S + 1
+LATE = MAX_PASSED_S + 1
 
 
 def passed_over(**settings: bool) -> PoolSnapshot:
@@ -25,7 +25,7 @@ def passed_over(**settings: bool) -> PoolSnapshot:
 
 @pytest.mark.parametrize("preemption", [False, True])
 def test_until_the_limit_small_requests_pass_a_large_one(preemption: bool) -> None:
-    plan = decide(passed_over(preemption=preemption), MOST_PASSED_S)
+    plan = decide(passed_over(preemption=preemption), MAX_PASSED_S)
     assert set(starts(plan)) == {"small"}
 
 
@@ -123,7 +123,7 @@ def test_a_large_request_starts_though_one_agent_never_empties_and_small_ones_ke
     )
     for now, snapshot_now in _with_short_trials(snapshot):
         if "large" in starts(decide(snapshot_now, now)):
-            assert now < 5 * MOST_PASSED_S
+            assert now < 5 * MAX_PASSED_S
             return
     raise AssertionError("the large request never starts")
 

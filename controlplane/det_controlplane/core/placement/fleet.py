@@ -1,0 +1,200 @@
+"""The free units of a pool's agents, and the agents that a request gets.
+
+Slots and containers without slots are two fleets, because they are scheduled independently of each other. Agents of the
+same size with the same number of free units form a shelf, so a fit looks at a few shelves instead of at every agent.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Sequence
+
+from .gangs import by_place, first_together, mix_sizes
+from .model import Agent, Fit, FittingPolicy, SlotRequest
+from .tie_break import EqualAgents, TieBreak
+
+Shelf = tuple[int, int]  # the free units of each of its agents, and their size
+Rank = tuple[
+    float, int
+]  # shelves of a lower rank are preferred, shelves of equal rank compared by hash
+
+
+class Roster:
+    """The agents of a pool with everything that does not change while requests are placed."""
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        ties: TieBreak,
+        *,
+        fitting_policy: FittingPolicy,
+        mixes_sizes: bool,
+    ) -> None:
+        self.agents = agents
+        self.index = {agent.id: index for index, agent in enumerate(agents)}
+        self.open = [agent.is_open for agent in agents]
+        self.places = [agent.place for agent in agents]
+        self.ties = ties
+        self.by_hash = sorted(zip(ties.hashes, range(len(agents)), strict=True))
+        self.is_best_fit = fitting_policy == "best"
+        self.mixes_sizes = mixes_sizes
+
+
+class Fleet(ABC):
+    """The free units of each agent: slots, or containers without slots."""
+
+    def __init__(self, roster: Roster, total: list[int], used: list[int]) -> None:
+        self.roster = roster
+        self.agents = roster.agents
+        self.total = total
+        self.free = [
+            max(0, total - used) if is_open else 0
+            for total, used, is_open in zip(total, used, roster.open, strict=True)
+        ]
+        self._hashes = roster.ties.hashes
+        self._held: set[int] = set()
+        self._shelves: dict[Shelf, EqualAgents] = {}
+        self._ranked: list[tuple[Rank, Shelf]] = []  # the keys of `_shelves`, the preferred first
+        for hash, agent in roster.by_hash:
+            if self.free[agent]:
+                self._shelf(self._key(agent)).append(agent, hash)
+
+    @abstractmethod
+    def _key(self, agent: int) -> Shelf: ...
+
+    @abstractmethod
+    def fit(self, request: SlotRequest) -> Fit | None:
+        """Return the agents on which a request can start now, or None."""
+
+    def place_of(self, part: tuple[int, int]) -> str:
+        """Return the place of a part of a fit."""
+        return self.roster.places[part[0]]
+
+    def agent_ids(self, fit: Fit) -> tuple[str, ...]:
+        return tuple([self.agents[agent].id for agent, _ in fit])
+
+    def blocked(self, request: SlotRequest) -> frozenset[int]:
+        """Return the agents that a request must not use."""
+        if not request.blocked_agents:
+            return frozenset()
+        index = self.roster.index
+        return frozenset(index[id] for id in request.blocked_agents if id in index)
+
+    def take(self, fit: Fit) -> None:
+        """Use the units of a fit."""
+        for agent, slots in fit:
+            before = self._key(agent)
+            self.free[agent] -= slots or 1
+            after = self._key(agent)
+            if not self.free[agent] or after != before:
+                self._unshelve(agent, before)
+                if self.free[agent]:
+                    self._shelf(after).add(agent, self._hashes[agent])
+
+    def hold(self, agent: int) -> None:
+        """Place nothing more on an agent. Its free units stay counted as free."""
+        if agent not in self._held:
+            self._held.add(agent)
+            if self.free[agent]:
+                self._unshelve(agent, self._key(agent))
+
+    def _rank(self, shelf: Shelf) -> Rank:
+        spare, capacity = shelf
+        preference = self.roster.ties.preference(capacity)
+        return (spare, preference) if self.roster.is_best_fit else (-spare / capacity, -preference)
+
+    def _shelf(self, key: Shelf) -> EqualAgents:
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            shelf = self._shelves[key] = EqualAgents()
+            insort(self._ranked, (self._rank(key), key))
+        return shelf
+
+    def _unshelve(self, agent: int, key: Shelf) -> None:
+        self._shelves[key].remove(agent, self._hashes[agent])
+        if not self._shelves[key]:
+            del self._shelves[key]
+            del self._ranked[bisect_left(self._ranked, (self._rank(key), key))]
+
+    def _choose(self, units: int, target: int, blocked: Collection[int]) -> int | None:
+        """Return the agent that the fitting policy prefers among agents with enough free units."""
+        nearest, chosen_rank = None, None
+        for rank, shelf in self._ranked:
+            if nearest is not None and rank != chosen_rank:
+                break
+            if shelf[0] >= units:
+                found = self._shelves[shelf].nearest(target, blocked)
+                if found is not None and (nearest is None or found < nearest):
+                    nearest, chosen_rank = found, rank
+        return None if nearest is None else nearest[1]
+
+
+class SlotFleet(Fleet):
+    """Slots: some of one agent, or all of several agents."""
+
+    def __init__(self, roster: Roster) -> None:
+        agents = roster.agents
+        super().__init__(roster, [a.slots for a in agents], [a.used for a in agents])
+
+    def _key(self, agent: int) -> Shelf:
+        return self.free[agent], self.total[agent]
+
+    def fit(self, request: SlotRequest) -> Fit | None:
+        """Return one agent with enough free slots, else wholly free agents, or None."""
+        slots, blocked = request.slots, self.blocked(request)
+        target = self.roster.ties.target(request.allocation_id)
+        agent = self._choose(slots, target, blocked)
+        if agent is not None:
+            return [(agent, slots)]
+        if slots == 1 or request.single_agent:
+            return None
+        gang = self._fit_gang(slots, target, blocked)
+        return gang and sorted(gang, key=lambda part: (-part[1], part[0]))
+
+    def whole_agents(self, size: int) -> Iterator[int]:
+        """Yield the wholly free agents of a size."""
+        shelf = self._shelves.get((size, size))
+        return iter(()) if shelf is None else shelf.agents()
+
+    def whole_sizes(self) -> list[int]:
+        """Return the sizes of the wholly free agents, the biggest first."""
+        return sorted((size for free, size in self._shelves if free == size), reverse=True)
+
+    def _fit_gang(self, slots: int, target: int, blocked: Collection[int]) -> Fit | None:
+        """Return wholly free agents of one place: of one size, or of several if the pool allows it."""
+        sizes = self.whole_sizes()
+        for size in sizes:
+            count, rest = divmod(slots, size)
+            if not rest and count <= len(self._shelves[size, size]):
+                near = self._shelves[size, size].nearest_first(target, blocked)
+                fit = first_together(((agent, size) for _, agent in near), count, self.place_of)
+                if fit:
+                    return fit
+        if not self.roster.mixes_sizes:
+            return None
+        whole = [
+            (agent, size)
+            for size in sizes
+            for _, agent in self._shelves[size, size].nearest_first(target, blocked)
+        ]
+        mixes = (mix_sizes(group, slots) for group in by_place(whole, self.place_of))
+        return next(filter(None, mixes), None)
+
+
+class AuxFleet(Fleet):
+    """Containers without slots: each agent takes a limited number of them."""
+
+    def __init__(self, roster: Roster) -> None:
+        agents = roster.agents
+        # An agent with running work is compared by its free slots, any other agent by its free containers.
+        self._slots = [
+            (max(0, a.slots - a.used), a.slots) if a.used > 0 < a.slots else None for a in agents
+        ]
+        super().__init__(roster, [a.aux_limit for a in agents], [a.aux_used for a in agents])
+
+    def _key(self, agent: int) -> Shelf:
+        return self._slots[agent] or (self.free[agent], self.total[agent])
+
+    def fit(self, request: SlotRequest) -> Fit | None:
+        target = self.roster.ties.target(request.allocation_id)
+        agent = self._choose(0, target, self.blocked(request))
+        return None if agent is None else [(agent, 0)]

@@ -1,0 +1,62 @@
+"""Define agents, requests for slots and running allocations, as placement sees them."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+FittingPolicy = Literal["best", "worst"]
+
+# The agents chosen for a request, as indices into `Roster.agents`, each with the slots taken there.
+Fit = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent of a pool. `slots` and `used` count enabled slots, `aux_*` containers without slots."""
+
+    id: str
+    slots: int
+    used: int = 0
+    aux_limit: int = 100
+    aux_used: int = 0
+    enabled: bool = True
+    draining: bool = False
+    out_of_service: str = ""  # the agent's own reason for taking no work
+    place: str = ""  # cloud and region of a rented machine; a gang stays within one place
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether new work may be placed on the agent."""
+        return self.enabled and not self.draining and not self.out_of_service
+
+
+class Placement(NamedTuple):
+    """The slots that an allocation holds on one agent; 0 for a container without slots."""
+
+    agent_id: str
+    slots: int
+
+
+class SlotRequest(Protocol):
+    """A request for slots: a queued allocation of the scheduler, or the provisioner's `Demand`."""
+
+    @property
+    def allocation_id(self) -> str: ...
+    @property
+    def slots(self) -> int: ...  # 0: a container without slots
+    @property
+    def single_agent(self) -> bool: ...
+    @property
+    def blocked_agents(self) -> frozenset[str]: ...
+
+
+class SlotHolder(Protocol):
+    """A running allocation with the slots that it holds."""
+
+    @property
+    def job(self) -> tuple[Any, ...]: ...  # jobs compare in the order of the queue
+    @property
+    def slots(self) -> int: ...
+    @property
+    def placements(self) -> tuple[Placement, ...]: ...
+    @property
+    def releasing(self) -> bool: ...  # it was asked to leave
