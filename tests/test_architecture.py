@@ -337,6 +337,30 @@ def test_core_knows_no_url() -> None:
     assert [str(m.path.relative_to(ROOT)) for m in core if "/api/v1" in m.path.read_text()] == []
 
 
+def test_the_scheduler_and_the_provisioner_share_placement_and_nothing_else() -> None:
+    """`core.placement` knows neither of the two, so both place work by the same rules."""
+    core = "det_controlplane.core."
+    allowed: dict[str, frozenset[str]] = {
+        "placement": frozenset(),
+        "schedule": frozenset({f"{core}placement"}),
+        "provision": frozenset({f"{core}placement", f"{core}schedule.wording"}),
+    }
+    packages = {name: frozenset({core + name}) for name in allowed}
+    wrong = [
+        str(i)
+        for m in modules()
+        for name, own in packages.items()
+        if _within(m.name, own)
+        for i in imports(m)
+        if any(_within(i.target, package) for package in packages.values())
+        and not _within(i.target, own | allowed[name])
+    ]
+    assert wrong == []
+    for name in ("schedule", "provision"):
+        own = [m for m in modules() if _within(m.name, packages[name])]
+        assert any(_within(i.target, packages["placement"]) for m in own for i in imports(m))
+
+
 def test_core_draws_no_randomness_of_its_own() -> None:
     """`random.Random(seed)` replays; the module's shared generator does not."""
     wrong = [

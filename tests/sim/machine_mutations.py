@@ -14,7 +14,7 @@ from det_controlplane.core.provision import pool_pass, sightings, upkeep
 from det_controlplane.core.provision.cooldown import Cooldowns
 from det_controlplane.core.provision.model import TerminateReason
 from det_controlplane.core.provision.offers import Offer
-from det_controlplane.core.provision.shopping import Allowance
+from det_controlplane.core.provision.purchases import Allowance
 from det_controlplane.db.agents import agents
 from det_controlplane.db.engine.database import Tx
 from det_controlplane.db.machines import machines

@@ -1,7 +1,6 @@
 """Pools of every kind, loaded as a scheduler would have left them or worse."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -104,7 +103,7 @@ def _seat(draw: Draw, agents: list[Agent], at: int) -> Placement | None:
     slots = draw(st.integers(0, agent.slots - agent.used))
     if not slots and agent.aux_used >= agent.aux_limit:
         return None
-    agents[at] = replace(agent, used=agent.used + slots, aux_used=agent.aux_used + (not slots))
+    agents[at] = agent._replace(used=agent.used + slots, aux_used=agent.aux_used + (not slots))
     return Placement(agent.id, slots)
 
 
@@ -112,4 +111,4 @@ def _leave(agents: list[Agent], seats: list[Placement]) -> None:
     for seat in seats:
         at = next(n for n, a in enumerate(agents) if a.id == seat.agent_id)
         used, aux = agents[at].used - seat.slots, agents[at].aux_used - (not seat.slots)
-        agents[at] = replace(agents[at], used=used, aux_used=aux)
+        agents[at] = agents[at]._replace(used=used, aux_used=aux)

@@ -21,7 +21,7 @@ NOW = 100.0
 
 
 def agent(id: str, slots: int, used: int = 0, **more: Any) -> Agent:
-    return replace(Agent(id, slots, used), **more)
+    return Agent(id, slots, used)._replace(**more)
 
 
 def agents(*slots: int) -> tuple[Agent, ...]:
@@ -126,8 +126,7 @@ def _began(request: Request, placements: tuple[Placement, ...]) -> Running:
 
 def _loaded(agent: Agent, running: Iterable[Running], *, sign: int = 1) -> Agent:
     seats = [p.slots for r in running for p in r.placements if p.agent_id == agent.id]
-    return replace(
-        agent,
+    return agent._replace(
         used=agent.used + sign * sum(seats),
         aux_used=agent.aux_used + sign * sum(slots == 0 for slots in seats),
     )

@@ -148,7 +148,7 @@ def test_free_slots_of_machines_that_work_or_start_are_counted_first() -> None:
 
 
 def test_a_machine_on_which_the_demand_failed_does_not_count() -> None:
-    kept_off = demand("d", 1, blocked_machines=frozenset({"m1"}))
+    kept_off = demand("d", 1, blocked_agents=frozenset({"m1"}))
     assert rented(plan(pool([ONE], [kept_off], [machine("m1", ONE)]))) == ["gpu.1x"]
 
 

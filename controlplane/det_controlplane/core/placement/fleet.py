@@ -5,7 +5,7 @@ same size with the same number of free units form a shelf, so a fit looks at a f
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Collection, Iterator, Sequence
 
 from .gangs import by_place, first_together, mix_sizes
@@ -13,9 +13,8 @@ from .model import Agent, Fit, FittingPolicy, SlotRequest
 from .tie_break import EqualAgents, TieBreak
 
 Shelf = tuple[int, int]  # the free units of each of its agents, and their size
-Rank = tuple[
-    float, int
-]  # shelves of a lower rank are preferred, shelves of equal rank compared by hash
+Rank = tuple[float, int]  # the lowest is preferred; agents of equal rank are compared by hash
+NONE_BLOCKED: frozenset[int] = frozenset()
 
 
 class Roster:
@@ -47,16 +46,21 @@ class Fleet(ABC):
         self.agents = roster.agents
         self.total = total
         self.free = [
-            max(0, total - used) if is_open else 0
+            total - used if is_open and total > used else 0
             for total, used, is_open in zip(total, used, roster.open, strict=True)
         ]
         self._hashes = roster.ties.hashes
         self._held: set[int] = set()
         self._shelves: dict[Shelf, EqualAgents] = {}
-        self._ranked: list[tuple[Rank, Shelf]] = []  # the keys of `_shelves`, the preferred first
+        # The same shelves, the preferred first. A shelf stays when its last agent leaves it.
+        self._ranked: list[tuple[Rank, Shelf, EqualAgents]] = []
         for hash, agent in roster.by_hash:
             if self.free[agent]:
-                self._shelf(self._key(agent)).append(agent, hash)
+                key = self._key(agent)
+                shelf = self._shelves.get(key)
+                if shelf is None:
+                    shelf = self._add_shelf(key)
+                shelf.append(agent, hash)
 
     @abstractmethod
     def _key(self, agent: int) -> Shelf: ...
@@ -75,7 +79,7 @@ class Fleet(ABC):
     def blocked(self, request: SlotRequest) -> frozenset[int]:
         """Return the agents that a request must not use."""
         if not request.blocked_agents:
-            return frozenset()
+            return NONE_BLOCKED
         index = self.roster.index
         return frozenset(index[id] for id in request.blocked_agents if id in index)
 
@@ -84,45 +88,46 @@ class Fleet(ABC):
         for agent, slots in fit:
             before = self._key(agent)
             self.free[agent] -= slots or 1
+            if not self.free[agent]:
+                self._shelves[before].remove(agent, self._hashes[agent])
+                continue
             after = self._key(agent)
-            if not self.free[agent] or after != before:
-                self._unshelve(agent, before)
-                if self.free[agent]:
-                    self._shelf(after).add(agent, self._hashes[agent])
+            if after != before:
+                self._shelves[before].remove(agent, self._hashes[agent])
+                shelf = self._shelves.get(after)
+                if shelf is None:
+                    shelf = self._add_shelf(after)
+                shelf.add(agent, self._hashes[agent])
 
     def hold(self, agent: int) -> None:
         """Place nothing more on an agent. Its free units stay counted as free."""
         if agent not in self._held:
             self._held.add(agent)
             if self.free[agent]:
-                self._unshelve(agent, self._key(agent))
+                self._shelves[self._key(agent)].remove(agent, self._hashes[agent])
 
     def _rank(self, shelf: Shelf) -> Rank:
         spare, capacity = shelf
-        preference = self.roster.ties.preference(capacity)
+        preference = self._preference(capacity)
         return (spare, preference) if self.roster.is_best_fit else (-spare / capacity, -preference)
 
-    def _shelf(self, key: Shelf) -> EqualAgents:
-        shelf = self._shelves.get(key)
-        if shelf is None:
-            shelf = self._shelves[key] = EqualAgents()
-            insort(self._ranked, (self._rank(key), key))
-        return shelf
+    def _preference(self, capacity: int) -> int:
+        """Return the rank of a size among agents that the fitting policy likes equally."""
+        return 0
 
-    def _unshelve(self, agent: int, key: Shelf) -> None:
-        self._shelves[key].remove(agent, self._hashes[agent])
-        if not self._shelves[key]:
-            del self._shelves[key]
-            del self._ranked[bisect_left(self._ranked, (self._rank(key), key))]
+    def _add_shelf(self, key: Shelf) -> EqualAgents:
+        shelf = self._shelves[key] = EqualAgents()
+        insort(self._ranked, (self._rank(key), key, shelf))
+        return shelf
 
     def _choose(self, units: int, target: int, blocked: Collection[int]) -> int | None:
         """Return the agent that the fitting policy prefers among agents with enough free units."""
         nearest, chosen_rank = None, None
-        for rank, shelf in self._ranked:
+        for rank, (spare, _), shelf in self._ranked:
             if nearest is not None and rank != chosen_rank:
                 break
-            if shelf[0] >= units:
-                found = self._shelves[shelf].nearest(target, blocked)
+            if spare >= units and shelf:
+                found = shelf.nearest(target, blocked)
                 if found is not None and (nearest is None or found < nearest):
                     nearest, chosen_rank = found, rank
         return None if nearest is None else nearest[1]
@@ -138,17 +143,20 @@ class SlotFleet(Fleet):
     def _key(self, agent: int) -> Shelf:
         return self.free[agent], self.total[agent]
 
+    def _preference(self, capacity: int) -> int:
+        return self.roster.ties.preference(capacity)
+
     def fit(self, request: SlotRequest) -> Fit | None:
         """Return one agent with enough free slots, else wholly free agents, or None."""
-        slots, blocked = request.slots, self.blocked(request)
+        slots = request.slots
+        blocked = self.blocked(request) if request.blocked_agents else NONE_BLOCKED
         target = self.roster.ties.target(request.allocation_id)
         agent = self._choose(slots, target, blocked)
         if agent is not None:
             return [(agent, slots)]
         if slots == 1 or request.single_agent:
             return None
-        gang = self._fit_gang(slots, target, blocked)
-        return gang and sorted(gang, key=lambda part: (-part[1], part[0]))
+        return self._fit_gang(slots, target, blocked)
 
     def whole_agents(self, size: int) -> Iterator[int]:
         """Yield the wholly free agents of a size."""
@@ -157,7 +165,8 @@ class SlotFleet(Fleet):
 
     def whole_sizes(self) -> list[int]:
         """Return the sizes of the wholly free agents, the biggest first."""
-        return sorted((size for free, size in self._shelves if free == size), reverse=True)
+        whole = (size for (free, size), shelf in self._shelves.items() if free == size and shelf)
+        return sorted(whole, reverse=True)
 
     def _fit_gang(self, slots: int, target: int, blocked: Collection[int]) -> Fit | None:
         """Return wholly free agents of one place: of one size, or of several if the pool allows it."""
@@ -168,7 +177,7 @@ class SlotFleet(Fleet):
                 near = self._shelves[size, size].nearest_first(target, blocked)
                 fit = first_together(((agent, size) for _, agent in near), count, self.place_of)
                 if fit:
-                    return fit
+                    return sorted(fit)
         if not self.roster.mixes_sizes:
             return None
         whole = [
@@ -177,7 +186,8 @@ class SlotFleet(Fleet):
             for _, agent in self._shelves[size, size].nearest_first(target, blocked)
         ]
         mixes = (mix_sizes(group, slots) for group in by_place(whole, self.place_of))
-        return next(filter(None, mixes), None)
+        mix = next((mix for mix in mixes if mix), None)
+        return mix and sorted(mix, key=lambda part: (-part[1], part[0]))
 
 
 class AuxFleet(Fleet):

@@ -1,6 +1,5 @@
 """Define agents, requests for slots and running allocations, as placement sees them."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 FittingPolicy = Literal["best", "worst"]
@@ -9,8 +8,7 @@ FittingPolicy = Literal["best", "worst"]
 Fit = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(NamedTuple):
     """An agent of a pool. `slots` and `used` count enabled slots, `aux_*` containers without slots."""
 
     id: str

@@ -27,7 +27,8 @@ agent_hash = lru_cache(maxsize=1 << 16)(tie_hash)
 class TieBreak(Protocol):
     """The numbers by which equally good agents are compared."""
 
-    hashes: Sequence[int]  # by the index of the agent
+    @property
+    def hashes(self) -> Sequence[int]: ...  # by the index of the agent
 
     def target(self, allocation_id: str) -> int:
         """Return the hash of a request: the agent with the next lower hash is its first choice."""

@@ -11,7 +11,7 @@ from .cooldown import clock
 from .market import Excluded, Market, money
 from .model import Demand, Hold, Limits, Machine, ProvisionCode, ProvisionReason
 from .offers import Offer
-from .shopping import Shape, shape_of
+from .purchases import Shape, shape_of
 from .upkeep import since
 
 _SHOWN = 3

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.placement.model import FittingPolicy
 from det_controlplane.core.provision.offers import Offer, Scope
-
-FittingPolicy = Literal["best", "worst"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Demand:
     job_max_slots: int | None = None
     job_held_slots: int = 0  # what the job's running allocations hold
     priority: int = 0  # less is more urgent; equal where the pool's scheduler knows no priorities
-    blocked_machines: frozenset[str] = frozenset()  # that it failed on before
+    blocked_agents: frozenset[str] = frozenset()  # ids of machines on which it failed before
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from det_controlplane.core.lifecycle.machine import MachineState
+from det_controlplane.core.placement.model import Agent
 
 from .cooldown import Cooldowns, hold_for
 from .explain import Explainer
 from .market import Market
 from .model import Demand, Hold, Launch, Machine, PoolSnapshot, ProvisionReason, ProvisionSnapshot
 from .offers import Offer
-from .room import Host, Room, Seating, seat
-from .shopping import RUNNING, Allowance, Basket, Purchase, Shopper, shape_of
+from .placing import DemandPlacement, agent_of, agent_to_rent, place_demand
+from .purchases import RUNNING, Allowance, Basket, Purchase, Shopper, shape_of
 from .upkeep import (
     broken_until,
     end_unwanted,
@@ -30,6 +32,13 @@ _SHORT_QUEUE = 100
 _MOST_SPARE = 16
 _JOINED = (MachineState.REGISTERED, MachineState.DRAINING)
 _NOTHING = Basket((), {}, float("inf"))
+
+
+class RentedMachine(NamedTuple):
+    """A machine to rent, with its agent as it will join."""
+
+    offers: tuple[Offer, ...]
+    agent: Agent
 
 
 class PoolPass:
@@ -55,11 +64,9 @@ class PoolPass:
         self._demand = [*_work_of_leaving(pool.machines), *pool.demand]
         machines = _with_room(self.fleet.staying)
         self._starting = {i: m for i, m in enumerate(machines) if is_starting(m)}
-        aux = pool.limits.max_aux_containers
-        self._hosts = [
-            Host(m.id, m.offer, m.offer.slots, m.used_slots, aux - m.aux_used) for m in machines
-        ]
-        self._rented: list[tuple[Offer, ...]] = []  # the offers of each machine to rent
+        self._agents = [agent_of(machine, pool.limits) for machine in machines]
+        self._offers = [machine.offer for machine in machines]
+        self._rented: list[RentedMachine] = []  # the machines to rent
         self._rented_at: dict[int, tuple[Offer, ...]] = {}  # the same by their place in the room
         self.launches: list[Launch] = []
         self.waiting: dict[str, ProvisionReason] = {}
@@ -74,7 +81,7 @@ class PoolPass:
             elif not self._drop_unused(seating):
                 break
             seating, basket = self._evaluate()
-        needed = _needed(seating)
+        needed = seating.used_ids
         waiting = frozenset(demand.allocation_id for demand in self._pool.demand)
         self._launch(seating)
         end_unwanted(self.fleet, needed, waiting, self._limits, self._now)
@@ -94,14 +101,14 @@ class PoolPass:
         if self._pool.limits.min_instances or self._pool.limits.warm_instances:
             yield from (hold.until for hold in self._holds if hold.until is not None)
 
-    def _evaluate(self) -> tuple[Seating, Basket]:
+    def _evaluate(self) -> tuple[DemandPlacement, Basket]:
         """Seat the demand on the machines there are, and choose machines for what finds no room.
 
         What cannot get machines keeps lower priorities from starting, which then need none either.
         """
         demand = self._demand
         while True:
-            seating = seat(demand, self._room())
+            seating = self._place(demand)
             if self._holds or not seating.unmet:
                 return seating, _NOTHING
             basket = self._shopper(seating).buy(seating.unmet)
@@ -112,7 +119,7 @@ class PoolPass:
                 return seating, basket
             demand = startable
 
-    def _roomy_enough(self, seating: Seating, basket: Basket) -> Basket:
+    def _roomy_enough(self, seating: DemandPlacement, basket: Basket) -> Basket:
         """Return the first set of machines on which all that it is for finds room, or else the cheapest."""
         if not basket.purchases or len(self._demand) > _SHORT_QUEUE:
             return basket
@@ -120,14 +127,15 @@ class PoolPass:
         for spare in range(_MOST_SPARE):
             tried = shopper.buy(seating.unmet, spare)
             self._rent(tried.purchases)
-            unmet = seat(self._demand, self._room()).unmet
+            unmet = self._place(self._demand).unmet
             self._rented = list(rented)
             if all(tried.leaves_out(one) for one in unmet):
                 return tried
         return basket
 
-    def _shopper(self, seating: Seating) -> Shopper:
-        return Shopper(self._market, seating.room, self._limits, self._allowance())
+    def _shopper(self, seating: DemandPlacement) -> Shopper:
+        offers = [*self._offers, *(machine.offers[0] for machine in self._rented)]
+        return Shopper(self._market, seating, offers, self._limits, self._allowance())
 
     def _allowance(self) -> Allowance:
         most = self._limits.max_hourly_cost
@@ -135,24 +143,24 @@ class PoolPass:
             max(0, self._limits.max_instances - len(self.fleet.staying)),
             None if most is None else most - self.fleet.usd_hour,
         )
-        return whole.less([Purchase(offers, 1) for offers in self._rented])
+        return whole.less([Purchase(machine.offers, 1) for machine in self._rented])
 
     def _rent(self, purchases: Iterable[Purchase]) -> None:
         for purchase in purchases:
-            self._rented += [purchase.offers] * purchase.machines
+            agent = agent_to_rent(purchase.offers[0], self._limits)
+            self._rented += [RentedMachine(purchase.offers, agent)] * purchase.machines
 
-    def _room(self) -> Room:
-        aux = self._limits.max_aux_containers
-        new = [Host("", offers[0], offers[0].slots, 0, aux) for offers in self._rented]
-        hosts = [*self._hosts, *new]
-        return Room(hosts, self._limits.fitting_policy, self._limits.allow_heterogeneous_fits)
+    def _place(self, demand: Iterable[Demand]) -> DemandPlacement:
+        """Place demand on the machines of the pool and on the machines to rent."""
+        agents = [*self._agents, *(machine.agent for machine in self._rented)]
+        return place_demand(demand, agents, self._limits)
 
-    def _reserve(self, seating: Seating) -> tuple[Purchase, ...]:
+    def _reserve(self, seating: DemandPlacement) -> tuple[Purchase, ...]:
         """Return purchases for the minimum and the warm machines that are missing, as far as the limits allow."""
         best = self._market.any_machine
         if self._holds or best is None:
             return ()
-        unused = sum(index not in seating.room.busy for index in self._places())
+        unused = sum(index not in seating.used for index in self._places())
         lacking = self._reserve_beyond(seating, len(self._rented) - unused) - unused
         limit = best.offer.price_usd_hour if self._limits.max_hourly_cost is not None else None
         offers, allowance = self._market.alternatives(best, limit), self._allowance()
@@ -162,51 +170,52 @@ class PoolPass:
                 return (purchase,)
         return ()
 
-    def _reserve_beyond(self, seating: Seating, rented: int) -> int:
+    def _reserve_beyond(self, seating: DemandPlacement, rented: int) -> int:
         """Return how many machines are to be kept free besides those of the pool and so many that are rented."""
-        needed = _needed(seating)
+        needed = seating.used_ids
         spare = sum(is_spare(machine, needed) for machine in self.fleet.staying)
         here = len(self.fleet.staying) + rented
         return max(0, self._limits.min_instances - here, self._limits.warm_instances - spare)
 
     def _places(self) -> range:
         """Return the places in the room of the machines to rent."""
-        return range(len(self._hosts), len(self._hosts) + len(self._rented))
+        return range(len(self._agents), len(self._agents) + len(self._rented))
 
-    def _drop_unused(self, seating: Seating) -> bool:
+    def _drop_unused(self, seating: DemandPlacement) -> bool:
         """Rent nothing that nothing uses, apart from the reserve; return whether that makes room under the limits."""
-        used = [
-            o for i, o in zip(self._places(), self._rented, strict=True) if i in seating.room.busy
-        ]
+        used = [o for i, o in zip(self._places(), self._rented, strict=True) if i in seating.used]
         unused = [
-            o
-            for i, o in zip(self._places(), self._rented, strict=True)
-            if i not in seating.room.busy
+            o for i, o in zip(self._places(), self._rented, strict=True) if i not in seating.used
         ]
         reserve = unused[: self._reserve_beyond(seating, len(used))]
         self._rented = [*used, *reserve]
         return len(reserve) < len(unused)
 
-    def _launch(self, seating: Seating) -> None:
+    def _launch(self, seating: DemandPlacement) -> None:
         """Launch each rented machine for the first demand that is placed there, and the reserve for none."""
         known = {demand.allocation_id for demand in self._pool.demand}
         first: dict[int, str] = {}
-        for allocation_id, hosts in seating.hosts_of.items():
+        for allocation_id, hosts in seating.agents_of.items():
             for index in hosts:
                 first.setdefault(index, allocation_id if allocation_id in known else "")
-        self._rented_at = dict(zip(self._places(), self._rented, strict=True))
+        self._rented_at = {
+            index: machine.offers
+            for index, machine in zip(self._places(), self._rented, strict=True)
+        }
         self.launches = [
             Launch(self._pool.name, offers, first.get(index, ""))
             for index, offers in self._rented_at.items()
         ]
 
-    def _explain(self, seating: Seating, basket: Basket) -> None:
-        usd_hour = self.fleet.usd_hour + sum(o[0].price_usd_hour for o in self._rented)
+    def _explain(self, seating: DemandPlacement, basket: Basket) -> None:
+        usd_hour = self.fleet.usd_hour + sum(
+            machine.offers[0].price_usd_hour for machine in self._rented
+        )
         machines = len(self.fleet.staying) + len(self._rented)
         explainer = Explainer(self._pool.name, self._market, self._limits, machines, usd_hour)
         unmet = {one.allocation_id for one in seating.unmet}
         for demand in self._pool.demand:
-            hosts = seating.hosts_of.get(demand.allocation_id)
+            hosts = seating.agents_of.get(demand.allocation_id)
             if hosts is not None:
                 reason = self._placed(hosts, explainer)
             elif demand.allocation_id in unmet and self._holds:
@@ -227,11 +236,6 @@ class PoolPass:
             return explainer.launching(new)
         machines = [self._starting[index] for index in hosts if index in self._starting]
         return explainer.starting(machines) if machines else None
-
-
-def _needed(seating: Seating) -> frozenset[str]:
-    """Return the machines that demand waits for."""
-    return frozenset(seating.room.hosts[index].id for index in seating.room.busy)
 
 
 def _active(holds: Iterable[Hold], now: float) -> tuple[Hold, ...]:

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from det_controlplane.core.placement.fleet import SlotFleet
 from det_controlplane.core.placement.reservations import Reservations
@@ -144,7 +143,7 @@ class _Feasible:
             if allocation.preemptible or allocation.releasing:
                 for placement in allocation.placements:
                     leaving[placement.agent_id] += placement.slots
-        agents = [replace(a, used=max(0, a.used - leaving[a.id])) for a in pool.snapshot.agents]
+        agents = [a._replace(used=max(0, a.used - leaving[a.id])) for a in pool.snapshot.agents]
         self._fleet = SlotFleet(roster_of(agents, pool.snapshot.settings))
         self._known: dict[object, NoRoom | None] = {}
 

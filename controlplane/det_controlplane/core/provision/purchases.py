@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from .cover import cheapest_cover
-from .gangs import Gang, GangBuyer
+from .gang_offers import GangOffers, MissingMachines
 from .market import Market, Ranked
 from .model import Demand, Limits, ProvisionCode
 from .offers import Offer
-from .room import Room
+from .placing import DemandPlacement
 
 # The priority of work that runs on machines that leave: it goes first, and nothing waits behind it.
 RUNNING = -1
@@ -84,15 +84,23 @@ class Basket:
         return shape_of(demand) in self.refused or demand.priority > self.blocked_above
 
 
-Wish = tuple[Demand, Gang | None]
+Wish = tuple[Demand, MissingMachines | None]
 
 
 class Shopper:
     """Buys for demand that found no room."""
 
-    def __init__(self, market: Market, room: Room, limits: Limits, allowance: Allowance) -> None:
+    def __init__(
+        self,
+        market: Market,
+        placement: DemandPlacement,
+        offers: Sequence[Offer],
+        limits: Limits,
+        allowance: Allowance,
+    ) -> None:
         self._market = market
-        self._room = room
+        self._placement = placement
+        self._offers = offers
         self._limits = limits
         self._allowance = allowance
 
@@ -110,7 +118,7 @@ class Shopper:
 
         What is behind more demand than all machines that may be rented could hold is not looked at.
         """
-        gangs = GangBuyer(self._market, self._room, self._limits, self._allowance.machines)
+        gangs = GangOffers(self._market, self._placement, self._offers, self._limits)
         most = 2 * self._most_slots()
         alone: dict[Shape, bool] = {}
         wishes: list[Wish] = []
@@ -125,7 +133,7 @@ class Shopper:
                 continue
             if shape not in alone:
                 alone[shape] = any(size >= one.slots for size in self._market.sizes)
-            gang = None if alone[shape] else gangs.lacking(one)
+            gang = None if alone[shape] else gangs.missing_machines(one, self._allowance.machines)
             if gang is None and not alone[shape]:
                 refusals.add(one, ProvisionCode.NO_OFFER_FITS)
             elif gang is not None and gang.machines > self._allowance.machines:
@@ -261,7 +269,7 @@ class _Queue:
                 kind = self._gangs.setdefault(gang.best.order, _Gangs(gang, [], [0]))
                 kind.add(place, gang.machines)
 
-    def gangs(self, length: int) -> list[tuple[Gang, int]]:
+    def gangs(self, length: int) -> list[tuple[MissingMachines, int]]:
         """Return the kinds of gangs, each with the machines that all gangs of the kind lack."""
         counted = ((gangs.first, gangs.machines_before(length)) for gangs in self._gangs.values())
         return [(gang, machines) for gang, machines in counted if machines]
@@ -275,7 +283,7 @@ class _Queue:
 class _Gangs(NamedTuple):
     """Gangs that lack machines of one offer: their places in the queue, and the machines up to each."""
 
-    first: Gang
+    first: MissingMachines
     places: list[int]
     machines: list[int]
 

@@ -1,0 +1,87 @@
+"""Choose offers for the machines that a gang lacks: equal machines in one place, as the scheduler requires."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .market import Market, Ranked
+from .model import Demand, Limits
+from .offers import Offer
+from .placing import DemandPlacement
+
+
+class MissingMachines(NamedTuple):
+    """Machines to rent for a gang."""
+
+    best: Ranked
+    machines: int
+
+
+# The wholly free machines that a gang would use: their number by place and size.
+Used = tuple[tuple[tuple[str, int], int], ...]
+
+
+class GangOffers:
+    """Completes wholly free machines to gangs. A machine belongs to one gang only."""
+
+    def __init__(
+        self, market: Market, placement: DemandPlacement, offers: Sequence[Offer], limits: Limits
+    ) -> None:
+        """Take the `offers` of the agents in `placement`."""
+        self._market = market
+        self._slots = placement.slots
+        self._whole = placement.whole_agents()
+        self._offers = offers
+        self._mixes_sizes = limits.allow_heterogeneous_fits
+
+    def missing_machines(self, demand: Demand, max_machines: int) -> MissingMachines | None:
+        """Return the cheapest machines that complete a gang, or None if no offer can."""
+        if demand.single_agent:
+            return None
+        gangs = [
+            (missing.machines > max_machines, missing.best.price * missing.machines, missing.machines, used, missing)
+            for missing, used in self._candidates(demand)
+        ]  # fmt: skip
+        if not gangs:
+            return None
+        *_, used, missing = min(gangs)
+        for kind, count in used:
+            self._whole[kind] -= count
+        return missing
+
+    def _candidates(self, demand: Demand) -> Iterator[tuple[MissingMachines, Used]]:
+        """Yield the machines for each place and size, with the wholly free machines that they join."""
+        # Blocked machines are not counted apart. Demand that has some gets a gang of new machines.
+        whole = {} if demand.blocked_agents else +self._whole
+        for (place, size), best in self._market.places.items():
+            if not size:
+                continue
+            if demand.slots % size == 0:
+                needed = demand.slots // size
+                free = min(whole.get((place, size), 0), needed - 1)
+                used = (((place, size), free),) if free else ()
+                yield MissingMachines(self._like(best) if free else best, needed - free), used
+            elif self._mixes_sizes:
+                free_here = {kind: count for kind, count in whole.items() if kind[0] == place}
+                yield self._mixed(demand, best, free_here)
+
+    def _mixed(
+        self, demand: Demand, best: Ranked, whole: dict[tuple[str, int], int]
+    ) -> tuple[MissingMachines, Used]:
+        missing = demand.slots - sum(size * count for (_, size), count in whole.items())
+        if missing <= 0:
+            missing, whole = demand.slots, {}
+        return MissingMachines(best, math.ceil(missing / best.offer.slots)), tuple(whole.items())
+
+    def _like(self, best: Ranked) -> Ranked:
+        """Return the best offer of a machine type that is wholly free in the place, else `best`."""
+        place, size = best.offer.place, best.offer.slots
+        free = (self._offers[agent] for agent in self._slots.whole_agents(size))
+        types = {offer.machine_type for offer in free if offer.place == place}
+        alike = [
+            ranked
+            for ranked in self._market.ranked
+            if ranked.offer.machine_type in types
+            and (ranked.offer.place, ranked.offer.slots) == (place, size)
+        ]
+        return min(alike, default=best)

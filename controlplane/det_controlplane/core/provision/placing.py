@@ -1,0 +1,94 @@
+"""Place demand on the machines of a pool by the rules of `core.placement`, as the scheduler will."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from det_controlplane.core.placement.fleet import AuxFleet, Roster, SlotFleet
+from det_controlplane.core.placement.model import Agent, Fit
+from det_controlplane.core.placement.tie_break import FixedOrder
+
+from .model import Demand, Limits, Machine
+from .offers import Offer
+
+
+def agent_of(machine: Machine, limits: Limits) -> Agent:
+    """Return the agent of a machine, also if it has not joined yet."""
+    offer = machine.offer
+    return Agent(
+        machine.id, offer.slots, machine.used_slots,
+        limits.max_aux_containers, machine.aux_used, place=offer.place,
+    )  # fmt: skip
+
+
+def agent_to_rent(offer: Offer, limits: Limits) -> Agent:
+    """Return the agent of a machine that is to be rented. It has no id."""
+    return Agent("", offer.slots, aux_limit=limits.max_aux_containers, place=offer.place)
+
+
+class DemandPlacement:
+    """The agents on which the demand of a pool fits, and the demand that fits on none."""
+
+    def __init__(self, agents: Sequence[Agent], limits: Limits) -> None:
+        # Machines get their final names when they join, so ties are broken without names.
+        self._roster = Roster(
+            agents,
+            FixedOrder(agents),
+            fitting_policy=limits.fitting_policy,
+            mixes_sizes=limits.allow_heterogeneous_fits,
+        )
+        self.slots = SlotFleet(self._roster)
+        self.agents_of: dict[str, list[int]] = {}  # by allocation
+        self.used: set[int] = set()
+        self.unmet: list[Demand] = []
+
+    @cached_property
+    def _containers(self) -> AuxFleet:
+        return AuxFleet(self._roster)
+
+    @property
+    def used_ids(self) -> frozenset[str]:
+        """Return the machines that demand waits for."""
+        return frozenset(self._roster.agents[agent].id for agent in self.used)
+
+    def whole_agents(self) -> Counter[tuple[str, int]]:
+        """Count the agents that are still wholly free, by place and size."""
+        sizes = self.slots.whole_sizes()
+        return Counter(
+            (self._roster.places[agent], size)
+            for size in sizes
+            for agent in self.slots.whole_agents(size)
+        )
+
+    def place(self, demand: Demand) -> Fit | None:
+        """Place one demand if it fits."""
+        fleet = self.slots if demand.slots else self._containers
+        fit = fleet.fit(demand)
+        if fit is not None:
+            fleet.take(fit)
+            agents = [agent for agent, _ in fit]
+            self.agents_of[demand.allocation_id] = agents
+            self.used.update(agents)
+        return fit
+
+
+def place_demand(
+    demand: Iterable[Demand], agents: Sequence[Agent], limits: Limits
+) -> DemandPlacement:
+    """Place the demand in the order of the queue, within the limits of its jobs."""
+    placement = DemandPlacement(agents, limits)
+    full: set[tuple[int, bool]] = set()  # shapes that do not fit any more
+    held: dict[str, int] = {}
+    for one in demand:
+        if one.job_max_slots is not None and one.slots:
+            slots = held.get(one.job_id, one.job_held_slots) + one.slots
+            if slots > one.job_max_slots:
+                continue
+            held[one.job_id] = slots
+        shape = one.slots, one.single_agent
+        if shape not in full and placement.place(one) is not None:
+            continue
+        placement.unmet.append(one)
+        if not one.blocked_agents:
+            full.add(shape)
+    return placement
