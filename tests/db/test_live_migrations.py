@@ -27,7 +27,7 @@ _LOCKING = {
 }
 _REVISION = """
 from alembic import op
-from det_controlplane.db import online
+from det_controlplane.db.engine import online
 revision, down_revision = "{number}", "{before}"
 outside_transaction = {outside}
 def upgrade():
