@@ -144,8 +144,16 @@ def python_passages(source: str) -> Iterator[tuple[int, str, str]]:
             if text:
                 yield node.body[0].lineno, "docstring", text
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
-    yield from _blocks(comments)
+    comments = [t for t in tokens if t.type == tokenize.COMMENT]
+    yield from _blocks([(t.start[0], t.string) for t in comments if _is_alone(t)])
+    for comment in comments:
+        if not _is_alone(comment):  # comments behind code on adjacent lines are not one text
+            yield from _blocks([(comment.start[0], comment.string)])
+
+
+def _is_alone(comment: tokenize.TokenInfo) -> bool:
+    """Return whether a comment has its line for itself."""
+    return not comment.line[: comment.start[1]].strip()
 
 
 def commented_lines(source: str, mark: str) -> Iterator[tuple[int, str, str]]:

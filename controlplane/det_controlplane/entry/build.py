@@ -92,7 +92,7 @@ def build_app(ctx: Context, *more: Route) -> App:
 
 
 def build_relay(ctx: Context) -> App:
-    """Build the app of the relay, which agents dial: it carries traffic to tasks and serves nothing else."""
+    """Build the app of a relay. Agents connect to it, and it only carries traffic to tasks."""
     known = ("/info", "/health")
     here = [route for route in routes.of_module("cluster") if route.path in known]
     return App(ctx, RelayRouter(here, ctx.public_url))

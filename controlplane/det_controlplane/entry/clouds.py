@@ -23,7 +23,8 @@ Made = TypeVar("Made")
 
 
 def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Compute]:
-    """Return how to rent machines, by provider, and how to end those that are `left` where no pool rents any more."""
+    """Return the clouds that can rent machines, by provider. Providers in `left` are included, so that machines of
+    pools that stopped renting can be terminated."""
     clouds = {name: _made(package.compute, sections) for name, package, sections in _used(config)}
     for name in sorted(set(left) - clouds.keys()):
         try:
@@ -34,7 +35,7 @@ def clouds_of(config: ClusterConfig, left: Collection[str] = ()) -> dict[str, Co
 
 
 def markets_of(config: ClusterConfig) -> dict[str, Market]:
-    """Return how to read types and prices, for the providers whose package has `market(sections)`."""
+    """Return readers of machine types and prices, for providers whose packages have `market(sections)`."""
     return {
         name: _made(package.market, sections)
         for name, package, sections in _used(config)

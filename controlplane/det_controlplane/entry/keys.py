@@ -13,9 +13,10 @@ _SHORTEST = 16
 
 
 def cipher_of(settings: Settings) -> AesCipher | None:
-    """Read the keys: the first encrypts, the others only decrypt. None where there is nothing to make one of."""
+    """Read the keys for secrets. The first key encrypts, and the others only decrypt. Return None if there is no secret
+    to derive a key from."""
     given = [part.strip() for part in settings.secrets_key.split(",") if part.strip()]
-    # What else only this deployment knows will do.
+    # Without a key of its own, derive one from another secret of this deployment.
     other = settings.objects_secret or settings.bootstrap_token
     materials = [_material(part) for part in given] or [other] * bool(other)
     return AesCipher(materials) if materials else None

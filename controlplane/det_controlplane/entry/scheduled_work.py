@@ -1,6 +1,7 @@
-"""The work of processes that are started rather than kept.
+"""Work of processes that a schedule starts, such as Lambda functions and Cloud Run services.
 
-A turn lasts until nothing is due soon, or its time is over."""
+A turn lasts until no work is due soon or its time is over.
+"""
 
 import time
 from collections.abc import Callable
@@ -27,14 +28,14 @@ Turn = Callable[[Clock], float | None]
 
 
 def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
-    """Schedule, decide on machines, do and tell what is due; then switch the schedules by whether anything is left."""
+    """Return a turn that runs ticks, then switches the schedules on if work remains and off otherwise."""
 
     def turn(clock: Clock) -> float | None:
         from det_controlplane.services.maintenance import activity
 
         due_s = while_due(lambda: _tick(ctx), clock)
         if set_schedules is not None and activity.switch(ctx, set_schedules, idle=due_s is None):
-            # What came while the schedules went off was woken by a turn that still saw them on.
+            # Work that came while the schedules were switched off was woken by a turn that still saw them on.
             due_s = while_due(lambda: _tick(ctx), clock)
             activity.switch(ctx, set_schedules, idle=due_s is None)
         _rest(ctx, due_s)
@@ -44,7 +45,7 @@ def ticking(ctx: Context, set_schedules: SetSchedules | None) -> Turn:
 
 
 def _tick(ctx: Context) -> float | None:
-    """Run a tick, then send what webhooks have to tell."""
+    """Run a tick, then send the due messages of webhooks."""
     from det_controlplane.services.maintenance import tick
     from det_controlplane.services.webhooks import delivery
 
@@ -53,10 +54,10 @@ def _tick(ctx: Context) -> float | None:
 
 
 def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) -> Turn:
-    """Call the clouds: the only turn that may start and end machines.
+    """Return a turn that calls the clouds. Only this turn may start and end machines.
 
-    The relay's machine stops by itself; it is started by each pass while a task needs it, which does nothing to one
-    that runs. A turn that waits for machines to end takes minutes: its beginning alone would be too seldom."""
+    Each pass starts the relay while a task needs it; starting a running relay has no effect. A turn may wait minutes
+    for machines to end, so one start at its beginning would not be enough."""
     from det_controlplane.services.machines.places import providers_left
 
     clouds, markets = clouds_of(ctx.config, providers_left(ctx)), markets_of(ctx.config)
@@ -78,13 +79,13 @@ def provisioning(ctx: Context, start_relay: Callable[[], None] | None = None) ->
 
 
 def _rest(ctx: Context, due_s: float | None) -> None:
-    """Close the connections where nothing is waited for: a database that pauses does so without any."""
+    """Close the database connections if no work is due, so that a serverless database can pause."""
     if due_s is None:
         ctx.db.dispose()
 
 
 def while_due(act: Callable[[], float | None], clock: Clock) -> float | None:
-    """Act until nothing is due soon, or the time is nearly over; return the seconds until something is due."""
+    """Act until no work is due soon or the time is nearly over. Return the seconds until work is due."""
     while True:
         due_s = act()
         if due_s is None or due_s > LONGEST_PAUSE_S:

@@ -16,36 +16,30 @@ class BadSettings(Exception):
 @dataclass(frozen=True, slots=True)
 class Settings:
     database_url: str
-    cluster_config: str = ""  # the YAML itself, or the path of a file with it
+    cluster_config: str = ""  # YAML, or the path of a YAML file
     objects: str = ""  # "s3://bucket/prefix", "gs://bucket/prefix" or a directory
     objects_secret: str = ""  # signs upload URLs of a directory
     public_url: str = ""
-    relay_url: str = ""  # of a process that carries traffic to tasks; empty: this one does
-    relay_beside: bool = False  # what leads to this API leads agents and traffic to a relay
-    revision: str = ""  # as Cloud Run names it
-    relay_idle_s: float = 0.0  # a relay that no task needs for so long ends; 0: never
-    relay_function: str = ""  # keeps the newest program of this relay, on AWS
-    # What that function was when this relay was started from it, as AWS tells it.
+    relay_url: str = ""  # of the relay; empty if this process carries traffic to tasks
+    relay_beside: bool = False  # the front end of this API sends agents and traffic to a relay
+    revision: str = ""  # name of the revision on Cloud Run
+    relay_idle_s: float = 0.0  # a relay ends after so long without a task; 0 means never
+    relay_function: str = ""  # Lambda function with the newest program of this relay
+    # AWS's description of that function when this relay was started.
     relay_deployed: Mapping[str, Any] = field(default_factory=dict)
-    cluster_id: str = ""  # tags machines; policies of a deployment may ask for it. Empty: made up at the first start
+    cluster_id: str = ""  # tag of machines, used by policies; if empty, the first start creates one
     bootstrap_token: str = ""
-    secrets_key: str = ""  # where the keys are that secrets of configurations are encrypted with
+    secrets_key: str = ""  # location of the keys that encrypt secrets of configurations
     initial_user_password: str | None = None
     may_wait_s: float = 0.0
-    tls_cert: str = (
-        ""  # files in PEM: the server's certificate with those that vouch for it, and its key
-    )
+    tls_cert: str = ""  # PEM files: the certificate chain of the server, and its key
     tls_key: str = ""
-    public: bool = True  # more than this machine reaches the API
+    public: bool = True  # whether other machines can reach the API
     pool_size: int = 32
-    db_idle_s: float = (
-        0.0  # the database closes connections that rest longer, so that it may pause; 0: never
-    )
-    db_wake_s: float = 0.0  # how long a request waits for a database that wakes
-    keys_function: str = (
-        ""  # fetches the keys of pipelines' issuers, from where they can be reached
-    )
-    # What provider sections of pools leave out, by provider.
+    db_idle_s: float = 0.0  # idle connections are closed after so long, so that the database can pause; 0 means never
+    db_wake_s: float = 0.0  # time that a request waits for a waking database
+    keys_function: str = ""  # Lambda function that fetches the keys of the issuers of pipelines
+    # Defaults for keys that provider sections of pools leave out, by provider.
     provider_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 

@@ -55,9 +55,9 @@ def built() -> App:
 
 
 def load_for_snapshot(environment: Mapping[str, str]) -> None:
-    """Import what requests need, where a snapshot is taken of this process (SnapStart) for all that follow.
+    """Import the modules of requests before SnapStart takes a snapshot of this process.
 
-    The application itself is built after it: a snapshot keeps no connection of the database alive."""
+    The application is created after the snapshot, because a snapshot cannot keep database connections alive."""
     if environment.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
         routes.every()
         cluster_config(from_environment(environment))
@@ -83,7 +83,7 @@ def _is_sign_of_life(event: Any) -> bool:
 
 
 def _stays_ready(work: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Have a function do its work at every event but signs of life, at which the database goes on sleeping."""
+    """Return a handler that does its work at every event except health checks, which must not wake the database."""
 
     @functools.wraps(work)
     def handle(event: Any, context: Any) -> Any:
@@ -106,7 +106,7 @@ class ControlPlane(Chalice):  # type: ignore[misc]
         answer = respond(app, event, context.get_remaining_time_in_millis() / 1000)
         if app.ctx.db.uses > before:  # a database that sleeps is not woken for this
             reminder.look(app.ctx)
-        # The process freezes with its answer: what the request woke is started before.
+        # The process freezes after its answer, so start the woken functions before.
         waker.flush()
         app.ctx.db.rest()
         return answer

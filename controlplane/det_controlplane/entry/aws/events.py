@@ -116,10 +116,10 @@ def _read_v1(event: Event) -> Request:
 
 
 def _client_and_host(context: Mapping[str, Any], headers: dict[str, str]) -> tuple[str, str]:
-    """Return where a request comes from and which host it asked.
+    """Return the client's address and the host of a request.
 
-    The distribution before this function tells, and proves that it is that; without one AWS does. Terraform cannot: the
-    function's own address is made after the function."""
+    The CloudFront distribution sends both and proves its identity by a secret header. Without a distribution, the event
+    has them. Terraform cannot set the function's address, because it is created after the function."""
     viewer, proof = headers.pop("x-det-viewer", ""), headers.pop("x-det-front", "")
     secret = os.environ.get("DET_FRONT_SECRET", "")
     source, host = context["http"].get("sourceIp", ""), context.get("domainName", "")

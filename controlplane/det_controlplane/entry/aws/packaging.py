@@ -24,7 +24,7 @@ from pathlib import Path
 from det_controlplane.adapters import own_wheel
 
 PACKAGE = Path(__file__).resolve().parents[2]
-# What the API needs at run time; boto3 comes with Lambda, Chalice adds its own run time.
+# Libraries of the API at run time. Lambda has boto3, and Chalice adds its own run time.
 ROOTS = (
     "pydantic",
     "sqlalchemy",
@@ -35,13 +35,14 @@ ROOTS = (
     "cryptography",
     "pyjwt",
 )
-# What pools on Google Cloud need besides: `provision` calls Compute Engine, the API verifies proofs of machines alone.
+# Further libraries for pools on Google Cloud: `provision` calls Compute Engine, and the API only verifies proofs of
+# machines.
 GOOGLE_ROOTS = ("google-cloud-compute",)
 OF_PROVISION_ALONE = (
     "google/[!ao]*", "google/api*", "google_cloud_*", "google_api_core-*", "googleapis_common_protos-*",
     "grpc*", "opentelemetry*", "proto", "proto_plus-*", "protobuf-*",
 )  # fmt: skip
-# What the relay of a cluster needs besides: it is a server of its own.
+# Further libraries of the relay, which is a server.
 RELAY_ROOTS = ("uvicorn", "websockets", "h11", "httptools")
 OF_RELAY_ALONE = ("uvicorn*", "websockets*", "h11*", "httptools*", "click*")
 APP = '''"""The functions of the zip, where Chalice looks for them."""
@@ -60,7 +61,7 @@ UNUSED = (
     "sqlalchemy/testing",
     "alembic/testing",
 )
-# Same bytes for the same sources, so that a deployment sees no change where there is none.
+# The same sources give the same bytes, so that a deployment without changes uploads nothing new.
 EPOCH = (2020, 1, 1, 0, 0, 0)
 # Processors that Lambda has, and how ELF files name theirs.
 MACHINES = {"x86_64": 62, "arm64": 183}
@@ -84,12 +85,12 @@ def build(
     architecture: str = "x86_64",
     runtime: str = "",
 ) -> Path:
-    """Build the zip, with more files of a deployment beside the code: its cluster configuration, certificates.
+    """Build the zip, with further files of a deployment: its cluster configuration and certificates.
 
-    Without these files, which may hold secrets, `keys.zip` lies beside it. With `google`, pools may rent from Google
-    Cloud, and `provision.zip` lies there too; with `relay`, `relay.zip` of the machine that carries traffic to tasks.
-    Libraries are those of `architecture`; `runtime` must be this Python, whose byte-code the zip holds.
-    """
+    `keys.zip` beside it lacks these files, because they may hold secrets. With `google`, `provision.zip` is built too,
+    so that pools can rent from Google Cloud. With `relay`, `relay.zip` is built for the machine that carries traffic to
+    tasks. The libraries are built for `architecture`. `runtime` must be the version of this Python, because the zip
+    contains its byte-code."""
     refuse_other_python(runtime)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +120,8 @@ def build(
 
 
 def agents_wheel() -> dict[str, bytes]:
-    """Return the wheel that rented machines install: it cannot be built in the function, whose zip has no agent."""
+    """Return the wheel that rented machines install. The function cannot build it, because its zip does not contain the
+    agent."""
     wheel = own_wheel.found()
     return {wheel.name(): wheel.content()} if wheel else {}
 
@@ -130,7 +132,7 @@ def own_runtime() -> str:
 
 
 def refuse_other_python(runtime: str) -> None:
-    """Raise PackagingFailed for a runtime that could not load what this Python packages and compiles."""
+    """Raise PackagingFailed for a runtime that cannot load the packages and byte-code of this Python."""
     here = own_runtime()
     if runtime not in ("", here):
         raise PackagingFailed(
@@ -153,7 +155,7 @@ def refuse_other_machines(task: Path, architecture: str) -> None:
 
 
 def refuse_newer_glibc(task: Path, runtime: str = "") -> None:
-    """Raise PackagingFailed for a library that Lambda could not load: what was compiled here may need a newer glibc."""
+    """Raise PackagingFailed for a library that Lambda cannot load, because it was compiled for a newer glibc."""
     offered = GLIBC.get(runtime or own_runtime(), NEWER_GLIBC)
     wrong = [
         f"{path.relative_to(task)} (2.{needed})"
@@ -170,7 +172,7 @@ def refuse_newer_glibc(task: Path, runtime: str = "") -> None:
 
 
 def needed_glibc(path: Path) -> int:
-    """Return the newest glibc 2.x whose symbols an ELF file asks for; 0 for other files."""
+    """Return the newest glibc 2.x that the symbols of an ELF file require, or 0 for other files."""
     content = path.read_bytes()
     found = re.findall(rb"\0GLIBC_2\.(\d+)", content) if content.startswith(b"\x7fELF") else []
     return max(map(int, found), default=0)
@@ -206,7 +208,7 @@ def write_project(
 
 
 def provisioners(cloud: str) -> list[Path]:
-    """Return the package of a cloud's provisioner. That of EC2 needs nothing but what Lambda has."""
+    """Return the package of a cloud's provisioner. The package for EC2 needs only libraries that Lambda has."""
     found = importlib.util.find_spec(f"det_provisioner_{cloud}")
     return [Path(place) for place in (found.submodule_search_locations or ())] if found else []
 
@@ -262,10 +264,10 @@ def trim(task: Path, unused: Sequence[str] = UNUSED) -> None:
 
 
 def add_bytecode(task: Path) -> None:
-    """Compile what the zip holds, unchecked: Lambda changes the files' times, and nobody edits them there.
+    """Compile the files of the zip with unchecked byte-code, because Lambda changes their times.
 
-    A process of its own does it, as byte-code tells which names the compiling process had in use: the same sources
-    would give other bytes in another one."""
+    A separate process compiles them. Byte-code depends on the names that the process has interned, so only a fresh
+    process gives the same bytes for the same sources."""
     command = [sys.executable, "-s", "-S", "-m", "compileall", "-q", "-j", "1"]
     command += ["-s", str(task), "-p", "/var/task", "--invalidation-mode", "unchecked-hash"]
     done = subprocess.run(
@@ -281,7 +283,7 @@ def add_bytecode(task: Path) -> None:
 
 
 def write_zip(task: Path, target: Path, without: Sequence[str] = ()) -> None:
-    """Write the files of a folder, but what some patterns name. Raises PackagingFailed for more than Lambda takes."""
+    """Write the files of a folder except those that match the patterns. Raises PackagingFailed above Lambda's limit."""
     left_out = {path for pattern in without for path in task.glob(pattern)}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
         for path in sorted(p for p in task.rglob("*") if p.is_file()):

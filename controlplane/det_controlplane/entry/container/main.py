@@ -39,7 +39,7 @@ from det_controlplane.services.context import Context
 
 log = logging.getLogger("det.container")
 
-# Another process may have changed what a held poll waits for.
+# Other processes do not wake the polls of this one, so polls check the database regularly.
 RECHECK_S = 2.0
 # Below the time limit of the startup probe.
 _PROBED_S = 4.0
@@ -53,7 +53,7 @@ _TOPICS = {
 def main() -> int:
     api_server.log_to_stderr()
     resolve_by_ipv6(os.environ)
-    # Uvicorn sends itself the signal again once it has ended its requests: that is no failure.
+    # Uvicorn sends itself the signal again after its last request. This is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     role = os.environ.get("DET_ROLE", "")
     serve = {
@@ -85,7 +85,8 @@ def schedules(environment: Mapping[str, str]) -> SetSchedules | None:
 
 
 def _relay() -> None:
-    """Carry traffic to tasks, and nothing else: the others name this process by DET_RELAY_URL, which is for them."""
+    """Run a relay, which only carries traffic to tasks. Other processes find it at DET_RELAY_URL, so this process
+    ignores that variable."""
 
     settings = replace(from_environment(os.environ), relay_url="", initial_user_password=None)
     renewed = threading.Event()
@@ -111,7 +112,7 @@ def _relay() -> None:
 
 
 def _api() -> None:
-    """Answer requests: what they wake is another service. There may be several such processes."""
+    """Run the API. Other services do the work that requests wake. Several such processes may run."""
     others, set_schedules = services(os.environ), schedules(os.environ)
 
     def beside(ctx: Context, notifier: LocalNotifier) -> AbstractContextManager[None]:

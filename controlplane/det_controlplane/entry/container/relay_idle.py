@@ -1,4 +1,4 @@
-"""Ends a relay that no task needs: what runs it stops its machine then, and starts it for the next such task."""
+"""End a relay that no task needs. Its unit then stops the machine, and the next task that needs a relay starts it."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Ends a relay whose program or settings were replaced: what runs its machine starts it again, with the newer ones."""
+"""End a relay after its program or settings were replaced. Its unit starts it again with the new ones."""
 
 import hashlib
 import json
@@ -15,16 +15,16 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.tasks import proxying
 
 LOOKS_EVERY_S = 120.0
-# How long open connections keep an older relay. Their tasks' logs tell of it.
+# Open connections delay the end of an outdated relay for so long. The logs of their tasks mention it.
 NOTICE_S = 600.0
-RENEWED = 75  # the status with which it ends: not that of an end for good
+RENEWED = 75  # exit status of an outdated relay; it differs from the status of a permanent end
 _ASK_S = 60.0
 
 log = logging.getLogger("det.relay")
 
 
 def deployed(function: str) -> str:
-    """Return what identifies the deployed program and its settings; empty while they are being replaced."""
+    """Return a version of the deployed program and its settings, or "" while they are being replaced."""
     asked = ["aws", "lambda", "get-function", "--function-name", function, "--output", "json"]
     told = subprocess.run(asked, check=True, capture_output=True, timeout=_ASK_S).stdout
     configuration: dict[str, Any] = json.loads(told)["Configuration"]
@@ -45,7 +45,8 @@ class Renewal:
     def __init__(
         self, ctx: Context, look: Callable[[], str], end: Callable[[], None], own: str = ""
     ) -> None:
-        """Know the own version, or take the first that is found for it: machines from before do not tell theirs."""
+        """Store the version of this process. Machines of earlier deployments do not report one; for them the first
+        deployed version counts."""
         self._ctx, self._look, self._end = ctx, look, end
         self._own, self._deadline = own, 0.0
         self.ended = False
@@ -92,7 +93,7 @@ def _watch(renewal: Renewal, over: threading.Event) -> None:
         try:
             renewal.step()
         except Exception as e:
-            # The machine runs on with what it has, and asks again.
+            # The relay continues with its present version and checks again later.
             log.warning("whether a newer version is deployed is not known: %s", e)
         if over.wait(LOOKS_EVERY_S):
             return

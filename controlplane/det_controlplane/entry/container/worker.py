@@ -19,7 +19,7 @@ READY_PATH = "/ready"
 
 
 class Worker:
-    """Takes one turn at a time. The caller whose call began it keeps the processor for it until it is over."""
+    """Run one turn at a time. The process has a processor until the call that began the turn is answered."""
 
     def __init__(self, turn: Turn, turn_s: float = TURN_S) -> None:
         self._turn = turn
@@ -73,7 +73,7 @@ def server(
     `GET /ready` answers 200 if `ready` does not raise. Cloud Run sends no calls before the first 200."""
 
     class Handler(BaseHTTPRequestHandler):
-        # A connection a request, so that none that rests holds up the end of the process.
+        # Each request has its own connection, so that an idle connection does not delay the end of the process.
         protocol_version = "HTTP/1.0"
         timeout = 5
 
@@ -107,7 +107,7 @@ def server(
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Log nothing: Cloud Run writes a log of requests itself."""
+            """Do nothing, because Cloud Run logs requests itself."""
 
     class Server(ThreadingHTTPServer):
         # A turn that runs is let to its end.

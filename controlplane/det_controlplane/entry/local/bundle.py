@@ -1,4 +1,4 @@
-"""`det deploy local support-bundle`: an archive of what helps to find out why a cluster misbehaves, without secrets."""
+"""`det deploy local support-bundle`: an archive without secrets for the analysis of a cluster's problems."""
 
 import io
 import json

@@ -75,7 +75,7 @@ def names_of_this_machine(host: str) -> tuple[list[str], list[str]]:
         found = socket.getaddrinfo(socket.gethostname(), None)
         addresses.update(str(entry[4][0]).partition("%")[0] for entry in found)
     for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-        # The address that this machine would call others from; nothing is sent.
+        # Find the address that this machine uses to reach other machines. No packet is sent.
         with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((elsewhere, 9))
             addresses.add(str(probe.getsockname()[0]))

@@ -19,7 +19,7 @@ from det_controlplane.entry.local.files import LocalFiles
 
 STATUS_PATH = "/local/status"
 API, AGENT_PREFIX = "api", "agent-"
-SAYS = "det api: "  # what begins the line with which an API gives up
+SAYS = "det api: "  # start of the log line of an API that gives up
 _UP_S = 100.0
 _JOIN_S = 60.0
 _MANY_STARTS = 2
@@ -28,7 +28,7 @@ _TIMEOUT_S = 5.0
 
 
 class NotUp(Exception):
-    """The cluster or an agent did not come up; the message ends with what its log says."""
+    """A cluster or an agent did not start. The message ends with the last lines of its log."""
 
 
 def wait_until_up(files: LocalFiles) -> None:

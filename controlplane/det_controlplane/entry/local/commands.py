@@ -130,7 +130,7 @@ def _require_unused(files: LocalFiles) -> None:
 
 
 def _has_begun(files: LocalFiles) -> bool:
-    """Return whether a start got as far as a database, whose secrets are in the folder."""
+    """Return whether a start reached the point at which the folder has a database and its secrets."""
     return files.database.exists() or (files.has_cluster() and bool(files.desired().database_url))
 
 
@@ -444,7 +444,7 @@ def _say_next(files: LocalFiles, planned: plan.Plan) -> None:
 
 
 def _tell_password(files: LocalFiles) -> None:
-    """Show the random first password, once: also that of a start which was cut off before it was shown."""
+    """Print the random first password once, also if an earlier start was interrupted before it printed the password."""
     password = files.untold_password()
     if password is not None:
         _say(f"\nusers admin and determined have the password: {password}")
@@ -470,7 +470,7 @@ def _make_certificate(files: LocalFiles, desired: Desired) -> None:
 
 
 def _say_to_others(files: LocalFiles, desired: Desired) -> None:
-    """Say how other machines reach the cluster, and what they compare its certificate with."""
+    """Print the address for other machines and the fingerprint of the certificate."""
     if not _made_here(files, desired):
         return
     host = certificate.best_name(desired.host)

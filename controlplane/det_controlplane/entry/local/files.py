@@ -41,7 +41,9 @@ class Desired:
     agents: tuple[LocalAgent, ...] = field(default_factory=tuple)
     tls_cert: str = ""  # files in PEM; empty: plain HTTP
     tls_key: str = ""
-    master_cert_sha256: str = ""  # of the cluster elsewhere, when nobody vouches for it
+    master_cert_sha256: str = (
+        ""  # address of the cluster for other machines, if the certificate is self-signed
+    )
 
     @property
     def url(self) -> str:
@@ -155,7 +157,7 @@ class LocalFiles:
         return values
 
     def untold_password(self) -> str | None:
-        """Return the first password of the built-in accounts as long as nobody has read it."""
+        """Return the first password of the built-in accounts until it has been printed."""
         try:
             return self._untold.read_text()
         except FileNotFoundError:

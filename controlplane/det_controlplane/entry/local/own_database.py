@@ -37,7 +37,7 @@ def _check_form(url: str) -> None:
     try:
         parts = urlsplit(url)
         known = parts.scheme in _SCHEMES and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         known = False
     if not known:
         raise BadDatabase(
@@ -54,7 +54,7 @@ def _shown(url: str) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """Return the first cause's own words, without what each layer adds."""
+    """Return the message of the original cause without the prefixes of the layers above it."""
     while error.__cause__ is not None:
         error = error.__cause__
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

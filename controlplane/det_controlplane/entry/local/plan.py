@@ -27,14 +27,14 @@ class BadPlan(Exception):
 class Plan:
     desired: Desired
     config: str  # the cluster configuration, as JSON
-    initial_password: str | None  # of the built-in accounts; None: they have one
+    initial_password: str | None  # for the built-in accounts; None if they have one
     password_is_random: bool
-    ignored: tuple[str, ...] = ()  # keys of the configuration that mean nothing here
-    warnings: tuple[str, ...] = ()  # of what will hardly do what it is meant to
+    ignored: tuple[str, ...] = ()  # keys of the configuration without effect here
+    warnings: tuple[str, ...] = ()  # about settings that probably do not work as intended
 
 
 def plan(files: LocalFiles, args: Any) -> Plan:
-    """Plan the cluster: what was desired before, with the changes of the flags."""
+    """Plan the cluster: apply the changes of the flags to the previous plan."""
     before = files.desired() if files.has_cluster() else None
     raw = _read_config(files, args)
     agents = _configured_agents(raw.pop(AGENTS_KEY, None))
@@ -184,7 +184,7 @@ def _agents(
 
 
 def _with_flags(agent: LocalAgent, args: Any) -> LocalAgent:
-    """Return an agent of the cluster as it was, but for what flags say about it now."""
+    """Return the previous settings of an agent with the changes of the flags."""
     slots, runtime = _slots(args), getattr(args, "container_runtime", None)
     return replace(
         agent,
@@ -216,7 +216,7 @@ def _host(args: Any, before: Desired | None, password: str | None) -> str:
 
 
 def _tls(files: LocalFiles, args: Any, host: str, before: Desired | None) -> tuple[str, str]:
-    """Encrypt what leaves this machine, by the certificate that was given or one of our own."""
+    """Encrypt connections of other machines with the given certificate or a self-signed one."""
     cert, key = getattr(args, "tls_cert", None), getattr(args, "tls_key", None)
     if getattr(args, "no_tls", False):
         if cert or key:
@@ -257,7 +257,8 @@ def _password(
 
 
 def _check_configured(args: Any, password: str) -> None:
-    """Refuse a weak first password: the rule is the command's, whose package the control plane does not import."""
+    """Refuse a weak first password. The rule is repeated here, because the control plane does not import the package of
+    the command line."""
     weakness_of = getattr(args, "password_weakness", None)
     if weakness_of and (weakness := weakness_of(password)):
         raise BadPlan(

@@ -9,7 +9,7 @@ _OF_THIS_MACHINE = ("shared_fs", "directory")
 
 
 def warnings(config: ClusterConfig, url: str) -> Iterator[str]:
-    """Warn of rented pools, whose machines find the API at a URL unless their section says otherwise."""
+    """Warn of rented pools with machines that cannot reach the API at its default URL."""
     storage = str((config.checkpoint_storage or {}).get("type") or "")
     host = urlsplit(url).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")

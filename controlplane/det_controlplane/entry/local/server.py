@@ -184,7 +184,7 @@ def main(argv: list[str] | None = None) -> int:
         LocalCluster(files).run(ready)
     except Exception as e:
         log.exception("the cluster did not start")
-        # Whoever hears it may start the next at once.
+        # The next process may start as soon as the parent reads this.
         holder.close()
         ready(f"failed: {e}")
         return 1

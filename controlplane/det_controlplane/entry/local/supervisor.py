@@ -160,14 +160,14 @@ class Supervisor:
         self._watches = [w for w in self._watches if w.kept.name not in names]
 
     def _tell(self) -> None:
-        """Call `changed`; that it cannot write, as on a full disk, ends nothing that runs."""
+        """Call `changed`. If it cannot write, as on a full disk, the running processes continue."""
         try:
             self.changed()
         except OSError as e:
             log.warning("what runs could not be noted: %s", e)
 
     def _tend(self) -> float | None:
-        """Note deaths, start what is due; seconds until the next start that is due."""
+        """Record ended processes and start processes that are due. Return the seconds until the next start."""
         for watch in self._watches:
             if watch.due is None and not watch.kept.running():
                 self._died(watch)

@@ -15,8 +15,7 @@ from det_controlplane.entry.relay.sockets import accept
 # being replaced: the relay then asks it to connect again, and the request waits ARRIVAL_S.
 NOTICE_S, ARRIVAL_S = 5.0, 10.0
 _MISSED_EVERY_S = 10.0
-# A server whose reading is paused does not notice that a client went away: a request whose task reads
-# nothing ends then.
+# A server that stopped reading does not notice a client's disconnect. This limit ends such requests.
 PATIENCE_S = 120.0
 
 log = logging.getLogger("det.relay")

@@ -27,7 +27,7 @@ log = logging.getLogger("det.relay")
 
 
 class Forward:
-    """Part of an ASGI application that passes requests for tasks on to the relay, which decides who may reach them."""
+    """The part of an ASGI application that forwards requests for tasks to the relay. The relay checks the rights."""
 
     def __init__(self, app: App, relay_url: str, open_streams: OpenStreams) -> None:
         self._app, self._open = app, open_streams
@@ -43,11 +43,11 @@ class Forward:
     async def __call__(self, scope: Any, request: Request, receive: Any, send: Any) -> None:
         try:
             refuse_tunnels(scope)
-            # Whose token it is, and whether it is good, is known to the relay only.
+            # Only the relay can check the token and find its user.
             with self._open.held(of_token_or_address(request)):
                 await self._pass_on(scope, receive, send)
         except ClientGone:
-            # uvicorn closes the connection: the only way to tell that an answer is not whole.
+            # uvicorn closes the connection; this is the only sign of an incomplete answer.
             log.debug("an answer to %s broke off", scope["path"])
         except Exception as e:
             await refuse(scope, receive, send, self._app.failed(request, e))
@@ -95,7 +95,7 @@ class _Connection:
         self._reader, self._writer = reader, writer
         self._over = False
         self.sent = 0
-        # A relay whose machine vanished says nothing.
+        # A relay sends no reset if its machine vanished.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     async def read(self) -> bytes:
@@ -119,15 +119,15 @@ class _Connection:
             raise StreamReset(Cause.BROKEN, f"the relay is gone: {e}") from e
 
     async def end(self) -> None:
-        """Do nothing: TLS cannot close one half of a connection, and requests carry their length."""
+        """Do nothing: TLS cannot close one direction of a connection, and requests carry their length."""
 
     def drop(self) -> None:
-        """End the connection at once, whatever is still to be sent: nobody waits for it."""
+        """Close the connection at once and drop unsent data."""
         self._over = True
         self._writer.transport.abort()
 
     async def reset(self, cause: Cause, message: str) -> None:
-        """End both directions. What was written before still goes out, if the relay takes it."""
+        """Close both directions. Written data is still sent if the relay reads it."""
         if not self._over:
             self._over = True
             transport = self._writer.transport

@@ -1,4 +1,6 @@
-"""End requests whose clients went away while their tasks take nothing: a server that stopped reading is not told."""
+"""End requests of disconnected clients if their tasks do not read. A server that stopped reading is not notified of a
+disconnect.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,12 +11,12 @@ from det_controlplane.entry.relay.http import ClientGone
 # Under this name the server's extensions have the client.
 EXTENSION = "det.client"
 LOOKS_EVERY_S = 1.0
-# How long a task may take nothing of what a client that is gone has sent: it may only be slow.
+# A slow task may read no data of a disconnected client for so long.
 GRACE_S = 3.0
 
 
 class Client(Protocol):
-    """The other end of a connection, also while nothing is read from it."""
+    """The client's end of a connection. It notices a disconnect also while the server does not read."""
 
     def is_gone(self) -> bool: ...
 
@@ -26,7 +28,7 @@ class Client(Protocol):
 
 
 async def until_left(scope: Any, sent: Callable[[], int], work: Coroutine[Any, Any, None]) -> None:
-    """Do the work of a request; `sent` tells how much its task has taken. Raises ClientGone."""
+    """Handle a request; `sent` returns the bytes that its task has read. Raises ClientGone."""
     client: Client | None = scope.get("extensions", {}).get(EXTENSION)
     if client is None:
         return await work
@@ -45,7 +47,7 @@ async def until_left(scope: Any, sent: Callable[[], int], work: Coroutine[Any, A
 
 
 async def _left(client: Client, sent: Callable[[], int]) -> None:
-    """Wait until the client is gone and the task has taken nothing for a while."""
+    """Wait until the client has disconnected and the task has read no data for a while."""
     taken, idle_s = sent(), 0.0
     while True:
         await asyncio.sleep(LOOKS_EVERY_S)

@@ -1,4 +1,4 @@
-"""Choose the headers that go on to a task and back from it: both share the origin of the API."""
+"""Select the headers that are forwarded to a task and back. Tasks share the origin of the API."""
 
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
@@ -14,7 +14,7 @@ _HOP_BY_HOP = frozenset(
     b" transfer-encoding upgrade expect".split()
 )
 _ALLOCATION = b"grpc-metadata-x-allocation-token"
-# What a page could take hold of the whole origin by: the API's own data, and all its paths.
+# Headers by which a page could control the whole origin, including the API's data.
 _NOT_FOR_A_TASK = frozenset(
     (
         b"clear-site-data",
@@ -28,7 +28,7 @@ _NOT_FOR_A_TASK = frozenset(
 )
 # Each value is looked for in the database.
 _MOST_SESSIONS = 8
-# No other site frames it, and nobody who signed in since, or signed out, sees it without asking again.
+# Other sites cannot frame the page, and a later user of the browser does not see it from a cache.
 _OF_EVERY_ANSWER = (
     (b"content-security-policy", b"frame-ancestors 'self'"),
     (b"vary", b"Cookie"),
@@ -58,18 +58,17 @@ def tokens_of(headers: Headers, query: bytes) -> RequestTokens:
 
 
 def is_of_another_site(kind: str, method: str, headers: Headers) -> bool:
-    """Tell whether a page of another site sends a request to a task, or shows an answer within itself.
+    """Return whether a page of another site sends a request to a task or embeds an answer.
 
-    Browsers leave the cookie out of such requests, so nothing tells whose session the answer's scripts get hold of.
-    Links of other sites bring it along. No other site can send the headers that tokens come in without asking first.
-    """
+    Browsers omit the cookie in such requests, so the user of the answer's scripts would be unknown. Links from other
+    sites include the cookie. Other sites cannot send the headers of tokens without a preflight request."""
     scheme = _first(headers, b"authorization").partition(" ")[0].lower()
     if scheme in ("bearer", "token") or _first(headers, _ALLOCATION):
         return False
     origin = _first(headers, b"origin")
     if origin and origin.partition("://")[2] != _first(headers, b"host"):
         return True
-    # Browsers do not agree on what they tell of websockets; all of them tell the origin.
+    # Browsers differ in their headers for websockets, but all send the origin.
     if kind == "websocket" or _first(headers, b"sec-fetch-site") in ("", "same-origin", "none"):
         return False
     is_link = method in ("GET", "HEAD") and _first(headers, b"sec-fetch-dest") == "document"
@@ -77,12 +76,12 @@ def is_of_another_site(kind: str, method: str, headers: Headers) -> bool:
 
 
 def is_service_worker(headers: Headers) -> bool:
-    """Tell whether a browser asks for a script that would answer for the task from then on, whoever signs in."""
+    """Return whether a browser requests a service worker, which could answer for the task for later users."""
     return any(name.lower() == b"service-worker" for name, _ in headers)
 
 
 def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
-    """Leave out what is between the client and this process: connections, and the API's own tokens."""
+    """Remove headers of the connection to this process, and tokens of the API."""
     named = _named_by_connection(headers)
     passed = []
     for name, value in headers:
@@ -97,9 +96,9 @@ def towards_task(headers: Headers, *, bearer_is_ours: bool) -> Headers:
 
 
 def as_asked(headers: Headers, public_host: str) -> Headers:
-    """Give a request that an API of the cluster passed on the host by which a browser asked for it.
+    """Restore the host that the browser requested, in a request that an API of the cluster forwarded.
 
-    Pages of other sites can send no such header, and what is no browser chooses its host anyway."""
+    Pages of other sites cannot send this header, and other programs can send any host anyway."""
     asked = _first(headers, b"x-forwarded-host")
     if not public_host or asked != public_host:
         return headers
@@ -108,7 +107,7 @@ def as_asked(headers: Headers, public_host: str) -> Headers:
 
 
 def towards_relay(headers: Headers, relay_host: str, scheme: str) -> Headers:
-    """Leave out what is between the client and this process, and tell how it asked: the rest is for the relay."""
+    """Remove headers of the connection to this process, and add the client's address and scheme for the relay."""
     named, asked = _named_by_connection(headers), _first(headers, b"host")
     ours = (b"host", b"x-forwarded-host")
     passed = [
@@ -124,14 +123,14 @@ def towards_relay(headers: Headers, relay_host: str, scheme: str) -> Headers:
 
 
 def from_relay(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Leave out what is between this process and the relay, which made the answer fit for the client."""
+    """Remove headers of the connection to the relay. The relay has prepared the others for the client."""
     given = list(headers)
     named = _named_by_connection(given)
     return [(n, v) for n, v in given if n.lower() not in _HOP_BY_HOP and n.lower() not in named]
 
 
 def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
-    """Leave out what is between this process and the task; hold cookies to its own paths and pages to this site."""
+    """Remove headers of the connection to the task. Restrict cookies to the task's paths and frames to this site."""
     given = list(headers)
     named = _named_by_connection(given)
     passed = []
@@ -151,7 +150,7 @@ def from_task(headers: Iterable[tuple[bytes, bytes]], service: str) -> Headers:
 
 
 def _caching(given: Headers) -> tuple[bytes, bytes]:
-    """Let browsers ask again each time, unless the task lets them keep nothing."""
+    """Let browsers revalidate each answer, unless the task forbids storing it."""
     told = b",".join(value.lower() for name, value in given if name.lower() == b"cache-control")
     return b"cache-control", b"no-store" if b"no-store" in told else b"no-cache"
 

@@ -18,7 +18,7 @@ _STATUSES = range(200, 600)  # of final answers (RFC 9110, section 15)
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
-# Makes the headers of an answer of those that came.
+# A function that converts the headers of an answer.
 Answered = Callable[[Iterable[tuple[bytes, bytes]]], Headers]
 
 

@@ -21,11 +21,11 @@ log = logging.getLogger("det.relay")
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """Hold the sign-in that opened connections to one port; all that it opened there share one permit."""
+    """The sign-in that opened connections to one port. All these connections share the permit."""
 
     service: str
-    opened_by: RequestTokens  # nothing else of what the request carried: clients may make that up
-    session_id: int | None  # of the user who was signed in, where anybody was
+    opened_by: RequestTokens  # only the tokens; clients may forge the other headers
+    session_id: int | None  # session of the signed-in user, if there is one
 
 
 Check = Callable[[Permit], Awaitable[bool]]
@@ -74,7 +74,7 @@ class Permits:
             await asyncio.sleep(_BETWEEN_S)
 
     def _end(self, permit: Permit) -> None:
-        """Break connections off here, and tell their agents: an agent that reads nothing delays no other."""
+        """Close connections and notify their agents. An agent that does not read delays no other agent."""
         for stream in self._open.pop(permit, set()):
             stream.broke_off(Cause.CANCELLED, _WHY)
             task = asyncio.create_task(_tell(stream))

@@ -1,4 +1,4 @@
-"""The relay: what clients send to `/proxy/` goes through the websocket of the agent that runs the task."""
+"""The relay: requests to `/proxy/` go through the websocket of the agent that runs the task."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ log = logging.getLogger("det.relay")
 
 
 class Relay:
-    """Part of an ASGI application that takes requests for tasks and websockets of agents, and nothing else."""
+    """The part of an ASGI application that handles requests for tasks and the websockets of agents."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Relay:
                     return await self._agents.serve(agent.id, receive, send)
             await self._proxy(scope, request, receive, send)
         except ClientGone:
-            # uvicorn closes the connection: the only way to tell that an answer is not whole.
+            # uvicorn closes the connection; this is the only sign of an incomplete answer.
             log.debug("an answer to %s broke off", scope["path"])
         except PortUnreachable as e:
             if (
@@ -166,7 +166,7 @@ class Relay:
             return await bridge.run(host, address.decode("latin-1"), offered, passed, more)
         if target.tcp:
             raise _RawTcpPort(target)
-        # One connection for each request: nothing of one client is left for the next.
+        # Each request has its own connection, so that clients share no state.
         passed.append((b"connection", b"close"))
         if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
             passed.append((b"transfer-encoding", b"chunked"))
@@ -198,9 +198,10 @@ class _RawTcpPort(BadRequest):
 
 
 def _forwarded(scope: Any, headers: Headers, service: str, public: SplitResult) -> Headers:
-    """Add the headers by which reverse proxies say how a task was asked for.
+    """Add the headers by which reverse proxies describe the original request.
 
-    CloudFront says nothing of the scheme, and reaches a relay by HTTP: at the cluster's own address, that tells it."""
+    CloudFront does not send the scheme and connects to a relay by HTTP. A request for the cluster's own address came by
+    HTTPS."""
     known = {name.lower() for name, _ in headers}
     host = next((value for name, value in headers if name.lower() == b"host"), b"")
     at_public = host == public.netloc.encode("latin-1") and public.scheme == "https"

@@ -1,4 +1,4 @@
-"""Websockets to tasks: those that a task serves itself, and those that carry the bytes of a TCP connection."""
+"""Websockets to tasks: websockets that a task serves, and websockets that carry a TCP connection."""
 
 import asyncio
 from contextlib import suppress
@@ -19,7 +19,7 @@ from det_controlplane.entry.relay.headers import Headers
 from det_controlplane.entry.relay.http import Answered, ClientGone, Stream
 from det_controlplane.services.errors import Unreachable
 
-# A client that offers it tells by an empty message that it sends no more, and is told so by one.
+# A client that offers this protocol ends its direction with an empty message, and receives one at the other end.
 TCP_SUBPROTOCOL = "tcp.determined"
 HANDSHAKE_S = 60.0
 # Outputs of notebooks fit. So much is held of each message that is not complete.
@@ -96,14 +96,14 @@ class SocketBridge:
     def __init__(self, stream: Stream, answered: Answered, receive: Any, send: Any) -> None:
         self._stream, self._answered = stream, answered
         self._receive, self._send = receive, send
-        self._writing = asyncio.Lock()  # pongs are no part of a message
+        self._writing = asyncio.Lock()  # pongs do not belong to a message
         self._parts: list[bytes] = []
         self._is_text = False
 
     async def run(
         self, host: str, target: str, offered: list[str], headers: Headers, more: Headers
     ) -> None:
-        """Connect to the task first, whose answer the client gets, then carry messages. Raises Unreachable."""
+        """Connect to the task, pass its answer to the client, then carry messages. Raises Unreachable."""
         protocols = [Subprotocol(p) for p in offered]
         self._task = ClientProtocol(
             parse_uri("ws://task/"), subprotocols=protocols or None, max_size=MAX_MESSAGE
@@ -143,7 +143,7 @@ class SocketBridge:
             await self._feed()
 
     async def _feed(self) -> bool:
-        """Give the protocol what came; False at the end."""
+        """Pass received data to the protocol. Return False at the end of the connection."""
         content = await self._stream.read()
         if content:
             self._task.receive_data(content)
@@ -232,7 +232,7 @@ class SocketBridge:
 
 
 def _add(request: SocketHeaders, headers: Headers) -> None:
-    """Add the client's headers, but for those of the handshake itself, which are this process's."""
+    """Add the client's headers except those of the handshake, which this process sends itself."""
     for name, value in headers:
         low = name.decode("latin-1").lower()
         if low == "origin" or not low.startswith(_HANDSHAKE):

@@ -1,4 +1,4 @@
-"""Turn answers of the app into what goes over the wire: headers, compression, failed streams. Every host uses it."""
+"""Convert answers of the app for the network: headers, compression, failed streams. Every host uses it."""
 
 import gzip
 import json

@@ -85,7 +85,7 @@ def loops(ctx: Context, notifier: LocalNotifier) -> Iterator[None]:
     clouds, markets = clouds_of(ctx.config, providers_left(ctx)), markets_of(ctx.config)
     renting = TickLoop(lambda: calling.run(ctx, clouds, markets))
     notifier.on("provision", renting.wake)
-    # What a webhook's target takes its time for keeps nothing else waiting.
+    # A slow target of a webhook delays no other work.
     telling = TickLoop(lambda: delivery.run(ctx), longest_rest_s=SHORT_REST_S)
     notifier.on(WEBHOOKS_TOPIC, telling.wake)
     with loop.running(), telling.running(), renting.running() if clouds else nullcontext():
@@ -102,10 +102,10 @@ def serve(
     fronted: bool = False,
     app_of: Callable[[Context], App] | None = None,
 ) -> None:
-    """Serve until SIGTERM, with what runs beside the requests; all of the API, unless told what.
+    """Serve until SIGTERM, together with the loops beside the requests. The default app is the whole API.
 
-    `alone`: no other process has this address, so that agents and clients meet here for traffic to tasks.
-    `fronted`: connections come from the API and from CDNs, whose addresses are everybody's: they are not counted."""
+    `alone`: no other process has this address, so agents and clients connect here for traffic to tasks. `fronted`:
+    connections come from the API and from CDNs and share their addresses, so they are not counted by address."""
     public = not ip_address(listening.getsockname()[0]).is_loopback
     ctx = build_context(replace(settings, public=public), notifier)
     ctx.carries_traffic = alone and not settings.relay_url
@@ -134,14 +134,15 @@ def serve(
     server = (HttpsServer if settings.tls_cert else Server)(config, app.end)
     if DIE_WITH_PARENT in os.environ:
         threading.Thread(target=_end_with_parent, daemon=True).start()
-    # What was imported stays: the collector need not look at it again and again.
+    # Imported modules stay in memory, so the garbage collector can skip them.
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     server.run(sockets=[listening])
 
 
 def uvicorn_settings(most_of_address: int = 0) -> dict[str, Any]:
-    """Return how connections are handled, whatever the application; an address has that many, 0: any number."""
+    """Return uvicorn's settings for connections. `most_of_address` limits the connections of one address; 0 means no
+    limit."""
     http, websockets = protocols(most_of_address)
     return {
         "log_config": None,
@@ -149,7 +150,7 @@ def uvicorn_settings(most_of_address: int = 0) -> dict[str, Any]:
         "proxy_headers": False,  # anybody may send them
         "server_header": False,
         "ws": websockets,
-        # What is large is packed already.
+        # Large messages are compressed already.
         "ws_per_message_deflate": False,
         "http": http,
         "limit_concurrency": most_connections(),
@@ -159,9 +160,9 @@ def uvicorn_settings(most_of_address: int = 0) -> dict[str, Any]:
 
 
 def listening_socket() -> socket.socket:
-    """Return the socket that a supervisor handed over, so that connections wait while this process restarts.
+    """Return the socket that a supervisor passed, so that connections wait while this process restarts.
 
-    Naming the protocol makes asyncio set TCP_NODELAY on what it accepts."""
+    asyncio sets TCP_NODELAY on accepted connections only if the protocol is named."""
     fd = int(os.environ.get(LISTEN_FD, "-1"))
     if fd >= 0:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=fd)

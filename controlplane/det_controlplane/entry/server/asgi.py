@@ -55,10 +55,10 @@ _THREADS = 16
 _OF_ONE_CALLER = 12  # the threads that requests of one caller take at once, however slow they are
 _STREAM_PAUSE_S = 1.0
 _RETRY_AFTER_S = 5
-# Large requests that threads work on: what is read of a body takes many times its bytes.
+# Large requests that threads handle at once. A parsed body takes many times its bytes.
 _LARGE_AT_ONCE = 4
-_BEYOND_ROOM_S = 1.0  # how long a poll waits whose caller has as many as it may
-_MOST_PACKED = 1024  # how many times gzip makes something smaller
+_BEYOND_ROOM_S = 1.0  # wait of a poll above the caller's limit
+_MOST_PACKED = 1024  # largest ratio of gzip's compression
 
 
 class _Client:
@@ -92,7 +92,7 @@ class _Client:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """A request whose body is not kept: its answer, and how much of the body is still read after that."""
+    """A request with a body that is not stored: its answer, and the bytes of the body that are still read."""
 
     answer: Response
     drained: int
@@ -135,7 +135,7 @@ class AsgiApp:
             self._traffic = Forward(app, app.ctx.relay_url, self._open)
 
     def end(self) -> None:
-        """Answer long polls, as the server ends, and cut streams, by which their clients know to go on elsewhere."""
+        """Answer long polls and cut streams when the server ends, so that clients continue elsewhere."""
         self._ending = True
         self._notifier.wake_all()
 
@@ -221,7 +221,7 @@ class AsgiApp:
         return None
 
     async def _answer(self, request: Request, body: Body, client: "_Client") -> WireAnswer | Stream:
-        """Call the handler, and as long as it has nothing to say, wait and call it again."""
+        """Call the handler. While it returns Wait, wait for its topic and call it again."""
         route = self._app.shared_by(request)
         if route is not None:
             common = await self._batches.answer(route, request)
@@ -232,7 +232,7 @@ class AsgiApp:
         answer = await self._asked(request)
         if not isinstance(answer, Wait):
             return answer
-        # What it waits for may be others that need the room: ranks that exchange data.
+        # The request may wait for requests that need the room, such as ranks that exchange data.
         body.close()
         caller = _caller(request)
         if not self._waits.has_room(caller):
@@ -327,12 +327,12 @@ class AsgiApp:
 
 
 def peer_address(peer: str, headers: Mapping[str, str]) -> str:
-    """Return the address of the connection, whatever headers say."""
+    """Return the address of the connection, and ignore headers."""
     return peer
 
 
 def last_hop(peer: str, headers: Mapping[str, str]) -> str:
-    """Return the address that the front end appends to those that a client may have made up."""
+    """Return the address that the front end appends to the list of the client, which may be forged."""
     return headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or peer
 
 
@@ -358,7 +358,7 @@ def _request(scope: Message) -> Request:
 
 
 def _caller(request: Request) -> str:
-    """Return whose share of what is open a request takes. What needs no sign-in is asked by an address."""
+    """Return the caller that a held request counts for. Requests without sign-in count for their address."""
     if request.sender:
         return request.sender
     # Some handlers read the token by themselves, and answer by a stream or a long poll only where it is good.
@@ -366,7 +366,7 @@ def _caller(request: Request) -> str:
 
 
 def _is_large(request: Request) -> bool:
-    """Return whether a request's body is larger than those of forms, or may be once it is unpacked."""
+    """Return whether the body of a request is larger than the limit of forms, or may be after decompression."""
     is_packed = "content-encoding" in request.headers
     return len(request.body) * (_MOST_PACKED if is_packed else 1) > FORM_BODY
 

@@ -12,11 +12,11 @@ from det_controlplane.api.http import MAX_BODY, STRANGERS_BODY
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-PART_S = 60.0  # how long the next part is waited for
-FIRST_S = 60.0  # how long a body may take that is no larger than a stranger's
-LEAST_BYTES_S = 32 * 1024  # the rate of what is larger, on average
-ROOM = 2 * MAX_BODY  # bytes of all large bodies that a process holds at once
-SHARE = MAX_BODY  # of one caller
+PART_S = 60.0  # limit for the next part of a body
+FIRST_S = 60.0  # limit for a body of the size that is allowed without sign-in
+LEAST_BYTES_S = 32 * 1024  # average rate of larger bodies
+ROOM = 2 * MAX_BODY  # bytes that a process holds of all large bodies
+SHARE = MAX_BODY  # bytes that it holds of one caller's bodies
 
 
 class Disconnected(Exception):
@@ -24,11 +24,11 @@ class Disconnected(Exception):
 
 
 class TooSlow(Exception):
-    """The client takes longer than it is waited for."""
+    """The client sends its body too slowly."""
 
 
 class BodyMemoryFull(Exception):
-    """The process holds as much as it can of other requests, or of others of the same caller."""
+    """The process holds as many bytes as it can, of all callers or of this caller."""
 
 
 class BodyMemory:
@@ -39,7 +39,7 @@ class BodyMemory:
         self._held: Counter[str] = Counter()
 
     def refuse_larger(self, size: int, sender: str) -> None:
-        """Refuse a body that does not fit now, and reserve nothing for a slow sender. Raises BodyMemoryFull."""
+        """Refuse a body without room for it. Slow senders reserve no room in advance. Raises BodyMemoryFull."""
         if size > self._free or size > self._share - self._held[sender]:
             raise BodyMemoryFull
 
@@ -51,7 +51,7 @@ class BodyMemory:
 
     def give_back(self, size: int, sender: str) -> None:
         self._free += size
-        self._held -= Counter({sender: size})  # forgets who holds nothing any more
+        self._held -= Counter({sender: size})  # remove callers without bytes
 
 
 class Body:
@@ -89,9 +89,9 @@ class Body:
         return self._size <= limit
 
     async def drain(self, limit: int) -> None:
-        """Read and forget the rest, so that a client that sends before it reads learns why: within bounds.
+        """Read and drop the rest of a body up to a limit, so that a client that sends first can read the refusal.
 
-        The time that it has begins anew. Raises Disconnected."""
+        The time limit starts again. Raises Disconnected."""
         self._parts.clear()
         self.close()
         self._size, self._began = 0, self._clock()
@@ -103,7 +103,7 @@ class Body:
         return b"".join(self._parts)
 
     def close(self) -> None:
-        """Give its room back: its request has ended, or waits for what others send."""
+        """Release the room of a request that has ended or waits for other requests."""
         self._room.give_back(self._taken, self.sender)
         self._taken = 0
 
@@ -133,7 +133,7 @@ class Body:
 async def _within(seconds: float, receive: Receive) -> MutableMapping[str, Any]:
     """Receive the next message. Raises asyncio.TimeoutError."""
     if sys.version_info >= (3, 11):
-        # Before Python 3.12 `wait_for` makes a task of what is mostly there already.
+        # Before Python 3.12, `wait_for` creates a task even if the data has already arrived.
         async with asyncio.timeout(seconds):
             return await receive()
     else:

@@ -1,4 +1,4 @@
-"""Share the threads that answer requests: those of one caller take most of them, and never all."""
+"""Share the threads that answer requests, so that one caller never takes all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,9 +18,10 @@ class _Turn:
 
 
 class CallerLimits:
-    """Holds requests of a caller back while so many of the same caller are worked on.
+    """Delay requests of a caller while many of its requests are handled.
 
-    The first answer to a token tells its caller; until then tokens share one turn with requests that have none."""
+    The first answer to a token shows its caller. Until then, unknown tokens and requests without a token share one
+    limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -28,7 +29,7 @@ class CallerLimits:
         self._known: dict[int, str] = {}
 
     def know(self, request: Request, caller: str) -> None:
-        """Remember whose token a request has."""
+        """Remember the caller of a request's token."""
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[hash(bearer_token(request))] = caller

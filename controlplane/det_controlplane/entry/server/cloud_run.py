@@ -1,4 +1,4 @@
-"""Answers as Cloud Run carries them: it refuses those that tell a length above 32 MiB, and takes any in chunks."""
+"""Adapt answers to Cloud Run, which refuses answers with a length above 32 MiB but accepts any size in chunks."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

@@ -1,6 +1,7 @@
-"""Serve HTTPS with connections that count from when they are accepted, and end unless they soon shake hands.
+"""Serve HTTPS. Connections count from the time of their acceptance, and slow handshakes are ended.
 
-The server of an event loop tells protocols of a connection after its handshake: nothing would bound those before."""
+The event loop's own server reports a connection after its handshake, so handshakes would not be limited.
+"""
 
 import asyncio
 import socket
@@ -26,7 +27,7 @@ class Handshakes:
         self._shaking: set[asyncio.Task[None]] = set()
 
     async def accept(self, listening: socket.socket) -> None:
-        """Accept connections until this is cancelled, which ends those whose handshakes go on."""
+        """Accept connections until this task is cancelled. Cancelling ends unfinished handshakes."""
         listening.setblocking(False)
         loop = asyncio.get_running_loop()
         try:
@@ -63,7 +64,7 @@ class Handshakes:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which tells the application at once that it ends: some requests are held for minutes."""
+    """uvicorn's server that notifies the application at once when it ends. Some requests are held for minutes."""
 
     def __init__(self, config: uvicorn.Config, ends: Callable[[], None]) -> None:
         super().__init__(config)

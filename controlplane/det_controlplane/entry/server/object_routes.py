@@ -1,4 +1,4 @@
-"""The upload path of hosts whose objects lie in a directory; clouds take uploads themselves."""
+"""The upload path of hosts that store objects in a directory. Clouds take uploads themselves."""
 
 from det_controlplane.adapters.directory_objects import (
     UPLOAD_PATH,

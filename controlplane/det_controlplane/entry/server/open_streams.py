@@ -1,4 +1,4 @@
-"""Bound what callers keep open at once: logs that are followed, downloads, updates, traffic to tasks, long polls."""
+"""Limit the requests that callers keep open: followed logs, downloads, updates, traffic to tasks, long polls."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def of_address(address: str) -> str:
 
 
 def of_token_or_address(request: Request) -> str:
-    """Return the caller of a request whose token was not looked at here; without one, that of its address."""
+    """Return the caller of a request with an unchecked token, or its address if it has none."""
     token = bearer_token(request)
     return f"{_TOKEN}{hash(token)}" if token else of_address(request.client)
 

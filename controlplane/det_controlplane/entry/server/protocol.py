@@ -16,19 +16,19 @@ from det_controlplane.entry.relay.hangups import EXTENSION
 from det_controlplane.entry.server.addresses import Addresses
 
 HEADERS_S = 30.0
-LARGEST_HEADERS = 65_536  # with the address, and what frames and follows a body
+LARGEST_HEADERS = 65_536  # including the address, and the framing and trailers of a body
 LINGER_S = 2.0
 _GONE = select.POLLERR | select.POLLHUP | getattr(select, "POLLRDHUP", 0)
-# Clients read over it, before the answer (RFC 9110, section 15.2). One that is gone refuses whatever comes.
+# Clients skip it before the answer (RFC 9110, section 15.2). A disconnected client resets the connection.
 _POKE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MOST_CONNECTIONS, _FEWEST = 4096, 64
 _OTHER_FILES = 128  # database connections, logs, objects
-# Connections beyond the most: they are told to come again, those beyond them nothing.
+# So many connections above the limit get a refusal. Further connections are closed without an answer.
 _REFUSED_AT_ONCE = 32
 
 
 class HttpClient:
-    """The client of a connection: `may_poke` tells whether it waits, unread, for an answer that has not begun."""
+    """The client of a connection. `may_poke` says whether it waits for an answer that has not begun."""
 
     def __init__(self, transport: Any, may_poke: Callable[[], bool]) -> None:
         self._transport, self._may_poke = transport, may_poke
@@ -50,20 +50,20 @@ class HttpClient:
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, whose patience with the headers of a request has an end, as has the room for them.
+    """uvicorn's protocol with limits for the time and size of request headers.
 
-    The parser tells of a header when it is complete; so what it holds until then is counted as it comes."""
+    The parser reports a header when it is complete, so incoming bytes are counted as well."""
 
     addresses = Addresses(0)
     _ends: asyncio.TimerHandle | None = None
-    _held = 0  # bytes since the parser last told of headers or a body that are complete
-    _told = 0  # bytes of the request's address and headers that the parser told of
+    _held = 0  # bytes since the parser reported complete headers or a complete body
+    _reported = 0  # bytes of the address and headers that the parser has reported
     _refused = False
     _is_too_many = False  # connections of its address
     _before_tls: socket.socket | None = None
 
     def has_room(self, connection: socket.socket, peer: Any, shaking: int) -> bool:
-        """Count a connection whose TLS handshake begins, beside so many others; False: it is to be closed."""
+        """Count a connection that begins its TLS handshake. Return False if it must be closed."""
         self._before_tls = connection
         return self._take(connection, peer, len(self.connections) + shaking + 1)
 
@@ -78,7 +78,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._wait_for_headers()
 
     def _take(self, connection: Any, peer: Any, count: int) -> bool:
-        """Count a connection for its address; tell whether it is answered at all, even if only by a refusal."""
+        """Count a connection for its address. Return whether it gets an answer, which may be a refusal."""
         most, too_many = self.limit_concurrency, self.addresses.take(connection, peer)
         self._is_too_many = too_many > 0
         all_too_many = most is not None and count > most + _REFUSED_AT_ONCE
@@ -98,13 +98,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._refuse()
 
     def send_400_response(self, msg: str) -> None:
-        if self._told > LARGEST_HEADERS:
+        if self._reported > LARGEST_HEADERS:
             self._refuse()
         else:
             super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
-        self._told = 0
+        self._reported = 0
         super().on_message_begin()
         scope: Any = self.scope
         scope["extensions"] = {EXTENSION: self._client}
@@ -141,8 +141,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return reads_over and self.flow.read_paused and not begun
 
     def _tell(self, size: int) -> None:
-        self._told += size
-        if self._told > LARGEST_HEADERS:
+        self._reported += size
+        if self._reported > LARGEST_HEADERS:
             raise ValueError("the headers are too large")  # which ends the parser
 
     def _refuse(self, answer: bytes = b"") -> None:
@@ -191,7 +191,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
-        # Those that are refused have no scope. Pings show that a client is gone.
+        # Refused connections have no scope. Pings reveal disconnected clients.
         if self.handshake_initiated and not self.handshake_complete:
             scope: Any = self.scope
             scope["extensions"][EXTENSION] = HttpClient(self.transport, lambda: False)
@@ -218,7 +218,7 @@ def protocols(most_of_address: int) -> tuple[type[LimitedHttpProtocol], type[Web
 
 
 def most_connections() -> int:
-    """Return how many connections are taken: what this process may open, less what else it needs."""
+    """Return the limit of connections: the open files of this process minus those for other purposes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_files = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft - _OTHER_FILES
     return max(_FEWEST, min(_MOST_CONNECTIONS, open_files))

@@ -1,6 +1,7 @@
-"""Requests that come while a thread answers others like them: one thread answers them all, in the next batch.
+"""Batch requests: one thread answers all similar requests that came while the previous batch was answered.
 
-A thread for each would be woken several times a request, only to wait for the others in turn."""
+With a thread for each request, threads would be woken several times only to wait for each other.
+"""
 
 import asyncio
 import logging
@@ -17,7 +18,7 @@ from det_controlplane.entry.server.answers import WireAnswer, wire_answer
 log = logging.getLogger("det.api")
 
 _MOST = 32
-_PATIENCE_S = 0.1  # with a batch: what comes later does not wait for it
+_PATIENCE_S = 0.1  # with a batch that hangs; later requests do not wait for it
 
 InThread = Callable[..., Awaitable[Any]]
 
@@ -31,7 +32,9 @@ class _Waiting:
 @dataclass(slots=True)
 class _Queue:
     waiting: list[_Waiting] = field(default_factory=list)
-    batches: list[Sequence[_Waiting]] = field(default_factory=list)  # those that are waited for
+    batches: list[Sequence[_Waiting]] = field(
+        default_factory=list
+    )  # requests with a client that waits
 
     @property
     def is_ready(self) -> bool:
@@ -91,6 +94,6 @@ class RequestBatches:
                 None if answer is None else wire_answer(request, answer)
                 for request, answer in zip(requests, answers, strict=True)
             ]
-        except Exception:  # each is told by itself what is wrong
+        except Exception:  # each request gets its own error
             log.exception("%d requests that were answered together failed", len(requests))
             return [None] * len(requests)

@@ -1,6 +1,7 @@
-"""Carry a stream of the API over a websocket: the client's message is the body, each line becomes a message.
+"""Send a stream of the API over a websocket. The client's message is the body, and each line becomes a message.
 
-Another message begins anew with another body."""
+Another message of the client starts the stream again with another body.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -58,7 +59,7 @@ class SocketStream:
                 coming.cancel()
 
     async def _answer(self, request: Request, coming: "asyncio.Future[Message]") -> bool:
-        """Send what the stream says until the client does; False when that has ended the connection."""
+        """Send the stream until the client sends a message. Return False if the connection has ended."""
         if len(request.body) > STRANGERS_BODY:
             await self._close(_TOO_BIG, "the message is too large")
             return False

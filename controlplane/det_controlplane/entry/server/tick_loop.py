@@ -20,7 +20,7 @@ _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 30.0
 
 
 class TickLoop:
-    """Calls `tick`, which returns the seconds until something is due, or None when nothing is."""
+    """Run `tick` in a loop. It returns the seconds until work is due, or None if no work is planned."""
 
     def __init__(
         self, tick: Callable[[], float | None], longest_rest_s: float = _LONGEST_SPACING_S
@@ -59,7 +59,7 @@ class TickLoop:
         try:
             due_s = self._tick()
         except TryAgain as e:
-            # What collided wrote nothing; the next tick finds it, and what came behind it.
+            # A tick that collided wrote nothing. The next tick does its work.
             log.info("the tick collided with another transaction; again at once: %s", e)
             return _SPACING_S
         except Exception:

@@ -1,7 +1,7 @@
-"""Serves the pages of the WebUI, which lie in this package as they are: there is no build step.
+"""Serve the pages of the WebUI. This package has them as files; there is no build step.
 
-Files have addresses below a digest of all of them, so browsers keep them for good, and a page that is open during
-an upgrade never mixes two versions. Every other address below /det is a page: its script finds out which.
+The paths of files contain a digest of all files, so browsers cache them forever and an open page never mixes two
+versions during an upgrade. Every other path below /det is a page, and its script chooses the view.
 """
 
 import gzip
@@ -45,7 +45,7 @@ _PAGE_HEADERS = {
     "vary": "Accept-Encoding",
 }
 _IMPORT = re.compile(r'(?:^|;)(?:import|export)\b[^;"]*?"(\.{1,2}/[^"]+)"', re.M)
-# What app.js says of pages, and a page of its parts: ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")].
+# The routes in app.js and in pages with parts: ["/trials/:id/:tab?", "Trial", () => import("./pages/trial.js")].
 _LATER = re.compile(r'^ *\["([^"]+)", "[^"]+",.*?\bimport\("(\./[^"]+)"\)', re.M)
 _SHEET = re.compile(r'@import "\./([^"]+)";\n')
 
@@ -99,7 +99,7 @@ class _Version:
         return found
 
     def _shown_at(self, path: str) -> list[str]:
-        """Return the script of a page, and that of the part of it which an address names or which comes first."""
+        """Return the script of a page, and the script of its part that the path names or that comes first."""
         for pattern, target in self._parts.get(_FIRST, {}).items():
             params = _matched(pattern, path)
             if params is not None:
@@ -113,12 +113,12 @@ class _Version:
         return self.files[name].content.decode()
 
     def _whole_sheet(self, name: str) -> str:
-        """Return a style sheet with those that it imports in their places, which are one request less each."""
+        """Return a style sheet with its imports inlined, which saves a request for each."""
         return _SHEET.sub(lambda m: self._whole_sheet(_beside(name, m[1])), self._text(name))
 
 
 class WebFiles:
-    """Serves the files of a folder from memory; a page that is loaded anew shows what was changed meanwhile."""
+    """Serve the files of a folder from memory. Reloading a page shows changed files."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
