@@ -15,7 +15,7 @@ OPTIONAL = re.compile(r"pricing:|kms:|sts:DecodeAuthorizationMessage|iam:CreateS
 
 def documented() -> set[str]:
     page = (DOCS / "reference" / "aws.md").read_text("utf-8")
-    table = page.split("## Permissions")[1].split("\nEverything that is made")[0]
+    table = page.split("## Permissions")[1].split("\nEvery created resource")[0]
     return {action for action in re.findall(ACTION, table) if not OPTIONAL.match(action)}
 
 
