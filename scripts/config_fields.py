@@ -189,7 +189,7 @@ def _default(info: FieldInfo) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, BaseModel):
-        return "see there"
+        return "see below"
     if value is None or value == "":
         return "–"
     if isinstance(value, Length):

@@ -41,7 +41,7 @@ def _page(meaning: dict[str, Any], fields: list[Field]) -> str:
     parts = [meaning["head"].strip()]
     for section in dict.fromkeys(field.section for field in fields):
         mine = [field for field in fields if field.section == section]
-        title = section or "The whole"
+        title = section or "Top level"
         about = meaning["sections"].get(section, "").strip()
         parts.append("\n\n".join(p for p in (f"## {title}", about, _table(mine, meaning)) if p))
     parts.append(meaning["tail"].strip())
