@@ -1,11 +1,12 @@
-"""Print docs/reference/terraform.md: every variable and output of the Terraform stacks and their modules.
+"""Print docs/reference/terraform.md: the variables and outputs of the Terraform stacks and their modules.
 
 python -m scripts.terraform_reference > docs/reference/terraform.md
 
-What a module is for are the comments at the head of its main.tf.
+The comment at the head of a main.tf describes its stack, module or example.
 """
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,19 @@ _BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}', re.M | re.S)
 _ARGUMENT = re.compile(r"^  (\w+) += (.*?)(?=^  \w+ +=|^  \w+ \{|\Z)", re.M | re.S)
 _HEAD = """# The Terraform stacks
 
-`det deploy aws` and `det deploy gcp` apply the two stacks below; `det deploy aws|gcp dump-template DIR` writes them,
-their modules and the examples to a folder, for those who keep their own. `--var NAME=VALUE` of `up` sets a variable of
-a stack. This page is written by `python -m scripts.terraform_reference`.
+<!-- Written by `python -m scripts.terraform_reference`. -->
+
+`det deploy aws` and `det deploy gcp` apply these stacks. This page lists their variables and
+outputs. `--var NAME=VALUE` sets a variable:
+
+```sh
+det deploy aws up --cluster-id team --region us-east-1 --var relay=true
+det deploy aws dump-template DIR       # writes the stacks, modules and examples, for your own deployment
+```
 
 [Examples](../../infra/terraform/examples) use the stacks as modules:
 
-| example | |
+| example | contents |
 |---|---|
 """
 
@@ -46,30 +53,40 @@ def page() -> str:
     rows = "".join(f"| `{e.name}` | {_purpose(e)} |\n" for e in examples)
     parts = [_HEAD + rows]
     for stack in STACKS:
-        parts.append(_section(f"## Stack `{stack}`", INFRA / stack))
+        parts.append(_stack(stack))
         for module in sorted((INFRA / "modules" / stack).iterdir()):
-            parts.append(_section(f"### Module `{stack}/{module.name}`", module))
+            parts.append(_module(f"### Module `{stack}/{module.name}`", module))
     return "\n".join(parts)
 
 
-def _section(title: str, folder: Path) -> str:
+def _stack(name: str) -> str:
+    blocks = list(blocks_of(INFRA / name))
+    return "\n".join([
+        f"## Stack `{name}`", "", _wrapped(_purpose(INFRA / name)), "",
+        "| variable | type | default | meaning |", "|---|---|---|---|",
+        *(f"| `{b.name}` | {_type(b)} | {_default(b)} | {b.description} |" for b in blocks if b.kind == "variable"),
+        "", "| output | meaning |", "|---|---|",
+        *(
+            f"| `{b.name}`{' (secret)' if b.is_secret else ''} | {b.description} |"
+            for b in blocks
+            if b.kind == "output"
+        ),
+        "",
+    ])  # fmt: skip
+
+
+def _module(title: str, folder: Path) -> str:
+    """Describe a module in short; its files have the descriptions of its variables and outputs."""
     blocks = list(blocks_of(folder))
-    lines = [title, "", _purpose(folder), ""]
-    variables = [b for b in blocks if b.kind == "variable"]
-    if variables:
-        lines += ["| variable | type | default | |", "|---|---|---|---|"]
-        lines += [
-            f"| `{b.name}` | {_type(b)} | {_default(b)} | {b.description} |" for b in variables
-        ]
-        lines.append("")
-    outputs = [b for b in blocks if b.kind == "output"]
-    if outputs:
-        lines += ["| output | |", "|---|---|"]
-        lines += [
-            f"| `{b.name}`{' (secret)' if b.is_secret else ''} | {b.description} |" for b in outputs
-        ]
-        lines.append("")
+    lines = [title, "", _wrapped(_purpose(folder)), ""]
+    for kind, label in (("variable", "Variables"), ("output", "Outputs")):
+        names = [f"`{b.name}`" for b in blocks if b.kind == kind]
+        lines += [_wrapped(f"{label}: {', '.join(names)}."), ""] if names else []
     return "\n".join(lines)
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def blocks_of(folder: Path) -> Iterator[Block]:

@@ -1,5 +1,5 @@
-# A cluster on AWS: functions over a serverless database. Nothing here costs money by the hour while the cluster is idle,
-# except what the database keeps on disk.
+# A cluster on AWS: functions over a serverless database. While the cluster is idle, only the stored
+# data of the database costs money.
 
 data "aws_availability_zones" "available" {
   state = "available"

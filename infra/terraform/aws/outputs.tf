@@ -4,12 +4,12 @@ output "url" {
 }
 
 output "relay" {
-  description = "Machine that carries traffic to tasks while there are such; empty for none."
+  description = "Machine of the relay; empty: none."
   value       = var.relay ? one(module.relay[*].instance_id) : ""
 }
 
 output "bucket" {
-  description = "Bucket of contexts and checkpoints."
+  description = "Bucket of code and checkpoints."
   value       = module.storage.bucket
 }
 
@@ -19,12 +19,12 @@ output "functions" {
 }
 
 output "versions" {
-  description = "Newest versions of the functions that requests and schedules reach."
+  description = "Newest versions of the functions for requests and schedules."
   value       = module.controlplane.versions
 }
 
 output "schedules" {
-  description = "Names of the schedules that the control plane switches."
+  description = "Names of the schedules that the control plane enables and disables."
   value       = module.controlplane.schedules
 }
 
@@ -44,7 +44,7 @@ output "machine_security_group_id" {
 }
 
 output "initial_user_password" {
-  description = "Password that the built-in users got at the first start."
+  description = "First password of the built-in users."
   value       = terraform_data.first_password.output
   sensitive   = true
 }

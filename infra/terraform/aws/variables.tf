@@ -1,5 +1,5 @@
 variable "cluster_id" {
-  description = "Name of the cluster; part of the names of everything here."
+  description = "Name of the cluster; part of all resource names."
   type        = string
 
   validation {
@@ -15,7 +15,7 @@ variable "region" {
 }
 
 variable "zones" {
-  description = "Availability zones; empty for those of the region, and for functions and database three of them."
+  description = "Availability zones; empty: all zones of the region, and three of them for functions and database."
   type        = list(string)
   default     = []
 }
@@ -27,24 +27,24 @@ variable "cidr" {
 }
 
 variable "zip" {
-  description = "Path of the zip of the functions."
+  description = "Path of the functions' zip file."
   type        = string
 }
 
 variable "keys_zip" {
-  description = "Path of another zip for the function outside the network, without the cluster's configuration; empty for the same zip."
+  description = "Path of a separate zip file without the cluster's configuration for the function outside the network; empty: the same file."
   type        = string
   default     = ""
 }
 
 variable "provision_zip" {
-  description = "Path of another zip for the function that rents machines, with the client of Google Cloud; empty for the same zip."
+  description = "Path of a separate zip file with Google Cloud's client for the function that rents machines; empty: the same file."
   type        = string
   default     = ""
 }
 
 variable "relay" {
-  description = "Carry traffic to notebooks, shells, TensorBoards and ports of tasks, by a machine that runs while there are such tasks, behind a distribution of CloudFront; without, they are refused."
+  description = "Carry traffic to notebooks, shells, TensorBoards and task ports, with a machine behind CloudFront that runs while such tasks exist. Otherwise they are refused."
   type        = bool
   default     = false
 
@@ -55,25 +55,25 @@ variable "relay" {
 }
 
 variable "relay_zip" {
-  description = "Path of the zip of the relay."
+  description = "Path of the relay's zip file."
   type        = string
   default     = ""
 }
 
 variable "google_credentials" {
-  description = "Path inside the zip of a configuration of workload identity federation, for pools on Google Cloud."
+  description = "Path in the zip file of a workload identity federation configuration, for pools on Google Cloud."
   type        = string
   default     = ""
 }
 
 variable "google_project" {
-  description = "Project of pools on Google Cloud that name none."
+  description = "Default project of pools on Google Cloud."
   type        = string
   default     = ""
 }
 
 variable "runtime" {
-  description = "Lambda runtime that the zip was made for."
+  description = "Lambda runtime of the zip file."
   type        = string
   default     = "python3.11"
 
@@ -84,7 +84,7 @@ variable "runtime" {
 }
 
 variable "architecture" {
-  description = "Processor that the zip was made for: x86_64 or arm64."
+  description = "Processor of the zip file: x86_64 or arm64."
   type        = string
   default     = "x86_64"
 
@@ -106,13 +106,13 @@ variable "snap_start" {
 }
 
 variable "memory_mb" {
-  description = "Memory of functions by their names (api, tick, provision, migrate, keys), where it is not the default: 1024, of keys 512."
+  description = "Memory by function (api, tick, provision, migrate, keys) in MB; default: 1024, for keys 512."
   type        = map(number)
   default     = {}
 }
 
 variable "endpoint" {
-  description = "Address of the API: function_url, or api_gateway for an HTTP API of API Gateway before the function, which gives up after 29 seconds."
+  description = "Address of the API: function_url, or api_gateway for an API Gateway HTTP API, which times out after 29 seconds."
   type        = string
   default     = "function_url"
 
@@ -123,7 +123,7 @@ variable "endpoint" {
 }
 
 variable "machine_external_ip" {
-  description = "Give machines IPv4 addresses of their own, in public subnets; otherwise they live in private ones and reach out by a NAT gateway, which costs money by the hour."
+  description = "Give machines IPv4 addresses in public subnets. Otherwise they use private subnets and a NAT gateway with an hourly cost."
   type        = bool
   default     = true
 }
@@ -135,13 +135,13 @@ variable "database" {
 }
 
 variable "database_max_capacity" {
-  description = "Most Aurora capacity units; one is about 2 GiB of memory."
+  description = "Maximum Aurora capacity units; one has about 2 GiB of memory."
   type        = number
   default     = 4
 }
 
 variable "database_instance_class" {
-  description = "Instance class of the database, for rds."
+  description = "Instance class of an rds database."
   type        = string
   default     = "db.t4g.micro"
 }
@@ -153,38 +153,38 @@ variable "database_pause_after_s" {
 }
 
 variable "database_snapshot" {
-  description = "Snapshot from which the database begins: its name or ARN, its version of PostgreSQL and the size of its disk; null for an empty one. A database that is there stays."
+  description = "Snapshot to restore: name or ARN, PostgreSQL version and disk size; null: an empty database. An existing database stays."
   type        = object({ name = string, version = string, disk_gb = number })
   default     = null
 }
 
 variable "secrets_key" {
-  description = "Keys of the secrets in the database, separated by commas: the first encrypts, all decrypt; empty for one that is made. A snapshot needs those of its cluster."
+  description = "Keys of stored secrets, separated by commas: the first encrypts, all decrypt; empty: a generated key. A snapshot needs its cluster's keys."
   type        = string
   default     = ""
   sensitive   = true
 }
 
 variable "database_ca" {
-  description = "Path of the certificate bundle of RDS inside the zip; empty for what the runtime trusts."
+  description = "Path of RDS's certificate bundle in the zip file; empty: the runtime's certificates."
   type        = string
   default     = "/var/task/rds-ca.pem"
 }
 
 variable "bucket" {
-  description = "Name of the bucket of contexts and checkpoints; empty for det-CLUSTER-REGION-ACCOUNT."
+  description = "Bucket of code and checkpoints; empty: det-CLUSTER-REGION-ACCOUNT."
   type        = string
   default     = ""
 }
 
 variable "keep_data" {
-  description = "Keep the bucket's content and a snapshot of the database when the cluster is removed."
+  description = "Keep the bucket and a database snapshot when the cluster is removed."
   type        = bool
   default     = true
 }
 
 variable "removal" {
-  description = "Set while the cluster is removed: ends the protection of the database, and names its last snapshot."
+  description = "Set during a removal: ends the protection of the database, and names its last snapshot."
   type        = string
   default     = ""
 }
@@ -196,13 +196,13 @@ variable "bucket_lifecycle" {
 }
 
 variable "api_concurrency" {
-  description = "Most API requests at once: each holds one connection of the database; -1 for no bound, in accounts that let no function reserve any."
+  description = "Maximum concurrent API requests, each with one database connection; -1: no reservation, for accounts with a small limit."
   type        = number
   default     = 50
 }
 
 variable "log_retention_days" {
-  description = "Days that logs of functions are kept."
+  description = "Retention of function logs in days."
   type        = number
   default     = 30
 }
@@ -214,37 +214,37 @@ variable "initial_user_password" {
 }
 
 variable "permissions_boundary" {
-  description = "ARN of a permission boundary for all roles."
+  description = "ARN of a permissions boundary for all roles."
   type        = string
   default     = null
 }
 
 variable "kms_key_arns" {
-  description = "ARNs of your own keys in KMS with which volumes of machines are encrypted: the account's default key for EBS, and what pools name by root_volume_kms_key_id. AWS's own key needs none."
+  description = "ARNs of your own KMS keys for machine volumes: the account's default EBS key, and the pools' root_volume_kms_key_id. AWS's own key needs no entry."
   type        = list(string)
   default     = []
 }
 
 variable "alarm_topic_arn" {
-  description = "SNS topic that is told when a function fails or is held back, a schedule starts nothing, or the database is full."
+  description = "SNS topic for alarms about failing or throttled functions, schedules without runs, and a full database."
   type        = string
   default     = null
 }
 
 variable "tags" {
-  description = "Tags of all that is made here, beside those of the cluster; machines get those of their pools."
+  description = "Additional tags of all resources; machines get the tags of their pools."
   type        = map(string)
   default     = {}
 }
 
 variable "monthly_budget_usd" {
-  description = "An AWS budget beside those of the cluster; 0 for none."
+  description = "A monthly AWS budget in dollars; 0: none."
   type        = number
   default     = 0
 }
 
 variable "budget_emails" {
-  description = "Who is told when the AWS budget is nearly spent."
+  description = "Recipients of AWS budget mails."
   type        = list(string)
   default     = []
 
@@ -255,7 +255,7 @@ variable "budget_emails" {
 }
 
 variable "endpoint_url" {
-  description = "Address of an AWS that is not Amazon's, for trials."
+  description = "Another AWS address, for tests."
   type        = string
   default     = ""
 }

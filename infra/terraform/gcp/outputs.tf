@@ -4,7 +4,7 @@ output "url" {
 }
 
 output "bucket" {
-  description = "Bucket of contexts and checkpoints."
+  description = "Bucket of code and checkpoints."
   value       = module.storage.bucket
 }
 
@@ -34,12 +34,12 @@ output "repository" {
 }
 
 output "initial_user_password" {
-  description = "Password that the built-in users got at the first start."
+  description = "First password of the built-in users."
   value       = terraform_data.first_password.output
   sensitive   = true
 }
 
 output "provision_account_id" {
-  description = "Unique id of the account that rents machines: a role in AWS trusts it."
+  description = "Unique id of the account that rents machines, for the trust policy of an AWS role."
   value       = module.controlplane.provision_account_id
 }

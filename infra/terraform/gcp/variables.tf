@@ -1,5 +1,5 @@
 variable "cluster_id" {
-  description = "Name of the cluster; part of the names of everything here."
+  description = "Name of the cluster; part of all resource names."
   type        = string
 
   validation {
@@ -15,7 +15,7 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Region of everything but the machines, which pools may place elsewhere."
+  description = "Region of all resources except machines of pools in other regions."
   type        = string
 }
 
@@ -32,7 +32,7 @@ variable "machine_cidr" {
 }
 
 variable "network_id" {
-  description = "Network of your own, with a way out for machines and a peering with Cloud SQL; empty for one that is made here."
+  description = "Your own network, with internet access for machines and a peering to Cloud SQL; empty: a new network."
   type        = string
   default     = ""
 
@@ -43,55 +43,55 @@ variable "network_id" {
 }
 
 variable "subnetwork_id" {
-  description = "Subnet of services and machines in a network of your own, in the region."
+  description = "Subnet of services and machines in your own network, in the region."
   type        = string
   default     = ""
 }
 
 variable "network_peering" {
-  description = "Id of the peering of your own network with servicenetworking.googleapis.com."
+  description = "Id of your own network's peering with servicenetworking.googleapis.com."
   type        = string
   default     = ""
 }
 
 variable "image" {
-  description = "Image of the control plane in a registry that Cloud Run reads, with its digest."
+  description = "Control plane image with its digest, in a registry that Cloud Run can read."
   type        = string
 }
 
 variable "memory" {
-  description = "Memory of an instance of a service."
+  description = "Memory of a service instance."
   type        = string
   default     = "1Gi"
 }
 
 variable "api_instances" {
-  description = "Most instances of the API; each holds up to eight connections of the database."
+  description = "Maximum API instances; each uses up to eight database connections."
   type        = number
   default     = 4
 }
 
 variable "relay" {
-  description = "Carry traffic to notebooks, shells, TensorBoards and ports of tasks, by one more service that runs while there are such tasks; without, they are refused."
+  description = "Carry traffic to notebooks, shells, TensorBoards and task ports, with a service that runs while such tasks exist. Otherwise they are refused."
   type        = bool
   default     = true
 }
 
 variable "cluster_config" {
-  description = "The cluster configuration, as YAML; empty for one with checkpoints in the bucket. Kept as a secret, as it may hold keys and passwords."
+  description = "The cluster configuration in YAML, stored as a secret; empty: only checkpoints in the bucket."
   type        = string
   default     = ""
   sensitive   = true
 }
 
 variable "database_tier" {
-  description = "Machine type of Cloud SQL, like db-f1-micro or db-custom-2-7680."
+  description = "Cloud SQL machine type, such as db-f1-micro or db-custom-2-7680."
   type        = string
   default     = "db-f1-micro"
 }
 
 variable "database_disk_gb" {
-  description = "Gigabytes of the database's disk when it is made; it grows with what is in it."
+  description = "Initial disk size of the database in GB; it grows automatically."
   type        = number
   default     = 10
 
@@ -102,26 +102,26 @@ variable "database_disk_gb" {
 }
 
 variable "secrets_key" {
-  description = "Keys of the secrets in the database, separated by commas: the first encrypts, all decrypt; empty for one that is made. A backup needs those of its cluster."
+  description = "Keys of stored secrets, separated by commas: the first encrypts, all decrypt; empty: a generated key. A backup needs its cluster's keys."
   type        = string
   default     = ""
   sensitive   = true
 }
 
 variable "secret_location" {
-  description = "Region of the secrets, for organisations that restrict locations; empty to let Google choose. It cannot be changed later."
+  description = "Region of the secrets, for organisations that restrict locations; empty: Google chooses. It cannot be changed later."
   type        = string
   default     = ""
 }
 
 variable "database_highly_available" {
-  description = "Keep a standby of the database in a second zone, at twice the price."
+  description = "Keep a database standby in a second zone, at twice the price."
   type        = bool
   default     = false
 }
 
 variable "database_max_connections" {
-  description = "Most connections of the database."
+  description = "Maximum database connections."
   type        = number
   default     = 60
 
@@ -132,19 +132,19 @@ variable "database_max_connections" {
 }
 
 variable "bucket" {
-  description = "Name of the bucket of contexts and checkpoints; empty for det-CLUSTER-PROJECT."
+  description = "Bucket of code and checkpoints; empty: det-CLUSTER-PROJECT."
   type        = string
   default     = ""
 }
 
 variable "keep_data" {
-  description = "Refuse to remove the database, and the bucket while it holds anything."
+  description = "Refuse to remove the database, and the bucket unless it is empty."
   type        = bool
   default     = true
 }
 
 variable "removal" {
-  description = "Set while the cluster is removed: ends the protection of the database."
+  description = "Set during a removal: ends the protection of the database."
   type        = string
   default     = ""
 }
@@ -156,25 +156,25 @@ variable "bucket_lifecycle" {
 }
 
 variable "machine_external_ip" {
-  description = "Give machines addresses of their own; otherwise they reach out by Cloud NAT, which costs money by the hour."
+  description = "Give machines external addresses. Otherwise they use Cloud NAT with an hourly cost."
   type        = bool
   default     = true
 }
 
 variable "aws_role_arn" {
-  description = "Role that `provision` assumes in AWS, for pools that rent there; empty for none."
+  description = "AWS role that `provision` assumes, for pools on AWS; empty: none."
   type        = string
   default     = ""
 }
 
 variable "alarm_emails" {
-  description = "Who is told when a service fails, a schedule starts nothing, or the database is full or busy; empty for nobody."
+  description = "Recipients of mails about failing services, schedules without runs, and a full or busy database."
   type        = list(string)
   default     = []
 }
 
 variable "log_retention_days" {
-  description = "Days that logs of services are kept, in a bucket of logs of their own; 0 for as long as the project's other logs, which is 30 days unless it says otherwise."
+  description = "Retention of service logs in days, in a separate log bucket; 0: the project's retention, by default 30 days."
   type        = number
   default     = 0
 
@@ -185,19 +185,19 @@ variable "log_retention_days" {
 }
 
 variable "labels" {
-  description = "Labels of all that is made here, beside those of the cluster; machines get those of their pools."
+  description = "Additional labels of all resources; machines get the labels of their pools."
   type        = map(string)
   default     = {}
 }
 
 variable "monthly_budget_usd" {
-  description = "Money a month of the project at which Google Cloud itself writes mails, in the currency of the billing account, dollars or not; 0 for no such alarm."
+  description = "Monthly Google Cloud budget of the project, in the currency of the billing account; 0: none."
   type        = number
   default     = 0
 }
 
 variable "billing_account" {
-  description = "Id of the billing account that pays for the project; needed for an alarm."
+  description = "Id of the project's billing account; required for a budget."
   type        = string
   default     = ""
 
@@ -208,7 +208,7 @@ variable "billing_account" {
 }
 
 variable "budget_emails" {
-  description = "Who gets the mails; empty for those who administer the billing account."
+  description = "Recipients of budget mails; empty: administrators of the billing account."
   type        = list(string)
   default     = []
 }

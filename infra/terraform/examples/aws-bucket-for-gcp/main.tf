@@ -1,4 +1,4 @@
-# In an account of AWS: a role by which machines of Google Cloud use a bucket there, without a key.
+# An AWS role that lets machines on Google Cloud use an S3 bucket without a key.
 
 terraform {
   required_version = ">= 1.10"

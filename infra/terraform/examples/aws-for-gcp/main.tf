@@ -1,4 +1,4 @@
-# In an account of AWS: what a cluster on Google Cloud needs to rent machines there, without a key.
+# The AWS resources that a cluster on Google Cloud needs to rent machines on AWS without a key.
 
 terraform {
   required_version = ">= 1.10"

@@ -1,4 +1,4 @@
-# A cluster on AWS with a database that never pauses, roles under a boundary, and mails when a month costs too much.
+# A cluster on AWS with an RDS database, a permissions boundary, and budget mails.
 
 terraform {
   required_version = ">= 1.10"

@@ -1,4 +1,4 @@
-# In a project of Google Cloud: an account by which machines of AWS use a bucket there, without a key.
+# A Google account that lets machines on AWS use a Google bucket without a key.
 
 terraform {
   required_version = ">= 1.10"

@@ -1,4 +1,4 @@
-# A cluster on Google Cloud with a database that has a standby, and mails at half, four fifths and all of a month's money.
+# A cluster on Google Cloud with a database standby, and budget mails at 50, 80 and 100 %.
 
 terraform {
   required_version = ">= 1.10"

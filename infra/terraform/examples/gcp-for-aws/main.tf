@@ -1,4 +1,5 @@
-# In a project of Google Cloud: what a cluster on AWS needs to rent machines there, without a key.
+# The Google Cloud resources that a cluster on AWS needs to rent machines on Google Cloud without a
+# key.
 
 terraform {
   required_version = ">= 1.10"

@@ -1,4 +1,4 @@
-# A cluster on Google Cloud in a network that is there already: `terraform init && terraform apply`.
+# A cluster on Google Cloud in an existing network: `terraform init && terraform apply`.
 
 terraform {
   required_version = ">= 1.10"

@@ -1,4 +1,4 @@
-# An alarm of AWS itself beside the budgets of the cluster: it also sees what the cluster does not know of.
+# An AWS budget alarm. It also counts costs that the cluster's own budgets do not include.
 
 variable "name" {
   description = "Name of the budget."

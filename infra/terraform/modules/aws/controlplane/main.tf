@@ -1,5 +1,6 @@
-# Three functions of one zip, each with a role of its own: only `provision` may start and end machines. `migrate` brings
-# the database up to date before requests reach new code. Schedules are the safety net; the functions start each other.
+# The functions of the control plane, each with its own role. Only `provision` may start and
+# terminate machines. `migrate` upgrades the database before requests reach new code. The functions
+# call each other; schedules are a fallback.
 
 data "aws_region" "current" {}
 data "aws_caller_identity" "current" {}

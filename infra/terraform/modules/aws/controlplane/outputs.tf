@@ -14,7 +14,7 @@ output "functions" {
 }
 
 output "schedules" {
-  description = "Names of the schedules that the control plane switches."
+  description = "Names of the schedules that the control plane enables and disables."
   value       = [for name in local.schedules : "${var.name}-${name}"]
 }
 

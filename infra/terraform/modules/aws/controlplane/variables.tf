@@ -99,7 +99,7 @@ variable "api_concurrency" {
 }
 
 variable "log_retention_days" {
-  description = "Days that logs of functions are kept."
+  description = "Retention of function logs in days."
   type        = number
 }
 
@@ -120,7 +120,7 @@ variable "has_nat" {
 }
 
 variable "bucket_arn" {
-  description = "Bucket of contexts and checkpoints."
+  description = "Bucket of code and checkpoints."
   type        = string
 }
 

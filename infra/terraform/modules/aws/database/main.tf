@@ -1,5 +1,5 @@
-# PostgreSQL: Aurora Serverless v2, which pauses when nobody is connected, or one RDS instance. What is changed is changed
-# at once: AWS would leave a larger class, which somebody waits for, to a maintenance window days later.
+# PostgreSQL: Aurora Serverless v2, which pauses without connections, or one RDS instance. Changes
+# apply immediately and not in a maintenance window.
 
 variable "name" {
   description = "Prefix of the names of everything here."

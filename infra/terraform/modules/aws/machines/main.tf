@@ -1,4 +1,5 @@
-# What rented machines run as. They need no way in; their role reads and writes checkpoints, and proves who they are.
+# Role and security group of rented machines. They need no inbound access. The role reads and writes
+# checkpoints and proves the machine's identity.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -11,7 +12,7 @@ variable "vpc_id" {
 }
 
 variable "bucket_arn" {
-  description = "Bucket of contexts and checkpoints."
+  description = "Bucket of code and checkpoints."
   type        = string
 }
 

@@ -1,6 +1,6 @@
-# Dual-stack subnets. Functions live in private ones of a few zones, from which only IPv6 leaves, through an egress-only
-# gateway that costs nothing; rented machines live in public ones of every zone, as each has machines of its own. S3 has a
-# gateway endpoint. With `nat`, IPv4 leaves private subnets of every zone, where machines without addresses may live.
+# Dual-stack subnets. Functions use private subnets in a few zones with an IPv6 egress-only gateway,
+# which is free. Machines use public subnets in every zone. S3 has a gateway endpoint. `nat` adds a
+# NAT gateway for IPv4 to the private subnets of every zone.
 
 variable "name" {
   description = "Prefix of the names of everything here."

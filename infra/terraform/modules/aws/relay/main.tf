@@ -1,6 +1,6 @@
-# Traffic to notebooks, shells, TensorBoards and ports of tasks, which functions cannot carry. One small machine in a private
-# subnet is what agents dial; it is stopped while no such task runs, and keeps its address. A distribution of CloudFront
-# is the cluster's one address: it leads to that machine, or to the API's function.
+# Traffic to notebooks, shells, TensorBoards and task ports. Agents connect to a small machine in a
+# private subnet, which stops while no such task runs. A CloudFront distribution is the address of
+# the cluster and forwards requests to the machine or to the API's function.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -13,7 +13,7 @@ variable "cluster_id" {
 }
 
 variable "zip" {
-  description = "Path of the zip of the relay."
+  description = "Path of the relay's zip file."
   type        = string
 }
 
@@ -23,7 +23,7 @@ variable "runtime" {
 }
 
 variable "architecture" {
-  description = "Processor that the zip was made for: x86_64 or arm64."
+  description = "Processor of the zip file: x86_64 or arm64."
   type        = string
 }
 

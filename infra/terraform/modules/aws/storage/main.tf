@@ -1,4 +1,4 @@
-# The bucket of contexts and checkpoints: encrypted, private, with versions that are kept for a while.
+# The bucket of code and checkpoints: encrypted, private and versioned.
 
 variable "bucket" {
   description = "Name of the bucket."

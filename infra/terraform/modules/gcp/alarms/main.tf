@@ -1,5 +1,5 @@
-# What addresses are told by Cloud Monitoring: services that fail, schedules that start nothing, requests that find no
-# instance, a database that is full or busy. And how long logs of services are kept, where that is not the project's.
+# Cloud Monitoring mails about failing services, schedules without runs, missing instances, and a
+# full or busy database. It also sets the retention of service logs.
 
 variable "project" {
   description = "Id of the project."

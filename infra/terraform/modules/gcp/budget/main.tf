@@ -1,5 +1,5 @@
-# An alarm of Google Cloud itself beside the budgets of the cluster: it also sees what the cluster does not know of. It
-# stops nothing.
+# A Google Cloud budget alarm. It also counts costs that the cluster's own budgets do not include,
+# and stops no work.
 
 variable "name" {
   description = "Name of the budget."

@@ -1,5 +1,6 @@
-# Services of one image, each with an account of its own: only `provision` may start and end machines. The API brings
-# the database up to date when it starts. Schedules are the safety net; the services start each other.
+# The services of the control plane, each with its own account. Only `provision` may start and
+# terminate machines. The API upgrades the database when it starts. The services call each other;
+# schedules are a fallback.
 
 data "google_project" "this" {}
 

@@ -64,7 +64,7 @@ variable "subnetwork_id" {
 }
 
 variable "bucket" {
-  description = "Bucket of contexts and checkpoints."
+  description = "Bucket of code and checkpoints."
   type        = string
 }
 

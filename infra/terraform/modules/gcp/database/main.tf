@@ -1,4 +1,4 @@
-# PostgreSQL by Cloud SQL: reached inside the network alone, over TLS.
+# Cloud SQL for PostgreSQL, reachable only inside the network and over TLS.
 
 variable "name" {
   description = "Prefix of the instance's name."

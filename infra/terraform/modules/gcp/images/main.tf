@@ -1,4 +1,4 @@
-# Where the image of the control plane lies, and the account that Cloud Build makes it as.
+# The registry of the control plane's image, and the account that Cloud Build uses.
 
 variable "project" {
   description = "Id of the project."

@@ -1,4 +1,5 @@
-# What rented machines run as. They need no way in; their account reads and writes checkpoints, and proves who they are.
+# Service account of rented machines. They need no inbound access. The account reads and writes
+# checkpoints and proves the machine's identity.
 
 variable "name" {
   description = "Prefix of the names of everything here."
@@ -16,7 +17,7 @@ variable "network_id" {
 }
 
 variable "bucket" {
-  description = "Bucket of contexts and checkpoints."
+  description = "Bucket of code and checkpoints."
   type        = string
 }
 

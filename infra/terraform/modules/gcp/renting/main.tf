@@ -1,4 +1,4 @@
-# What an account may do that rents machines: make them, and end those of Determined alone.
+# Permissions to rent machines: create machines, and delete only the cluster's own.
 
 variable "project" {
   description = "Project of the machines."

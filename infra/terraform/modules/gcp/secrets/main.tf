@@ -1,4 +1,5 @@
-# Secrets, each readable by the accounts that need it. A new value is a new version, and a new revision of the services.
+# Secrets, each readable by the accounts that need it. A new value creates a new version and a new
+# revision of the services.
 
 variable "name" {
   description = "Prefix of the secrets' ids."

@@ -1,4 +1,4 @@
-# The bucket of contexts and checkpoints: private, encrypted by Google, with versions that are kept for a while.
+# The bucket of code and checkpoints: private, encrypted and versioned.
 
 variable "bucket" {
   description = "Name of the bucket."
