@@ -40,7 +40,7 @@ const PAGES = [
   ["/admin/tokens", "Access tokens", () => import("./pages/admin/tokens.js")],
   ["/admin/audit", "Audit log", () => import("./pages/admin/audit.js")],
   ["/admin/message", "Message", () => import("./pages/admin/message.js")],
-  // As Determined calls them.
+  // These paths are those of Determined's pages.
   ["/admin/user-management", "People", () => import("./pages/admin/people.js")],
   ["/admin/group-management", "Groups", () => import("./pages/admin/groups.js")],
   ["/settings", "Settings", () => import("./pages/settings.js")],

@@ -1,4 +1,4 @@
-// Runs before the first paint, so that nobody who chose dark sees a white flash.
+// This script runs before the first paint, so that a dark page does not flash white.
 (() => {
   const chosen = localStorage.getItem("theme");
   if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;

@@ -102,7 +102,7 @@ export async function* lines(path, query, options = {}) {
     }
     if (rest) yield message(rest);
   } finally {
-    // Those who have read enough keep no connection open.
+    // A caller that stops reading early closes the connection.
     reader.cancel().catch(() => {});
   }
 }

@@ -1,4 +1,4 @@
-// One action on many experiments: some at a time, and what came of each.
+// Run one action on many experiments, a few at a time, and collect the results.
 import { ApiError, send } from "./api.js";
 import { signal } from "./view.js";
 

@@ -7,7 +7,7 @@ export async function copy(text) {
   const area = document.createElement("textarea");
   area.className = "hidden-visually";
   area.value = text;
-  // What lies behind an open dialog takes no focus.
+  // Elements behind an open dialog cannot get the focus.
   (before?.closest("dialog") ?? document.body).append(area);
   area.select();
   const done = document.execCommand("copy");

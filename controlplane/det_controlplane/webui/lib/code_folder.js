@@ -1,7 +1,7 @@
 // Files that somebody chose, as the code of an experiment.
 import { ignoring } from "./ignore.js";
 
-// What a cluster takes at all, and what hosts of functions take in one request.
+// The limit of a cluster, and the limit of a request on hosts of functions.
 export const MOST_BYTES = 95 * 2 ** 20;
 const RUNNABLE = "IyE"; // how `#!` begins in base64
 

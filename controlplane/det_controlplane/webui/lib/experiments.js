@@ -1,4 +1,4 @@
-// What one can do with experiments, and to which of them.
+// The actions on experiments, and the states in which each is possible.
 import { post, send } from "./api.js";
 import { ended } from "./format.js";
 import { keeps, may } from "./rights.js";

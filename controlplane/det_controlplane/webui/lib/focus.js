@@ -1,4 +1,4 @@
-// Keeps the focus near where it was, when what had it is moved or taken away.
+// Keep the focus near its place when the focused element moves or disappears.
 
 /** What has the focus, and what that lies in. @type {HTMLElement[]} */
 let focused = [];

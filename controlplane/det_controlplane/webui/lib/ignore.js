@@ -1,6 +1,6 @@
-// Which files of a folder are left out: the rules of .detignore, which are those of .gitignore.
+// The files of a folder that are left out: .detignore has the rules of .gitignore.
 
-// As the command line leaves them out.
+// The command line leaves out the same files.
 const ALWAYS = ["__pycache__/", "*.py[co]", "*$py.class", ".terraform/", "*.tfstate", "*.tfstate.*", ".git/", ".vscode/", ".idea/", ".mypy_cache/", "/shared_fs"];
 
 /** @typedef {{ path: RegExp, folder: boolean, keep: boolean }} Rule */

@@ -3,7 +3,8 @@ import { holds } from "./router.js";
 import { html, useEffect, useState } from "./view.js";
 
 const PAUSES_MS = [300, 1_000, 3_000, 10_000];
-// How often the page was loaded anew for a script since that last arrived: where others arrive each time, it ends as well.
+// The number of page reloads since this script last loaded. The count also ends the reloads if other scripts load each
+// time.
 const ANEW = "loaded-anew ";
 
 /**

@@ -1,5 +1,5 @@
-// Data that stays fresh: asked again while somebody looks, less often the longer nothing changes. All parts of a page ask
-// together, not in hidden tabs, and one for all while nothing answers.
+// Data that stays fresh: polled while the page is visible, less often the longer it does not change. All parts of a
+// page poll together. While the cluster does not answer, one request polls for all.
 import { signal, useCallback, useEffect, useRef, useState } from "./view.js";
 
 const RETRY_MS = 4_000;
@@ -92,7 +92,8 @@ class Poll {
 
   /** @param {Error} error */
   fail(error) {
-    // That nothing answers is told once for the whole page; a refusal, or that only this is not answered, where it was asked.
+    // The page shows once that the cluster does not answer. The part of the page shows refusals, and failures of its
+    // own request.
     const { passing } = /** @type {any} */ (error);
     if (passing && failed(this.asker, error)) return;
     this.latest.current.show((was) => ({ data: was.data, error }));
@@ -105,7 +106,8 @@ class Poll {
     const { every, show } = this.latest.current;
     const wanted = typeof every === "function" ? every(data) : every;
     const text = JSON.stringify(data);
-    // Where data have a revision, that tells whether anything happened: a count of the jobs ahead alone is no reason to hurry.
+    // If data has a revision, only a new revision counts as a change. A changed number of jobs ahead does not speed up
+    // polling.
     const mark = /** @type {any} */ (data)?.revision ?? text;
     const happened = mark !== this.mark;
     this.mark = mark;
@@ -221,7 +223,7 @@ function beat() {
     const waiting = [...askers].filter((a) => a.failed);
     if (waiting.length) {
       later();
-      // Perhaps only what failed is not answered: something else tries as well.
+      // Only the failed request may have no answer, so another one is tried too.
       return go([...waiting.filter((a) => !a.asking).slice(0, 1), ...due.slice(0, 1)]);
     }
     lost.value = null; // all that failed has left the page

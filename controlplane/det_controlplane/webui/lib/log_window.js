@@ -1,4 +1,4 @@
-// A log as far as somebody reads it: a few thousand lines of what may be millions, which pages before and behind replace.
+// A window of a log: a few thousand lines of perhaps millions. Pages before and after it replace lines.
 import { lines } from "./api.js";
 import { useEffect, useRef, useState } from "./view.js";
 
@@ -36,7 +36,7 @@ export function useLogWindow(path, live, asked) {
   useEffect(() => {
     const made = new LogWindow(path, asked, live, setSeen);
     log.current = made;
-    // What was there stays until something is found.
+    // The present lines stay until other lines arrive.
     setSeen((was) => ({ ...NOTHING, parts: was.parts }));
     made.begin();
     return () => made.end();
@@ -89,7 +89,7 @@ export class LogWindow {
     try {
       await pause(this.asked.text ? TYPING_MS : 0, signal);
       let found = at ? await this.first({ timestampAfter: justBefore(at) }) : [];
-      // Nothing is behind that time: the end is what is nearest.
+      // The log has no lines after that time, so show its end.
       const descending = !found.length;
       if (descending) found = await this.first({}, true);
       if (signal.aborted) return;
@@ -168,7 +168,7 @@ export class LogWindow {
     } catch (e) {
       if (signal.aborted) return;
       this.change({ error: /** @type {Error} */ (e) });
-      // The page asks again as soon as nothing is being read.
+      // The page asks again when the present request has ended.
       await pause(AGAIN_MS, signal).catch(() => {});
       if (!signal.aborted) this.change({ busy: false });
     }
@@ -215,7 +215,7 @@ export class LogWindow {
     try {
       for (let over = false; !over && this.seen.atEnd; ) {
         await visible(signal);
-        // What came before the end of the task is in the stream that begins after it.
+        // Lines before the end of the task are in the stream that begins after it.
         over = !this.live;
         await this.take(signal);
         // A host that holds no requests ends the stream early.

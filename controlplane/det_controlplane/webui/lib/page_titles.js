@@ -1,4 +1,4 @@
-// What a page is called: in the title of the window, and to those who hear pages.
+// The names of pages, for the window title and for screen readers.
 import { effect, signal, useEffect, useLayoutEffect } from "./view.js";
 
 /** The heading of the page in sight, once it is there. */

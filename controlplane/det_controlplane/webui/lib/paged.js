@@ -79,7 +79,7 @@ export function usePaged(fetched, keys, { every = FRESH_MS, mark } = {}) {
       const told = await read([part], ended.signal);
       if (!ended.signal.aborted) put(told);
     } catch (e) {
-      // The question for all that is in sight tells what does not answer, and tries again.
+      // The request for the visible rows shows its failure and is repeated.
       if (!ended.signal.aborted && /** @type {any} */ (e).passing) void reload();
       else if (!ended.signal.aborted) of.shown = { ...of.shown, error: /** @type {Error} */ (e) };
     }

@@ -1,7 +1,7 @@
-// What an open page of an experiment asks for: one number of the server, and the rest only when that has changed.
+// The page of an experiment polls one number. It reads the other data only when the number changes.
 import { get } from "./api.js";
 
-// What the revision does not know, such as the jobs of others that are ahead in the queue, is read anew this often.
+// Data that does not change the revision, such as jobs of other users ahead in the queue, is read this often.
 export const REST_MS = 300_000;
 
 /**

@@ -1,4 +1,4 @@
-// What the user may do: pages offer nothing that the cluster would refuse. The cluster decides all the same.
+// The rights of the user. Pages hide actions that the cluster would refuse; the cluster still checks each request.
 import { get } from "./api.js";
 import { signal } from "./view.js";
 

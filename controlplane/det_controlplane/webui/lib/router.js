@@ -1,4 +1,4 @@
-// Addresses below /det: what the address bar says is what the page shows.
+// Paths below /det: the page always shows the path in the address bar.
 import { signal, useEffect, useRef, useState } from "./view.js";
 
 export const ROOT = "/det";
@@ -12,7 +12,7 @@ function here() {
 }
 
 export const place = signal(here());
-// Where this page is among those that the browser goes back and forth between.
+// The position of this page in the browser's history.
 let at = history.state?.at ?? 0;
 
 /** Go to a page; false where something there is not saved, and the user stays. @param {string} to an address below /det @param {{ replace?: boolean }} [how] */

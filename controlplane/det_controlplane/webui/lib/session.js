@@ -1,4 +1,4 @@
-// Who is signed in, and where the session begins and ends.
+// The signed-in user, and the begin and end of the session.
 import { get, post, whenSignedOut } from "./api.js";
 import { askAll } from "./live.js";
 import { learn } from "./rights.js";

@@ -1,5 +1,5 @@
-// The connection of a terminal in the page to the shell of a task: frames of a letter, a length and bytes, which
-// determined.exec._terminal describes. It is made again when it breaks off; the shell goes on meanwhile.
+// The connection between a terminal and the shell of a task. Frames have a letter, a length and bytes
+// (determined.exec._terminal). If the connection breaks, it is opened again; the shell keeps running.
 import { get } from "./api.js";
 
 /**

@@ -1,8 +1,8 @@
-// Values as YAML that people read. What they write is read by the cluster, as everywhere.
+// Write values as readable YAML. The cluster reads it.
 
 const PLAIN = /^[A-Za-z_][\w./+=-]*( [\w./+=-]+)*$/;
 const WORDS = /^(true|false|yes|no|on|off|null|y|n)$/i;
-// Lines of a block keep what stands in them; anything else odd is quoted.
+// Lines of a block are written as they are; other special texts are quoted.
 const BLOCK = /^[^\s\u0000-\u0009\u000b-\u001f\u007f-\u009f\ufeff\u2028\u2029][^\u0000-\u0008\u000b-\u001f\u007f-\u009f\ufeff\u2028\u2029]*$/;
 
 // YAML takes some of these for the end of a line.
@@ -61,7 +61,7 @@ export function withParts(text, parts) {
       lines.push(...written, "");
       continue;
     }
-    // What belongs to it is indented, or a list below it; blank lines and comments before the next key stay with that.
+    // The lines of a key are indented or form a list. Blank lines and comments before the next key belong to that key.
     let to = from + 1;
     while (to < lines.length && (/^([ \t]|-[ \t]|-$)/.test(lines[to]) || !lines[to].trim())) to++;
     while (to > from + 1 && !lines[to - 1].trim()) to--;

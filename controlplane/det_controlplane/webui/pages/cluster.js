@@ -1,4 +1,4 @@
-// The cluster: its pools, the agents and their slots, the machines that are rented, and what they cost.
+// The cluster: pools, agents with their slots, rented machines and costs.
 import { get, post } from "../lib/api.js";
 import { counted, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";

@@ -1,4 +1,4 @@
-// What a pool rents: its machines now and before, what they cost, and the offers that it may take.
+// The machines that a pool rents and rented, their costs, and its offers.
 import { get, post } from "../lib/api.js";
 import { counted, duration, moment, money, span } from "../lib/format.js";
 import { useLive } from "../lib/live.js";

@@ -1,11 +1,11 @@
-// What runs in a pool, and where: the machine and slots of each rank of it.
+// The running work of a pool: the machine and slots of each rank.
 import { counted } from "../lib/format.js";
 import { link } from "../lib/router.js";
 import { html, useState } from "../lib/view.js";
 import { State } from "../parts/basic.js";
 import { Table } from "../parts/table.js";
 
-// Of a gang of more machines the rest is shown when it is asked for.
+// Further machines of a larger gang are shown on request.
 const SHOWN = 4;
 const KINDS = { TASK_TYPE_NOTEBOOK: "notebook", TASK_TYPE_SHELL: "shell", TASK_TYPE_COMMAND: "command", TASK_TYPE_TENSORBOARD: "tensorboard", TASK_TYPE_GENERIC: "generic" };
 

@@ -1,4 +1,4 @@
-// Experiments or trials side by side: curves together, then what each was given and what came of it.
+// Compare experiments or trials: their curves in one chart, then hyperparameters and results.
 import { first, get } from "../lib/api.js";
 import { duration, ended, metric, money } from "../lib/format.js";
 import { MOST_COMPARED } from "../lib/experiments.js";
@@ -120,7 +120,7 @@ function Curves({ sides, known }) {
   );
   const curves = useMemo(() => {
     const data = new Map((told.data ?? []).map((/** @type {any} */ t) => [t.trial.id, t.metrics.flatMap((/** @type {any} */ m) => m.data)]));
-    // One for each side, also without points: colours are those of the table.
+    // Sides without points have a curve too, so that the colours match the table.
     return sides.map((s) => ({ name: titleOf(s), ...pointsOf(data.get(s.trial) ?? [], chosen.name, choice) }));
   }, [told.data, axis, weight, sides.map((s) => `${s.kind} ${s.trial}`).join()]);
   return html`
@@ -155,7 +155,7 @@ function Differences({ sides }) {
   const all = place.value.query.has("all") || sides.length === 1;
   const facts = [...new Set(sides.flatMap((s) => Object.keys(s.facts)))];
   const hparams = rowsOf(sides.map((s) => s.hparams), all);
-  // Ranges of hyperparameters stay with the configuration: values of trials are told apart from them.
+  // Ranges of hyperparameters are shown with the configuration, separate from the values of trials.
   const given = rowsOf(sides.map((s) => s.given), all);
   const group = (/** @type {string} */ title, /** @type {string[]} */ names, /** @type {(s: Side, name: string) => any} */ cell) =>
     names.length > 0 &&

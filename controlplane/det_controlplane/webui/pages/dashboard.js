@@ -1,4 +1,4 @@
-// Home: what runs for me, what waits and why, what failed, and what it all costs.
+// Home: the user's running, waiting and failed work, and its costs.
 import { get, post } from "../lib/api.js";
 import { counted, metric, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";

@@ -1,4 +1,4 @@
-// Every part of the design on one page: what new pages are made of.
+// All design elements on one page, for authors of new pages.
 import { html, useState } from "../lib/view.js";
 import { Bones, Button, Empty, Failure, Field, Figures, Head, Pairs, Panel, Progress, Search, State, Tabs } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";

@@ -17,7 +17,7 @@ import { cellOf, COLUMNS, columnOf } from "./experiments_columns.js";
 import { filterable, filterText, STATES } from "./experiments_filter.js";
 import { Views } from "./experiments_views.js";
 
-// Most look at the list: what filters and steers comes when somebody does so.
+// Most users only read the list. The scripts of filters and actions are loaded on demand.
 const Chips = later(() => import("../parts/filters.js"), "Chips");
 const FilterBuilder = later(() => import("../parts/filters.js"), "FilterBuilder");
 const Steering = later(() => import("./experiments_chosen.js"), "Steering");
@@ -51,7 +51,7 @@ export function Page() {
   const project = useLive(async (signal) => asked.project && (await get(`/api/v1/projects/${asked.project}`, {}, { signal })).project, [asked.project]);
   const known = useLive(async () => (await get(`/api/v1/projects/${asked.project}/columns`)).columns, [asked.project]);
   const names = (query.get("columns") ?? DEFAULT).split(",");
-  // The same while only rows come: those that are drawn stay.
+  // The same object while only rows are added, so that drawn rows stay.
   const columns = useMemo(() => names.map((name) => columnOf(name, known.data ?? [])).filter(Boolean), [names.join(), known.data]);
   const [chosen, setChosen] = useState(/** @type {import("./experiments_chosen.js").Chosen} */ (new Map()));
   useLayoutEffect(() => setChosen(new Map()), [filter, asked.project]);

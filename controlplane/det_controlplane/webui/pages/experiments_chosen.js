@@ -1,4 +1,4 @@
-// What is done to the experiments that are chosen in their table, also to thousands at once.
+// Actions on the selected experiments, which may be thousands.
 import { applyToMany, work } from "../lib/bulk.js";
 import { ACTIONS, MOST_COMPARED, offered } from "../lib/experiments.js";
 import { counted } from "../lib/format.js";
@@ -37,7 +37,7 @@ export function Steering({ chosen, choose, total, filter, every, reload }) {
   /** @param {string} name @param {any[]} targets @param {Result[]} results */
   const end = async (name, targets, results) => {
     const failed = results.filter((r) => r.error);
-    // Who has left the page is told all the same.
+    // The message is shown although the user has left the page.
     if (failed.length && now.current.gone) tell(`${name}: ${counted(failed.length, "experiment")} refused. ${failed[0].error}`, { bad: true });
     else if (failed.length) setRefused({ name, results: failed, rows: new Map(targets.map((t) => [t.id, t])), did: results.length - failed.length, left: targets.length - results.length });
     await reload();

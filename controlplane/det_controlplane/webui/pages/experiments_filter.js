@@ -1,4 +1,4 @@
-// What the table of experiments is filtered by: its own fields, and any column.
+// The filters of the table of experiments: its own fields, and any column.
 import { asked as written, field } from "../lib/filters.js";
 import { user } from "../lib/session.js";
 import { cellOf } from "./experiments_columns.js";

@@ -1,4 +1,5 @@
-// An address without a page: those of Determined's own pages that are called otherwise here lead there, as its links, bookmarks and command line use them.
+// A path without a page. Paths of Determined's pages with another name here redirect, because its links, bookmarks and
+// command line use them.
 import { go, place } from "../lib/router.js";
 import { html, useEffect } from "../lib/view.js";
 import { Bones, Button, Head } from "../parts/basic.js";

@@ -1,4 +1,4 @@
-// A new experiment: its code, its configuration, and what the cluster says of them before it is made.
+// Create an experiment: its code, its configuration, and the cluster's check of both.
 import { ApiError, get, post } from "../lib/api.js";
 import { folderOf, modelDefinition } from "../lib/code_folder.js";
 import { counted, size } from "../lib/format.js";

@@ -1,4 +1,5 @@
-// A new notebook, shell, command, TensorBoard or generic task: what it is given, and what the cluster says of that while it is typed.
+// Create a notebook, shell, command, TensorBoard or generic task: its settings, and the cluster's check while the user
+// types.
 import { get, post } from "../lib/api.js";
 import { modelDefinition } from "../lib/code_folder.js";
 import { counted } from "../lib/format.js";

@@ -1,4 +1,4 @@
-// The job queue of a pool: who is before whom, why each waits, and how to change it.
+// The job queue of a pool: the order, the reason why each job waits, and actions.
 import { get } from "../lib/api.js";
 import { counted, moment } from "../lib/format.js";
 import { useLive } from "../lib/live.js";
@@ -105,7 +105,7 @@ const nameOf = (j) => {
 /** @param {{ rows: any[], pool: any, change: Change, manage: (jobId: string) => void }} props */
 function Jobs({ rows, pool, change, manage }) {
   const order = useOrder(rows, change);
-  // Other schedulers let nothing be moved, and one job has nowhere to go.
+  // Other schedulers have no order that users can change, and a single job cannot move.
   const moves = pool.schedulerType === "SCHEDULER_TYPE_PRIORITY" && rows.length > 1;
   return html`
     <${Table} label=${`Jobs of pool ${pool.name}`} columns=${columnsOf(rows, pool, change, manage, moves ? order : null)} total=${rows.length} row=${(/** @type {number} */ i) => rows[i]}

@@ -41,7 +41,7 @@ function changesOf(job, rows, pool, to, asked) {
 
 /** @param {{ id: string, rows: any[], total: number, pool: any, pools: any[], onClose: () => void, onDone: () => Promise<void> }} props `rows` are the first of `total` */
 export function Manage({ id, rows, total, pool, pools, onClose, onDone }) {
-  // As it was when somebody began: the queue goes on meanwhile.
+  // The queue as it was when the dialog opened. It changes meanwhile.
   const [job] = useState(() => rows.find((j) => j.jobId === id));
   const [order] = useState(rows);
   const at = order.indexOf(job);

@@ -1,4 +1,4 @@
-// Notebooks, shells, commands, TensorBoards and generic tasks: what runs, and where it is.
+// Notebooks, shells, commands, TensorBoards and generic tasks, with their states and machines.
 import { useLive } from "../lib/live.js";
 import { maySomewhere } from "../lib/rights.js";
 import { ask, link, place } from "../lib/router.js";

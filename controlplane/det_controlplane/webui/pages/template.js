@@ -28,7 +28,7 @@ export function Page({ name }) {
 /** @param {{ template: any, place: string, path: string, reload: () => Promise<void> }} props */
 function Template({ template, place, path, reload }) {
   const was = yaml(template.config);
-  // Until something is typed, the text is what is stored, whoever changes that.
+  // Until the user types, show the stored text, also if another user changes it.
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   const config = typed ?? was;
   const [open, setOpen] = useState("");

@@ -1,4 +1,4 @@
-// The runs that a trial had, one after the other: on which machines, how long, at what cost, and how each ended.
+// The runs of a trial in order: machines, duration, cost and end of each.
 import { get } from "../lib/api.js";
 import { moment, money } from "../lib/format.js";
 import { useLive } from "../lib/live.js";

@@ -1,4 +1,4 @@
-// What the machines of a trial did while it trained: a chart for each thing measured, a curve for each agent or GPU.
+// Measurements of a trial's machines: a chart for each quantity, a curve for each agent or GPU.
 import { first, lines } from "../lib/api.js";
 import { useLive } from "../lib/live.js";
 import { html, useMemo } from "../lib/view.js";

@@ -1,4 +1,4 @@
-// Webhooks: addresses that are told what happens.
+// Webhooks: addresses that receive messages about events.
 import { get, post, send } from "../lib/api.js";
 import { counted } from "../lib/format.js";
 import { useLive } from "../lib/live.js";

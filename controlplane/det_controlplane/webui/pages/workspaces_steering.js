@@ -1,4 +1,4 @@
-// What one can do with workspaces and projects: rename, archive, move, delete.
+// Actions on workspaces and projects: rename, archive, move, delete.
 import { post, send } from "../lib/api.js";
 import { keeps, may } from "../lib/rights.js";
 import { html, useState } from "../lib/view.js";

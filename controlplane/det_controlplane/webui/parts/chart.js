@@ -124,7 +124,7 @@ function options(Plot, element, tip, latest, { x, time, log, height }) {
     legend: { show: false },
     focus: { alpha: 0.25 },
     cursor: { focus: { prox: NEAR_PX }, points: { size: 7 }, drag: { x: true, y: false, setScale: true } },
-    // The first series knows which x are about to be in sight; scales.x still has those of before.
+    // The first series has the x range that will be visible; scales.x still has the previous range.
     scales: { x: { time }, y: { distr: log ? 3 : 1, range: (/** @type {any} */ u) => around(Plot, extentOf(latest.current, u.series[0], log), log) } },
     axes: [
       { ...axis, size: 30, label: x || undefined, labelFont: font, labelSize: 18, labelGap: -4 },
@@ -135,7 +135,8 @@ function options(Plot, element, tip, latest, { x, time, log, height }) {
       ...curves.map((c, i) => ({
         label: c.name,
         stroke: token(`--curve-${(i % CURVE_COLOURS) + 1}`),
-        // Hairlines without dashes are drawn ten times as fast; among a hundred nothing else can be told apart.
+        // Thin lines without dashes are drawn ten times as fast. Among a hundred curves, dashes would not help to
+        // distinguish them.
         width: many ? 1 : 1.8,
         alpha: many ? 0.75 : 1,
         dash: !many && isDashed(i) ? [7, 4] : undefined,

@@ -43,7 +43,7 @@ export function pathOf(curve, plot) {
   for (let i = Math.max(0, indexOf(x, across.min) - 1); i < end; i++) {
     const value = y[i];
     if (value === null || !Number.isFinite(value)) continue;
-    // What has no logarithm lies below the picture.
+    // Values without a logarithm are drawn below the chart.
     const at = log ? Math.log10(value > 0 ? value : up.min / 10) : value;
     path.lineTo(left + (x[i] - across.min) * wide, top + (high - at) * tall);
   }

@@ -1,4 +1,4 @@
-// Which part of its curves a chart shows: chosen by dragging, the wheel, two fingers or keys.
+// The visible range of a chart, chosen by dragging, the wheel, two fingers or keys.
 
 /** @typedef {{ from: number, to: number }} Range */
 
@@ -53,7 +53,7 @@ export function steer(plot, onRange) {
   let frame = 0;
   let timer = 0;
   let told = "";
-  // A chart that is made anew shows everything.
+  // A new chart shows its whole range.
   onRange(null);
   /** @param {() => void} act once a frame: mice tell more than a screen shows */
   const soon = (act) => {

@@ -1,4 +1,4 @@
-// What the cluster says of a text while it is typed.
+// The cluster's check of a text while the user types.
 import { lapsed } from "../lib/session.js";
 import { html, useEffect, useState } from "../lib/view.js";
 

@@ -24,7 +24,7 @@ export function useCurveChoice() {
   return { axis, log, weight, controls };
 }
 
-// What every report has beside its metrics.
+// Every report has these fields beside its metrics.
 const COUNTERS = ["batches", "epochs", "end_time"];
 
 /** Tell whether a curve of a metric tells anything. @param {string} name */

@@ -1,4 +1,4 @@
-// A filter of a table: what it asks as chips, and a dialog that builds it.
+// The filter of a table: its conditions as chips, and a dialog that edits them.
 import { isGroup, isReady, kindOf, needsValue, operatorsOf, pruned, wordsOf } from "../lib/filters.js";
 import { counted, localOf, stateName, zonedOf } from "../lib/format.js";
 import { html, useState } from "../lib/view.js";

@@ -37,7 +37,7 @@ export const Mark = () => html`
 export function Frame({ children }) {
   const [open, setOpen] = useState(false);
   const path = place.value.path;
-  // At once: later it would shut what somebody opened meanwhile.
+  // Close it at once. Later, it would close a menu that the user opened meanwhile.
   useLayoutEffect(() => setOpen(false), [path]);
   const name = cluster.value?.clusterName || "Determined";
   /** @param {KeyboardEvent} e */

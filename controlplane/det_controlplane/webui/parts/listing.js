@@ -1,4 +1,4 @@
-// A long listing in a panel: what loads, what fails, nothing, or rows that are fetched as they come into sight.
+// A long list in a panel. It shows that it loads, failed or is empty, or rows that are read when they become visible.
 import { html } from "../lib/view.js";
 import { Bones, Failure } from "./basic.js";
 import { Table } from "./table.js";

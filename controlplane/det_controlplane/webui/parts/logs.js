@@ -1,4 +1,4 @@
-// Log lines of a task: the latest first of all, then what comes; a time, text, level and rank narrow them down.
+// The log of a task: the latest lines first, then new ones, with filters by time, text, level and rank.
 import { counted, day, localOf, stateName, zonedOf } from "../lib/format.js";
 import { BEGINNING, gathered, LEVELS, useLogWindow } from "../lib/log_window.js";
 import { ask, place } from "../lib/router.js";
@@ -33,7 +33,7 @@ export function Logs({ path, live, name }) {
   const narrow = !!(asked.text || asked.level || asked.rank);
   const look = () => {
     const element = box.current;
-    // What came meanwhile is drawn first: until then the box is too short, and would ask for more.
+    // Draw the lines that arrived meanwhile first. Otherwise the box is too short and asks for more.
     if (!element || !log || log.seen !== seen) return;
     const below = element.scrollHeight - element.scrollTop - element.clientHeight;
     setPinned(log.pinned);
@@ -48,7 +48,7 @@ export function Logs({ path, live, name }) {
     log.pinned = below < AT_END && (seen.atEnd || (seen.busy && log.pinned));
     look();
   };
-  // Where lines do not fill the box, nobody can scroll for more.
+  // If lines do not fill the box, the user cannot scroll to load more.
   useEffect(look, [seen]);
   const toEnd = () => {
     if (asked.at) ask({ at: "" });
@@ -125,7 +125,7 @@ function useKept(parts, log) {
   const element = box.current;
   let anchor = /** @type {Element | null | undefined} */ (null);
   let top = 0;
-  // Just before the page changes: what is in sight now is to be in sight afterwards.
+  // Remember the visible line before the page changes, so that it stays visible.
   if (drawn.current !== parts && element && !pinned) {
     const sight = element.getBoundingClientRect();
     anchor = [...element.querySelectorAll(".log-part")].find((p) => p.getBoundingClientRect().bottom > sight.top);

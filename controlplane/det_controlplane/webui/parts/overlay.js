@@ -1,4 +1,4 @@
-// What lies above a page: menus, dialogs, and short messages.
+// Menus, dialogs and short messages above a page.
 import { send } from "../lib/api.js";
 import { mayLeave, useUnsaved } from "../lib/router.js";
 import { html, signal, useEffect, useRef, useState } from "../lib/view.js";
@@ -187,7 +187,7 @@ function undo(toast) {
   toast.undo?.();
 }
 
-// Whoever has no pointer would be late at the button.
+// Users without a pointer need more time to reach the button.
 addEventListener("keydown", (event) => {
   const within = /** @type {Element} */ (event.target).closest?.("input:not([type=checkbox]), textarea, select, .terminal, dialog");
   if (event.key.toLowerCase() !== "z" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey || within) return;

@@ -1,4 +1,4 @@
-// A field for the name of somebody who has an account; it offers those that fit.
+// A field for the name of an account, with suggestions.
 import { get } from "../lib/api.js";
 import { html, useEffect, useState } from "../lib/view.js";
 import { Line } from "./fields.js";

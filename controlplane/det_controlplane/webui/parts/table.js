@@ -84,7 +84,7 @@ function useSight(box, total) {
     const look = () => {
       asked = 0;
       const found = heightOf(element);
-      // Rows differ a little: what is in sight must not depend on which are.
+      // Heights of rows differ a little. The visible range must not depend on the drawn rows.
       if (found && Math.abs(found - one) > one / 4) one = found;
       setHeight(one);
       const top = Math.floor(element.scrollTop / one) - AHEAD;
@@ -149,7 +149,7 @@ function Row({ row, index, columns, choice, id, props }) {
       ${columns.map((c) => html`<td role="cell" data-name=${c.main ? undefined : c.name || undefined} class=${`${c.right ? "right" : ""} ${c.main ? "main-cell" : ""} ${c.wrap ? "wrap" : ""}`}>${c.main === true ? html`<div class="yields"><div class="cut">${c.cell(row)}</div></div>` : c.cell(row)}</td>`)}
     </tr>
   `;
-  // While somebody scrolls or chooses, rows that stay as they are are not made anew.
+  // While the user scrolls or selects, unchanged rows are not created again.
   return useMemo(cells, [row, index, columns, chosen, props]);
 }
 

@@ -1,4 +1,4 @@
-// Times that go on while somebody looks: how long ago something was, and how long it lasts.
+// Times that are updated while the page is open: ages and durations.
 import { ago, moment, span } from "../lib/format.js";
 import { computed, html, signal, useMemo } from "../lib/view.js";
 

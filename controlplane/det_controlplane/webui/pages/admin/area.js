@@ -1,4 +1,4 @@
-// What the parts of the administration share: the head of the page, and the way to the other parts.
+// The head of the administration pages, with links between them.
 import { AREAS, areas } from "../../lib/rights.js";
 import { link } from "../../lib/router.js";
 import { html } from "../../lib/view.js";

@@ -1,4 +1,4 @@
-// Everybody who has an account: make accounts, rename, set passwords, deactivate.
+// All accounts: create, rename, set passwords, deactivate.
 import { get, post } from "../../lib/api.js";
 import { counted } from "../../lib/format.js";
 import { useLive } from "../../lib/live.js";

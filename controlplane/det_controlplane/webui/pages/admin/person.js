@@ -1,4 +1,4 @@
-// One account: who it is, what it may do, and by which tokens it comes in.
+// One account: its user, rights and tokens.
 import { get, post, send } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
 import { providers } from "../../lib/oidc.js";

@@ -1,4 +1,4 @@
-// Config policies: what is demanded of configurations, in the whole cluster and in workspaces.
+// Config policies of the cluster and of workspaces.
 import { get, send } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
 import { may, mayDemand } from "../../lib/rights.js";

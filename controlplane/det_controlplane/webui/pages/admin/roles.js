@@ -1,4 +1,4 @@
-// Who may do what where: roles of people and groups, in the whole cluster and in workspaces.
+// Roles of users and groups in the cluster and in workspaces.
 import { get, post } from "../../lib/api.js";
 import { useLive } from "../../lib/live.js";
 import { isAdmin, may, rolesDecide } from "../../lib/rights.js";

@@ -1,4 +1,4 @@
-// The checkpoints that an experiment has, and those that were deleted.
+// The present and deleted checkpoints of an experiment.
 import { get, send } from "../../lib/api.js";
 import { counted, metric, moment, size } from "../../lib/format.js";
 import { rowsOf, usePaged } from "../../lib/paged.js";
@@ -26,7 +26,7 @@ const isWhole = (c) => c.state === "STATE_COMPLETED";
 export function Checkpoints({ experiment, trial }) {
   const path = trial ? `/api/v1/trials/${trial.id}/checkpoints` : `/api/v1/experiments/${experiment.id}/checkpoints`;
   const [all, setAll] = useState(false);
-  // What was asked to be deleted goes in a task of its own, some seconds later.
+  // A separate task deletes the chosen checkpoints some seconds later.
   const [doomed, setDoomed] = useState(/** @type {Set<string>} */ (new Set()));
   const isGoing = (/** @type {any} */ c) => doomed.has(c.uuid) && isWhole(c);
   const found = usePaged(

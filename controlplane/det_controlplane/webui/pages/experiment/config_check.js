@@ -1,4 +1,4 @@
-// What the cluster says of a configuration while it is typed: its problems, or how many trials it makes and what they cost.
+// The cluster's check of a configuration while the user types: problems, or the number of trials and their cost.
 import { get, post } from "../../lib/api.js";
 import { counted, metric, money } from "../../lib/format.js";
 import { useChecked } from "../../parts/checked.js";

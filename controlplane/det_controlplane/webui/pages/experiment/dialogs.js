@@ -1,4 +1,4 @@
-// What is asked before an experiment is forked, continued or renamed.
+// Dialogs that fork, continue or rename an experiment.
 import { post, send } from "../../lib/api.js";
 import { labelsOf } from "../../lib/format.js";
 import { go } from "../../lib/router.js";

@@ -1,4 +1,4 @@
-// Two hyperparameters against each other: a table whose cells are the stronger, the better the trials in them did.
+// A heat map of two hyperparameters: the better the trials of a cell, the stronger its colour.
 import { metric } from "../../lib/format.js";
 import { ask, place } from "../../lib/router.js";
 import { html } from "../../lib/view.js";

@@ -12,7 +12,7 @@ const PAD = 60;
 const TOP = 40;
 const BOTTOM = 24;
 const STEP = 0.1;
-// Of a letter of a name, about; names of crowded axes stand on two lines in turn.
+// Approximate width of a letter. The names of crowded axes alternate between two lines.
 const LETTER = 6.2;
 const LINES = [14, 27];
 // A shorter drag is a click.

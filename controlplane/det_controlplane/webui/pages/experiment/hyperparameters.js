@@ -1,4 +1,4 @@
-// What the hyperparameters did: how much each mattered, and how trials lie between them.
+// The effect of hyperparameters: the importance of each, and the distribution of trials.
 import { counted, metric } from "../../lib/format.js";
 import { useRoving } from "../../lib/roving.js";
 import { link } from "../../lib/router.js";
@@ -11,7 +11,7 @@ import { fits, Parallel } from "./hp_parallel.js";
 
 /** @typedef {import("./hp_axis.js").Axis} Axis */
 
-// A comparison of more curves than these tells nothing.
+// A comparison of more curves would be unreadable.
 const COMPARED = 8;
 
 /** @param {{ experiment: any }} props */

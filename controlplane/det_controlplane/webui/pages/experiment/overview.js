@@ -9,7 +9,8 @@ import { Chart, Swatch } from "../../parts/chart.js";
 import { AXES, chosenMetric, isDrawn, keyOf, MetricChoice, pointsOf, useCurveChoice } from "../../parts/curve_choice.js";
 import { Pick } from "../../parts/fields.js";
 
-// Of one curve, and of all together: what is drawn is what a screen can show, and a part of it is asked for again in detail.
+// Limits for one curve and for all curves. A chart draws as many points as a screen can show; a zoomed range is read
+// again in detail.
 const POINTS = 600;
 const ALL_POINTS = 20_000;
 const NAMED = 30; // in the legend; a pointer at the chart names the others

@@ -1,4 +1,4 @@
-// One experiment: what it found, what it does, and everything one can do to it.
+// One experiment: its results, its state and its actions.
 import { get, post } from "../../lib/api.js";
 import { ACTIONS, command, offered } from "../../lib/experiments.js";
 import { counted, ended, metric, money } from "../../lib/format.js";

@@ -26,7 +26,7 @@ function Form({ checkpoint, known, onClose }) {
   const [comment, setComment] = useState("");
   const act = async () => {
     const id = model === NEW ? (await post("/api/v1/models", { name: name.trim() })).model.id : model;
-    // What was made stays if the next call fails, so that pressing again makes no second model.
+    // Keep the created model if the next call fails, so that a second click does not create another one.
     setModel(String(id));
     const told = await post(`/api/v1/models/${id}/versions`, { checkpointUuid: checkpoint.uuid, name: version, comment });
     tell(`Registered version ${told.modelVersion.version}`);

@@ -1,4 +1,4 @@
-// The trials of an experiment as a table: state, metrics, and what each was given.
+// The table of an experiment's trials: states, metrics and hyperparameters.
 import { first, post } from "../../lib/api.js";
 import { MOST_COMPARED } from "../../lib/experiments.js";
 import { filterOf, textOf } from "../../lib/filters.js";
@@ -52,7 +52,7 @@ function Found({ experiment, rows }) {
   const [building, setBuilding] = useState(false);
   const more = (query.get("columns") ?? "").split(",").filter(Boolean);
   const text = textOf(group);
-  // What the table does not have itself is asked for when somebody wants to see it, or to filter by it.
+  // Further columns are read when the user shows them or filters by them.
   const runs = useLive(
     async (signal) => (text || more.length ? (await search(experiment.id, group, -1, signal)).runs.map((/** @type {any} */ r) => ({ id: r.id, summaryMetrics: r.summaryMetrics })) : null),
     [experiment.id, text, more.length > 0],

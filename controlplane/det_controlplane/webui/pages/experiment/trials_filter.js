@@ -1,4 +1,4 @@
-// What the trials of an experiment are filtered by.
+// The filters of an experiment's trials.
 import { asked, field } from "../../lib/filters.js";
 import { flat } from "../../lib/trials.js";
 import { nameOf } from "../experiments_columns.js";
