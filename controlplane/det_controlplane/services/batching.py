@@ -1,4 +1,4 @@
-"""Let one thread do at once what several threads want done: store their reports in one transaction."""
+"""Batching: one thread stores the reports of several threads in one transaction."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from det_controlplane.db.engine.errors import (
     Violated,
 )
 
-_PATIENCE_S = 0.1  # with a thread that works: what comes later does not wait for it
+_PATIENCE_S = 0.1  # longest wait for a working thread; later items start a new queue
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -39,7 +39,7 @@ def _no_turn(about: int) -> AbstractContextManager[None]:
 
 @dataclass(slots=True, eq=False)
 class Ticket(Generic[T, R]):
-    """An item that waits; the thread that works on it tells what came of it."""
+    """An item that waits for a batch. The thread that works on the batch sets the result."""
 
     item: T
     answered: bool = False
@@ -71,9 +71,9 @@ Work = Callable[[Sequence[Ticket[T, R]]], None]
 
 
 class Batcher(Generic[T, R]):
-    """Gathers items of a subject that come while a thread works on earlier ones: they share the next batch.
+    """Collect the items of a subject that arrive while a thread works on earlier ones. They form the next batch.
 
-    `turn`: what the working thread must hold; items that come until it does are in its batch."""
+    `turn` is the lock that the working thread must hold. Items that arrive before it is acquired join the batch."""
 
     def __init__(
         self, turn: Callable[[int], AbstractContextManager[None]] = _no_turn, most: int = 32
@@ -123,12 +123,12 @@ class Batcher(Generic[T, R]):
                 if not ticket.answered:
                     ticket.fail(e)
         finally:
-            # Also when this thread ends by what is no Exception: the others go on without it.
+            # This also runs for BaseExceptions, so that the other threads continue.
             own.answered = True
             self._call(about, queue, [t for t in tickets if t.answered and t is not own])
 
     def _call(self, about: int, queue: _Queue[T, R], answered: Sequence[Ticket[T, R]]) -> None:
-        """Let the thread of the first ticket that is left go on, and those that were answered."""
+        """Wake the thread of the first remaining ticket, and the threads of answered tickets."""
         with self._lock:
             queue.tickets = [t for t in queue.tickets if not t.answered]
             queue.began = None
@@ -167,5 +167,5 @@ def _store_each(tickets: Sequence[Ticket[T, bool]], store: Work[T, bool]) -> Non
 
 
 def _is_of_database(e: Exception) -> bool:
-    """Return whether a failure is the database's, whatever the tickets are."""
+    """Return whether the database caused a failure, so that other tickets would fail as well."""
     return isinstance(e, DatabaseDown) or (isinstance(e, QueryFailed) and e.is_of_time)

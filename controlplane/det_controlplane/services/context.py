@@ -56,11 +56,13 @@ class Context:
     tokens: TokenVerifier | None = None  # of pipelines and people, signed by issuers
     issuers: Issuers | None = None
     identities: Mapping[str, IdentityVerifier] = field(default_factory=dict)  # by kind of proof
-    wheel: OwnWheel | None = None  # what rented machines install, if their image has no agent
-    full_at: datetime | None = None  # when the database last had no room for what a request stores
+    wheel: OwnWheel | None = None  # the wheel for rented machines with images without an agent
+    full_at: datetime | None = (
+        None  # the last time at which the database had no room for a request's data
+    )
     wrote_at: datetime | None = None  # when a look at the database's health last wrote
     memory: ExperimentMemory = field(default_factory=ExperimentMemory)
-    # Requests that come together are told by one statement who makes them.
+    # One statement finds the callers of requests that arrive together.
     holders: Batcher[bytes, Holder | None] = field(default_factory=Batcher)
 
     @property
@@ -68,5 +70,5 @@ class Context:
         """Return where agents connect for traffic to tasks: a URL or a path of this API; empty: nowhere."""
         if not self.relay_url:
             return RELAY_PATH if self.carries_traffic else ""
-        # Agents dial anew when it changes: after an upgrade the old relay still holds their connections.
+        # Agents connect again when it changes, because the old relay still has their connections after an upgrade.
         return self.relay_url + RELAY_PATH + (f"?for={self.revision}" if self.revision else "")

@@ -64,7 +64,7 @@ def found(thing: T | None, what: str) -> T:
 
 
 def require_open(what: str, *, archived: bool, deleting: bool) -> None:
-    """Refuse what is new in a workspace or project that takes nothing new."""
+    """Refuse new objects in an archived workspace or project."""
     if archived:
         raise WrongState(f"{what} is archived: unarchive it, or choose another")
     if deleting:

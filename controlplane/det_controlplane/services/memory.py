@@ -1,6 +1,7 @@
-"""Keep in this process what requests of an experiment share: its folded search, its lock's queue, waiting reports.
+"""Data of experiments that the requests of a process share: folded searches, the queue of the lock, waiting reports.
 
-A decision does not replay its experiment's history as long as the process that takes it remembers the search."""
+A decision does not replay its experiment's history while the process remembers the search.
+"""
 
 import threading
 from collections import OrderedDict, deque
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from det_controlplane.core.search import History, Search
 
 _CAPACITY = 256
-_WATCHED = 16  # searches with the history of each trial, for those who look
+_WATCHED = 16  # searches with the history of each trial, for pages that show them
 _TRIALS_KEPT = 50_000
 _REPORTING = 256  # trials with their summaries
 _LONGEST_NAMES = 16 * 1024  # of the names in a cached summary
@@ -45,7 +46,7 @@ class WatchedSearch:
 
 
 class WatchedSearches:
-    """Lends the folded search of an experiment to one request at a time; a second one folds it anew."""
+    """Give the folded search of an experiment to one request at a time. A second request folds it again."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, WatchedSearch] = OrderedDict()

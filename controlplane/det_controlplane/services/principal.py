@@ -34,12 +34,12 @@ class User:
     presides: bool = False  # administrates the workspaces of all that the request names
 
     def is_person(self, user_id: int | None) -> bool:
-        """Return whether this is the user who is signed in, and not a task of the user."""
+        """Return whether the caller is the signed-in user and not a task of the user."""
         return self.id == user_id and self.allocation_id is None
 
     @property
     def caller(self) -> str:
-        """Return whose share of a process its requests take: those of all sessions and tasks of a user are one."""
+        """Return the key for limits of a process. All sessions and tasks of a user share it."""
         return f"user {self.id}"
 
 

@@ -21,7 +21,7 @@ from det_controlplane.services.context import Context
 
 log = logging.getLogger("det.secrets")
 
-NOTHING = ""  # what is stored where there is no secret; NULL is of rows from before secrets were kept apart
+NOTHING = ""  # stored if there is no secret; NULL marks rows from before secrets were separated
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def unsealed(ctx: Context, shown: Any, sealed: str | None) -> Any:
             raise CannotOpen("DET_SECRETS_KEY is not set")
         content = json.loads(ctx.cipher.open(sealed))
     except CannotOpen as e:
-        # What needs the secret fails by itself, and everything else works.
+        # Only the use of the secret fails; everything else works.
         log.error("secrets of a configuration stay hidden: %s", e)
         return shown
     return joined(shown, {tuple(path): Secret(value) for path, value in content})
@@ -65,7 +65,7 @@ def as_seen_by_owner(ctx: Context, shown: Any, sealed: str | None) -> Any:
 
 
 def fingerprint(ctx: Context, config: dict[str, Any]) -> str:
-    """Return what differs for configurations with different secrets, without revealing them."""
+    """Return a fingerprint that differs for configurations with different secrets, without revealing them."""
     secrets = separated(config).secrets
     if not secrets or ctx.cipher is None:
         return ""

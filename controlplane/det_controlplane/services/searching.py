@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("det.logs")
 
-# Of a processor, for all tasks of a request; single lines may take it to twice as much.
+# Processor time for all tasks of a request. Single lines may double it.
 ALL_S = 4.0
 _MOST_DROPPED = 4096
 # Tasks and patterns, the oldest first.
@@ -45,7 +45,7 @@ class LogSearch:
         lines: Iterable[T],
         is_match: Callable[[T], bool],
     ) -> T | None:
-        """Return the first line of a task with a match; `named` says whose pattern it is."""
+        """Return the first line of a task that matches. `named` describes the pattern in messages."""
         key = (task_id, pattern)
         if key in _dropped:
             return None

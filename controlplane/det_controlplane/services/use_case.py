@@ -89,7 +89,7 @@ class Change:
 
 @contextmanager
 def change(ctx: Context) -> Iterator[Change]:
-    """Open a transaction; when the block ends, write what it asked for, commit, and wake what waits for it."""
+    """Open a transaction. At the end of the block, write the requested marks and effects, commit, and wake waiters."""
     with ctx.db.begin() as tx:
         opened = Change(ctx, tx)
         yield opened

@@ -50,7 +50,7 @@ def _with_stats(agent: dict[str, Any]) -> dict[str, Any]:
 def set_agent(
     ctx: Context, caller: User, agent_id: str, *, enabled: bool, drain: bool
 ) -> dict[str, Any]:
-    """Enable or disable an agent. Disabling ends what runs there, unless it drains: then it may finish."""
+    """Enable or disable an agent. Disabling kills its containers unless it drains: then they may finish."""
     require_right(caller, Right.UPDATE_AGENTS, "take agents in and out of service")
     _change(ctx, agent_id, None, enabled, drain)
     return agent(ctx, agent_id)

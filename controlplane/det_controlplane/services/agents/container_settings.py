@@ -60,7 +60,7 @@ def _mounts(config: dict[str, Any], work_dir: str) -> tuple[Mount, ...]:
 
 
 def variables(config: dict[str, Any], device_type: str | None) -> tuple[dict[str, str], list[str]]:
-    """Return variables of `NAME=value`, and the bare names, whose values the agent's own environment has."""
+    """Return the variables with values, and the bare names, which take their values from the agent's environment."""
     given = (config.get("environment") or {}).get("environment_variables") or []
     if isinstance(given, dict):
         given = given.get(device_type or "cpu") or []

@@ -79,9 +79,9 @@ def _startup_hook(script: str) -> dict[str, str]:
 
 
 def token_of(ctx: Context, container_id: UUID, epoch: int, peer_key: str) -> str:
-    """Return the token of a container, which is the same at every poll: its session is made once.
+    """Return the token of a container. It is the same at every poll, because its session is created once.
 
-    It is derived from the cluster's secret, so nobody can make it from what the database holds."""
+    It is derived from the secret of the cluster, so a copy of the database is not enough to forge it."""
     what = f"session of container {container_id}, epoch {epoch}".encode()
     # A cluster in a cloud has a key for secrets, and no token that is common to its agents.
     secret = ctx.cipher.fingerprint(what) if ctx.cipher else ""
@@ -97,7 +97,7 @@ def _name(row: StartedContainer) -> str:
 
 
 def _file(file: dict[str, Any]) -> ContainerFile:
-    """Return a file of a task: bytes in base64, or an object, whose secrets are kept apart."""
+    """Return a file of a task: bytes in base64, or an object with separate secrets."""
     if "content" not in file:
         return ContainerFile.from_json(file)
     content = base64.b64encode(json.dumps(file["content"]).encode()).decode()
@@ -115,7 +115,7 @@ def _user(agent_user: dict[str, Any] | None) -> TaskUser:
 
 
 def _environment(ctx: Context, row: StartedContainer, token: str) -> dict[str, str]:
-    """Return the variables that a task sees; the agent adds what only it knows."""
+    """Return the variables of a task. The agent adds the variables that depend on its machine."""
     logging = {"task_id": row.task_id, "allocation_id": row.allocation_id}
     return {
         "DET_TASK_ID": row.task_id,

@@ -1,4 +1,4 @@
-"""Take what agents report about containers, and move their allocations on accordingly."""
+"""Store reports of agents about containers, and advance the allocations accordingly."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Report:
 
 
 def report(ctx: Context, agent_id: str, report: Report, known_state: str) -> bool:
-    """Take one report; False when it says nothing new. States only move forward."""
+    """Store one report; return False if it contains no change. States only move forward."""
     if _ORDER.index(report.state.value) <= _ORDER.index(known_state):
         return False
     return _take(ctx, agent_id, report, lambda change: True)
@@ -118,10 +118,9 @@ def _apply(
 
 
 def advance(change: Change, allocation: AllocationRow) -> Exit | None:
-    """Advance the allocation's state to that of its containers.
+    """Advance the allocation's state to the state of its containers.
 
-    The first failure kills the others, the last exit ends it.
-    """
+    The first failure kills the other containers. The last exit ends the allocation."""
     if allocation.state is AllocationState.TERMINATED:
         return None
     tx = change.tx

@@ -22,7 +22,7 @@ _MOST_USES = 1_000_000
 def create(
     ctx: Context, caller: User, description: str, lifespan: str, max_uses: int | None
 ) -> dict[str, Any]:
-    """Return the token, which is shown this once, with what is known of it."""
+    """Return the token and its description. The token is shown only this once."""
     require_right(caller, Right.UPDATE_AGENTS, "make tokens that agents join with")
     life = parse_duration(lifespan) if lifespan else DEFAULT_LIFE
     if life is None or life <= timedelta(0):
@@ -46,7 +46,7 @@ def listed(ctx: Context, caller: User) -> list[dict[str, Any]]:
 
 
 def revoke(ctx: Context, caller: User, token_id: int) -> None:
-    """Let no agent join with a token from now on; those that have joined go on until their leases end."""
+    """Revoke a token for joining. Joined agents continue until their leases end."""
     require_right(caller, Right.UPDATE_AGENTS, "revoke tokens that agents join with")
     with ctx.db.begin() as tx:
         if not join_tokens.revoke(tx, token_id, ctx.now()):

@@ -157,11 +157,11 @@ class Poll:
     reports: list[Report]
     seq: int | None = None  # counted up by one agent process; None: an agent of 0.1.0
     seen: str = ""  # version of the last answer it applied
-    leaving: bool = False  # it was told that the machine goes away
+    leaving: bool = False  # the agent reported that its machine will be taken away
     leaves_at: datetime | None = None  # at the latest
     reclaimed: bool = False  # and that its cloud takes it back
     out_of_service: str = ""  # why the agent cannot start containers now
-    gone: bool = False  # it ends, and nothing of it runs any more
+    gone: bool = False  # the agent ends, and none of its containers runs
     unsent: bool = False  # log lines wait on its disk
 
 
@@ -181,7 +181,8 @@ def _pause_s(listed: Sequence[Directive], reported: Mapping[str, Report]) -> flo
 
 
 def _logs_within_s(ctx: Context, listed: Sequence[Directive], pause_s: float) -> float:
-    """Return how long lines may be collected: where a request costs money, those of steady work that nobody follows."""
+    """Return how long the agent may collect log lines before it sends them. If requests cost money, lines of steady
+    work without followers are collected longer."""
     steady = listed and pause_s == STEADY_POLL_S
     if ctx.may_wait_s > 0 or not steady:
         return LOGS_AT_ONCE_S
@@ -190,7 +191,7 @@ def _logs_within_s(ctx: Context, listed: Sequence[Directive], pause_s: float) ->
 
 
 def poll(ctx: Context, poll: Poll) -> PollAnswer:
-    """Take the agent's state, say what it should run."""
+    """Store the agent's state and return the containers that it should run."""
     touched = _extend_lease(ctx, poll)
     agent_id = touched.agent_id
     assigned = touched.assigned
@@ -198,7 +199,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     changed = _take_reports(ctx, agent_id, assigned, reported)
     if poll.seq is not None and touched.newest:
         changed |= _lose_missing(ctx, agent_id, assigned, reported)
-    # What was asked to leave may have until later than its machine.
+    # The deadline of a checkpoint must not be later than the end of the machine.
     in_time = poll.leaves_at is None
     if touched.leaving and not all(d.killed or (d.preempt and in_time) for d in assigned):
         changed |= leaving.stop_all(ctx, agent_id, poll.leaves_at, poll.out_of_service)
@@ -207,7 +208,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
     if changed:
         assigned = agents.assigned_containers(ctx.db, agent_id)
     forget = [r.id for r in poll.reports if r.terminated]
-    # Another poll may have brought the same exit after the containers were read: what has ended gets no order.
+    # Another poll may have reported the same exit after the containers were read. An ended container gets no order.
     orders = [_directive(ctx, poll, d, reported) for d in assigned if d.id not in forget]
     listed = tuple(o for o in orders if o is not None)
     relay = _relay_address(ctx, touched) if any(d.proxied for d in assigned) else ""
@@ -226,7 +227,7 @@ def poll(ctx: Context, poll: Poll) -> PollAnswer:
 
 
 def _take_farewell(ctx: Context, agent_id: str) -> None:
-    """Wait for nothing more of an agent that was stopped: until its lease ended, it was shown as one that works."""
+    """Mark a stopped agent as lost at once. Otherwise it would be listed as working until its lease ends."""
     with change(ctx) as changed:
         pool = agents.give_up(changed.tx, agent_id, changed.now)
         if pool is not None:
@@ -298,10 +299,11 @@ def _extend_lease(ctx: Context, poll: Poll) -> agents.PollRecord:
 def _directive(
     ctx: Context, poll: Poll, container: agents.AssignedContainer, reported: dict[str, Report]
 ) -> Directive | None:
-    """Return the order for a container; None when it was deleted since the assigned containers were read.
+    """Return the order for a container, or None if it was deleted after the assigned containers were read.
 
-    What was started before and is not reported went with its machine. The newest poll ends it; an older one, answered
-    beside that, lists it without its specification, by which it would start again."""
+    A started container that the agent does not report was lost with its machine. The newest poll ends it. An older
+    poll that is answered at the same time lists it without its specification, so that the agent does not start it
+    again."""
     is_new = container.state == "ASSIGNED" or poll.seq is None
     spec = None
     if is_new and container.id not in reported:

@@ -1,6 +1,5 @@
-"""Describe what a pool rents in the fields of Determined's API. Start-up scripts are left out.
-
-They may hold secrets.
+"""Describe the machines of a pool in the fields of Determined's API. Start-up scripts are left out, because they may
+contain secrets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,8 @@ _NO_SETTINGS: Mapping[str, Any] = {}
 
 
 def of_machines(pool: Pool) -> dict[str, Any]:
-    """Return fields of a pool that follow from its sections; where there are several, the first tells most."""
+    """Return the fields of a pool that follow from its sections. If a pool has several sections, the first one
+    describes it."""
     if not pool.sections:
         return {"location": "on-prem"}
     first = pool.sections[0]

@@ -1,4 +1,4 @@
-"""Record attempts to sign in that failed: those that begin to wait, and no more than a stranger may write."""
+"""Record failed sign-ins in the audit log: the attempt that begins a delay, and a bounded number for each stranger."""
 
 from datetime import timedelta
 

@@ -29,10 +29,10 @@ class Recorder:
     object: str
     address: str
     user: User | None
-    program: str = ""  # what the caller's program calls itself
+    program: str = ""  # the user agent of the request
     signed_in: int | None = None
-    body: dict[str, Any] = field(default_factory=dict)  # what is told of it
-    done: dict[str, Any] = field(default_factory=dict)  # what the use case tells
+    body: dict[str, Any] = field(default_factory=dict)  # details for the audit entry
+    done: dict[str, Any] = field(default_factory=dict)  # details from the use case
     _written: bool = False
     _done: bool = False
 
@@ -66,7 +66,7 @@ _current: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Record what this thread changes within the block."""
+    """Record the changes that this thread makes within the block."""
     here, beside = _current.set(recorder), transaction_hook.set(recorder)
     try:
         yield
@@ -76,14 +76,14 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 def concerns(*things: str) -> None:
-    """Note the objects of a request that its path does not name: what it has made, or several things."""
+    """Add objects to the audit entry that the path does not name, such as created objects."""
     recorder = _current.get()
     if recorder is not None:
         recorder.object = rules.named(things)
 
 
 def tells(**done: Any) -> None:
-    """Add what a use case does, beside what the body says: whole lists, whatever else was sent along."""
+    """Add details of a use case to the audit entry, beside the values of the body."""
     many = {name: value for name, value in done.items() if isinstance(value, list)}
     for name, items in many.items():
         if len(items) > MOST_AT_ONCE:
@@ -96,9 +96,9 @@ def tells(**done: Any) -> None:
 
 
 def opens(ctx: Context, again_after: timedelta = timedelta(0)) -> None:
-    """Write the row of a request that changes nothing, and lets its caller into something of another user.
+    """Write an audit entry for a request that only opens an object of another user.
 
-    `again_after`: for so long the same sign-in has no second row of the same."""
+    The same sign-in writes the same entry again only after `again_after`."""
     recorder = _current.get()
     if recorder is None or recorder.user is None:
         return

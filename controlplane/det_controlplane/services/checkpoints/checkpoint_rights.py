@@ -24,9 +24,10 @@ def require_change(ctx: Context, user: User, uuid: UUID) -> None:
 
 
 def require_report(ctx: Context, user: User, uuid: UUID) -> None:
-    """Let people tell what is left of checkpoints that they may delete, and a task of those of its own experiment.
+    """Require the right to report that files of checkpoints are deleted: users who may delete the checkpoints, and
+    tasks of the same experiment.
 
-    What is told to be gone is no checkpoint any more."""
+    A checkpoint without files counts as deleted."""
     if user.allocation_id is None:
         require_deletion(ctx, user, [uuid])
         return

@@ -1,4 +1,4 @@
-"""Deleting checkpoints: what the policy of an ended experiment does not keep, and what users delete."""
+"""Delete checkpoints: those beyond the policy of an ended experiment, and those that users delete."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +27,7 @@ from det_controlplane.services.tasks import lifecycle
 from det_controlplane.services.use_case import Change, change
 
 EVERYTHING = ("**/*",)
-# An upload whose allocation ended longer ago than this was cut off, also where an agent was out of reach.
+# An upload counts as interrupted if its allocation ended longer ago than this, also if its agent was unreachable.
 CUT_OFF_AFTER = timedelta(days=1)
 _TRIES, _AT_ONCE = 7, 100
 _SPEC = "/run/determined/gc.json"
@@ -38,7 +38,7 @@ _COMMAND = (
 
 
 def after_experiment(ctx: Context, payload: dict[str, Any]) -> None:
-    """Queue the deletion of what an ended experiment's policy does not keep."""
+    """Queue the deletion of checkpoints that the policy of an ended experiment does not keep."""
     with ctx.db.begin() as tx:
         experiment = checkpoints.owner(tx, payload["experiment_id"])
         if experiment is None:
@@ -100,7 +100,7 @@ def delete(ctx: Context, uuids: Sequence[UUID], globs: Sequence[str] = EVERYTHIN
 
 
 def collect_cut_off(ctx: Context) -> None:
-    """Queue the deletion of what uploads left behind that were cut off with their work."""
+    """Queue the deletion of the files of interrupted uploads."""
     with ctx.db.begin() as tx:
         found = checkpoints.cut_off(tx, ctx.now(), CUT_OFF_AFTER, _TRIES, _AT_ONCE)
         owners = [(checkpoints.owner(tx, id), uuids) for id, uuids in found]
@@ -210,7 +210,7 @@ def _queue(ctx: Context, changed: Change, experiment: Owner, config: dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class _StorageDeletion:
-    """A storage, which a task has mounted, and what is deleted from it."""
+    """A storage that a task mounts, and the checkpoints that are deleted from it."""
 
     storage: dict[str, Any] | None
     checkpoints: list[UUID]

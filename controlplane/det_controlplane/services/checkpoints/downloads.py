@@ -79,7 +79,7 @@ def _entries(ctx: Context, storage: dict[str, Any], uuid: str) -> list[Entry]:
             ) from e
         found = []
     if not found:
-        # One answer for all directories that users name: it does not tell whether one is there.
+        # All directories of users get the same answer, so that it does not reveal whether a directory exists.
         told = "; where its directory is not mounted on the API's machine, use --mode direct"
         raise Missing(f"checkpoint {uuid}: its storage has no files of it{told if here else ''}")
     return [Entry(f.path, f.size) for f in found]

@@ -1,6 +1,7 @@
-"""Looking for complete checkpoints whose files are gone from the cluster's own storage.
+"""Find complete checkpoints without files in the cluster's own storage.
 
-They are marked and told of, never deleted: a storage may be mounted again, and a bucket restored."""
+They are marked and reported, but never deleted: a storage may be mounted again, and a bucket restored.
+"""
 
 import logging
 from datetime import timedelta
@@ -12,7 +13,7 @@ from det_controlplane.services.context import Context
 
 log = logging.getLogger("det.checkpoints")
 
-# What was reported or looked for since is not looked for again.
+# Checkpoints that were reported or checked since then are skipped.
 AGE = timedelta(days=1)
 # Scheduling waits for a look.
 _LASTS = timedelta(seconds=10)
@@ -20,9 +21,10 @@ _AT_ONCE, _NAMED = 200, 5
 
 
 def look(ctx: Context) -> None:
-    """Look for those that were not looked for longest; two looks without files in a row mark a checkpoint.
+    """Check the files of the checkpoints that were not checked for longest. Two checks in a row without files mark a
+    checkpoint.
 
-    Storages that only users name are left alone: they could hold up the look, or be given the API's credentials."""
+    Storages of users are skipped, because they could delay the check or receive the API's credentials."""
     storage, now = ctx.config.checkpoint_storage, ctx.now()
     if ctx.checkpoint_files is None or not storage:
         return

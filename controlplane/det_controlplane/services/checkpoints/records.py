@@ -33,7 +33,7 @@ class CheckpointReport:
 
 
 def report(ctx: Context, user: User, report: CheckpointReport) -> None:
-    """Store that a checkpoint is complete, or that its upload begins. Repeating the report changes nothing."""
+    """Store a complete checkpoint or the begin of an upload. Repeated reports have no effect."""
     state = _state(report)
     steps = report.metadata.get("steps_completed")
     if state is CheckpointState.ACTIVE and steps is None:
@@ -62,7 +62,7 @@ def report(ctx: Context, user: User, report: CheckpointReport) -> None:
             state, steps, report.resources, report.metadata, size_of(report.resources),
             storage_id, report.reported_at or ctx.now(),
         )  # fmt: skip
-        # A repetition leaves what became of the checkpoint since the first report as it is.
+        # A repeated report does not undo later changes of the checkpoint.
         if not checkpoints.report(tx, new) and not checkpoints.is_of(
             tx, checkpoint_id, report.task_id
         ):

@@ -23,13 +23,13 @@ LEVELS = tuple(LogLevel.__members__)
 
 def database_answers(ctx: Context) -> bool:
     """Return whether the database reads and writes."""
-    # A row of the cluster may be written in place when nothing else can be.
+    # PostgreSQL may be able to update a row in place even if the disk has no room for new rows.
     if ctx.full_at is not None and ctx.now() - ctx.full_at < FULL_TRUSTED:
         return False
     try:
         with ctx.db.begin() as tx:
             cluster.answers(tx)
-            # Not for every stranger who asks: what was written a moment ago can be written now.
+            # Strangers may ask often, so reuse the result of a recent write.
             written = ctx.wrote_at is not None and ctx.now() - ctx.wrote_at < WRITES_TRUSTED
             if not written:
                 cluster.takes_writes(tx)
@@ -47,7 +47,7 @@ def message(ctx: Context) -> Any:
 
 
 def planned_message(ctx: Context, caller: User) -> Any:
-    """Return the message, also one whose time is still to come: everybody else sees it when it begins."""
+    """Return the message, also if it begins later. Other users see it only when it begins."""
     require_admin(caller, "see the planned cluster message")
     with ctx.db.begin() as tx:
         return cluster.message(tx, ctx.now(), planned=True)

@@ -1,4 +1,4 @@
-"""Tell a client how projects, models and model versions change, from what it knows on."""
+"""Send changes of projects, models and model versions to a client, starting at its last known state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from det_controlplane.db.people import updates
 from det_controlplane.services.context import Context
 from det_controlplane.services.principal import User
 
-# The names of a changed row, and of those that are gone, and the right to see such rows.
+# The keys of changed and deleted rows in messages, and the right to see such rows.
 _NAMES = {
     "projects": ("project", "projects_deleted", Right.VIEW_PROJECT),
     "models": ("model", "models_deleted", Right.VIEW_MODEL_REGISTRY),

@@ -53,10 +53,9 @@ def raw_csv(ctx: Context, after: datetime, before: datetime) -> str:
 
 
 def raw(ctx: Context, after: datetime, before: datetime) -> list[dict[str, Any]]:
-    """Return allocations, each with its share of machines, and machines, each with what was idle of it.
+    """Return allocations with their share of machines, and machines with their idle share.
 
-    So `costUsd` of all entries adds up to what the machines cost.
-    """
+    So the `costUsd` of all entries adds up to the cost of the machines."""
     rows = _rows(ctx, usage.raw, after, before)
     with ctx.db.begin() as tx:
         period = costs.Span(after, before, ctx.now())
@@ -122,7 +121,7 @@ def aggregated(ctx: Context, first: date, last: date, period: str) -> list[dict[
 def _add_costs(
     ctx: Context, first: date, last: date, period: str, entries: dict[date, dict[str, Any]]
 ) -> None:
-    """Add money: of users and labels what their work cost, of pools and in total what the machines did."""
+    """Add costs: the cost of the work of users and labels, and the cost of the machines of pools and in total."""
     days = _midnight(first), _midnight(last), ctx.now()
 
     def of(after: datetime) -> dict[str, Any]:

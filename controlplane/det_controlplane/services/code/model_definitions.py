@@ -115,9 +115,10 @@ class Prepared:
 
 
 def prepare(ctx: Context, user_id: int, content: bytes) -> Prepared:
-    """Put a large archive into the object store first, outside any transaction.
+    """Put a large archive into the object store before the transaction begins.
 
-    Its row is there before it: archives of what is refused later are collected with those that nothing uses."""
+    The archive's row is written before, so that archives of refused requests are collected with other unused
+    archives."""
     _require_within_day(ctx, user_id, len(content))
     context_id = ctx.new_uuid()
     digest = hashlib.sha256(content).hexdigest()
@@ -202,7 +203,7 @@ def require_bearable(content: bytes) -> None:
 
 
 def collect_unused(ctx: Context) -> None:
-    """Give up archives that nothing was made of: uploads that were cut off, and experiments that were refused."""
+    """Delete unused archives, such as interrupted uploads and the code of refused experiments."""
     with change(ctx) as changed:
         for key in rows.delete_unused(changed.tx, changed.now - UNUSED_FOR, _AT_ONCE):
             changed.later(EffectKind.DELETE_OBJECT, key=key)
@@ -214,7 +215,7 @@ class Code:
 
     content: bytes = b""
     url: str = ""
-    sha256: str = ""  # of what lies there: its user can upload there again for an hour
+    sha256: str = ""  # the user's upload URL stays valid for an hour
 
     def to_json(self) -> dict[str, str]:
         told = {"b64Tgz": base64.b64encode(self.content).decode()}

@@ -14,7 +14,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import Invalid, Missing, Oversized
 
 MAX_SHOWN = 16 * 1024 * 1024
-# Of a tree: a few files can lie in very many folders, each of which has the names of those that it lies in.
+# Limit for a tree: a few files can be in very many folders, and each folder has the names of its parents.
 MAX_NODES, MAX_PATHS, _DEEPEST = 100_000, 16 * 1024 * 1024, 200
 _YEAR_10000 = 253_402_300_800
 
@@ -75,7 +75,7 @@ def _opened(content: bytes) -> Iterator[tarfile.TarFile]:
 
 
 class _Tree:
-    """The files so far, by path, and those of the top."""
+    """The files read so far by path, and the top-level files."""
 
     def __init__(self, experiment_id: int) -> None:
         self._experiment_id = experiment_id
@@ -101,7 +101,7 @@ class _Tree:
         return node
 
     def _take(self, path: str) -> None:
-        """Refuse what would take more memory than a tree may."""
+        """Refuse a tree that would take more memory than allowed."""
         self._paths += len(path)
         is_deep = path.count("/") >= _DEEPEST
         if is_deep or self._paths > MAX_PATHS or len(self._nodes) > MAX_NODES:

@@ -27,7 +27,7 @@ def command(ctx: Context, experiment_id: int, command: Command) -> None:
 
 
 def carry_out(experiment: LiveExperiment, command: Command) -> None:
-    """Carry out a command on an experiment whose lock is held."""
+    """Apply a command to a locked experiment."""
     row = experiment.row
     if row.unmanaged and command is Command.ACTIVATE:
         raise WrongState(f"experiment {row.id} is unmanaged: its own process runs it")

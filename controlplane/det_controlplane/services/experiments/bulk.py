@@ -39,12 +39,12 @@ def apply(
 
 
 def _selected(ctx: Context, project_id: int | None, selection: Selection) -> list[int]:
-    """Return ids that were given, all of them, also those that are not there."""
+    """Return the given ids, including ids of missing experiments."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
     given = selection.filters
     if project_id is not None:
-        given = {**given, "project_id": project_id}  # the rights were those in this project
+        given = {**given, "project_id": project_id}  # the rights were checked for this project
     with ctx.db.autocommit() as tx:
         return experiment_pages.ids(tx, given)
 

@@ -54,7 +54,7 @@ class _DryRun(Exception):
 
 
 def check(ctx: Context, user: User, experiment_id: int, override: str) -> None:
-    """Raise what `resume` would, and change nothing."""
+    """Raise the errors of `resume` without changing anything."""
     changes = _read(override)
     with suppress(_DryRun), live.locked_experiment(ctx, experiment_id) as experiment:
         _checked(experiment, user, changes)
@@ -62,7 +62,7 @@ def check(ctx: Context, user: User, experiment_id: int, override: str) -> None:
 
 
 def _read(override: str) -> dict[str, Any]:
-    """Read the changes; the stock client sends an empty object when nothing is overridden."""
+    """Read the changes. The stock client sends an empty object if there are no changes."""
     return configs.load_yaml(override) if override.strip() else {}
 
 
@@ -128,7 +128,8 @@ def _overridden(
         raise InvalidConfig(problems)
     demanded = config_policies.demanded(experiment.ctx, experiment.tx, row.workspace_id)
     config = _resolved(experiment, row, changes, demanded)
-    # As at creation, also what an administrator's experiment has: the code is another.
+    # Check host mounts and devices as at creation, also for an experiment of an administrator, because the code may
+    # have changed.
     host_access.require(
         experiment.ctx, user, config,
         pool=experiment.row.pool, storages=[row.workspace_storage], demanded=demanded,
@@ -145,7 +146,7 @@ def _resolved(
     changes: dict[str, Any],
     demanded: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Merge the changes with what the experiment has, below what config policies demand of whatever is submitted."""
+    """Merge the changes into the experiment's configuration and apply the config policies."""
     stored = sealing.unsealed(experiment.ctx, row.config, row.sealed)
     merged = sealing.completed(merge(shim(changes)[0], stored), stored)
     invariants = tuple(p["invariant_config"] for p in demanded if p.get("invariant_config"))
@@ -163,7 +164,8 @@ def _resolved(
 
 
 def _require_room(ctx: Context, pool_name: str, resources: dict[str, Any]) -> None:
-    """Refuse what no agent of the pool can hold, as at creation: agents or the configuration may have changed."""
+    """Refuse a configuration that no agent of the pool can hold, because agents or the configuration may have
+    changed."""
     pool = ctx.config.pool(pool_name)
     if pool is not None and resources.get("is_single_node"):
         lone = capacity.too_large_for_one_agent(ctx, pool, resources["slots_per_trial"])

@@ -41,13 +41,15 @@ from det_controlplane.services.sealing import Sealed
 from det_controlplane.services.use_case import change
 from det_controlplane.services.webhooks import choice
 
-if TYPE_CHECKING:  # its models take long to load: who reads experiments does not wait for them
+if (
+    TYPE_CHECKING
+):  # its models load slowly, and requests that only read experiments do not need them
     from det_controlplane.core.config import Resolved
 
 # The same request may come twice at the same time: one of them makes the experiment, the other finds it.
 _ONCE = ("experiments_idempotency_key_key", "experiments_external_id_key")
 
-# What a fork and a warm start need of an earlier experiment.
+# The data of an earlier experiment that a fork or a warm start uses.
 _READ = Right.VIEW_EXPERIMENT_ARTIFACTS
 
 
@@ -76,7 +78,7 @@ class Created:
 
 
 def create(ctx: Context, user: User, submission: Submission) -> Created:
-    """Create an experiment; nothing is left behind when any part is refused."""
+    """Create an experiment. If any part is refused, nothing is stored."""
     submitted = configs.load_yaml(submission.config)
     repeated = _repeated(ctx, submission)
     if repeated is not None:
@@ -130,7 +132,7 @@ def _repeated(ctx: Context, submission: Submission) -> int | None:
 
 
 def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
-    """Return the configuration that is forked, with its secrets: they go on to tasks of its owner only."""
+    """Return the configuration of the forked experiment. It includes secrets only if the caller owns it."""
     if submission.parent_id is None:
         return None
     parent = submissions.experiment_config(ctx.db, submission.parent_id)
@@ -140,7 +142,7 @@ def _earlier(ctx: Context, user: User, submission: Submission) -> Any:
 
 
 def _existing(ctx: Context, experiment_id: int) -> Created:
-    # Who made it may have died before this, and with it the answer that is asked for again.
+    # The process of the first request may have died before it sent its answer.
     ctx.waker.wake("schedule")
     found = listing.experiment(ctx, experiment_id)
     return Created(experiment_id, found.shown, found.config, ())
@@ -203,7 +205,7 @@ def _exceeds(ctx: Context, pool: Pool, resolved: "Resolved") -> bool:
     """Return whether a trial asks for more slots than its pool has; refuse it where it could never start."""
     resources = resolved.config.resources
     slots = resources.slots_per_trial
-    # Nothing changes that while agents are as they are, so this is no matter of launch_error.
+    # Waiting cannot help while the agents stay the same, so launch_error does not matter.
     if resources.is_single_node:
         lone = capacity.too_large_for_one_agent(ctx, pool, slots)
         if lone is not None:

@@ -1,4 +1,4 @@
-"""Tell what a search decided of its trials at its rungs, and why, by folding its events once more."""
+"""Explain the decisions of a search at its rungs by folding its events again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _NAMES = {"async_halving": "ASHA", "adaptive_asha": "adaptive ASHA", "local_asha
 
 
 def of(ctx: Context, experiment_id: int, *, whole: bool = False) -> dict[str, Any]:
-    """Return the search of an experiment: its brackets with their rungs, and each trial, on demand with what it was given."""
+    """Return the search of an experiment: brackets with rungs, and its trials, with hyperparameters on request."""
     with ctx.db.autocommit() as tx:
         found = searches.searching(tx, experiment_id)
         if found is None:
@@ -63,7 +63,7 @@ class _SearchView:
         }  # fmt: skip
 
     def sentence(self, request_id: str, state: str) -> str:
-        """Tell what the last rung decided of a trial, unless something else ended it."""
+        """Return the last decision about a trial, unless the trial ended for another reason."""
         bracket, judgements = self._of(request_id)
         if bracket is None or not judgements:
             return ""
@@ -106,7 +106,7 @@ def _wordings(found: StoredSearch, histories: Sequence[History]) -> list[Judgeme
 
 
 def _histories(ctx: Context, experiment_id: int, found: StoredSearch) -> Sequence[History]:
-    """Fold what has happened since this process told it last."""
+    """Fold the events since the last request in this process."""
     if found.searcher["name"] not in _HALVING:
         return ()
     kept = ctx.memory.watched.take(experiment_id)

@@ -1,4 +1,4 @@
-"""Changing what users may change on an experiment: names, labels, notes, flags, resources, retention."""
+"""Change the editable fields of an experiment: name, labels, notes, flags, resources, retention."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

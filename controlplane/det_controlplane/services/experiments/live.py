@@ -57,7 +57,7 @@ class LiveExperiment:
         self._known[str(trial.request_id)] = trial
 
     def feed(self, *events: search.Event) -> None:
-        """Give the searcher events and apply what it decides, until it has nothing more to say."""
+        """Pass events to the searcher and apply its decisions until it makes no further decisions."""
         self._events.extend(events)
         while self._events:
             event = self._events.popleft()
@@ -68,7 +68,7 @@ class LiveExperiment:
         self._finish_if_done()
 
     def carry_out(self, actions: Sequence[search.Action]) -> None:
-        """Apply what the searcher decided about an event that the journal has recorded, and what follows."""
+        """Apply decisions about an event that the journal has recorded, and their consequences."""
         self._apply_all(actions)
         self.feed()
 
@@ -142,7 +142,7 @@ class LiveExperiment:
         trials.update(self.tx, trial.id, **values)
         if trial.parked:
             trial.parked = False
-            # The run that leaves because it was parked has not come to its end, whatever it says.
+            # The program leaves because its trial was parked, so its exit does not end the trial.
             allocations.excuse_leaving(self.tx, trial.task_id)
             self.change.operation_changed(trial.id)
             if trial.state is TrialState.ACTIVE:
@@ -180,7 +180,7 @@ class LiveExperiment:
             self.patch_trials(trials.live(self.tx, self.row.id), TrialState(state.value))
         is_paused = state is ExperimentState.PAUSED
         if is_paused and experiments.searcher_name(self.tx, self.row.id) == "custom":
-            # The program that decides from outside should know why nothing happens.
+            # Inform the external search method that its experiment was paused.
             self._events.append(search.Inactivated(f"STATE_{state.value}"))
         self._finish_if_done()
 
@@ -240,7 +240,7 @@ class LiveExperiment:
             self.change.queue_changed(pool)
 
     def allocation_ended(self, trial: TrialRow, exit: Exit) -> None:
-        """Do what follows for the trial now that its allocation has ended."""
+        """Advance a trial after the end of its allocation."""
         view = trial_states.TrialView(
             state=trial.state,
             restarts=trial.restarts,
@@ -269,14 +269,15 @@ class LiveExperiment:
             self._allocate(trial, delay)
 
     def _is_out_of_agents(self, trial: TrialRow) -> bool:
-        """Tell whether waiting is vain: no machines come by themselves, and the cluster refuses what it cannot hold."""
+        """Return whether the trial can never run again: its pool rents no machines, and too few agents are left for
+        it."""
         if not trial.blocked_agents or not self.ctx.config.launch_error:
             return False
         row, blocked = self.row, trial.blocked_agents
         return capacity.is_exhausted(self.ctx, self.tx, row.pool, blocked, row.slots_per_trial)
 
     def _delay(self, trial: TrialRow, exit: Exit) -> Delay | None:
-        """Delay what fails again and again before it even starts: it is not tried in a tight circle."""
+        """Delay runs that repeatedly fail before they start."""
         if exit.kind is not ExitKind.INFRASTRUCTURE:
             return None
         setbacks = allocations.setbacks(self.tx, trial.task_id)
@@ -333,7 +334,7 @@ def searcher_topic(experiment_id: int) -> str:
 
 
 def _ends_by_itself(trial: TrialRow, allocation: AllocationRow) -> bool:
-    """Return whether the program of a trial whose search failed has said why it ends, and goes on to say it in its log."""
+    """Return whether the program of a trial in a failed search has reported its end and is still writing its log."""
     gave_up = trial.early_exit is not None and trial.state is TrialState.STOPPING_ERROR
     return gave_up and allocation.state is not AllocationState.QUEUED
 
@@ -345,7 +346,7 @@ def _planned(action: search.Create) -> PlannedTrial:
 
 
 def _refuse_too_large(planned: Sequence[PlannedTrial]) -> None:
-    """Refuse a search whose first trials together fill the memory: constants are a part of each trial's sample."""
+    """Refuse a search with first trials that fill the memory. Constants are a part of each trial's hyperparameters."""
     size = len(planned) * len(as_json(planned[0].hparams))
     if len(planned) > 1 and size > MOST_HPARAMS:
         raise Invalid(

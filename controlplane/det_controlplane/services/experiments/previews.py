@@ -16,7 +16,7 @@ from det_controlplane.services.errors import Invalid, Missing
 def search_summary(ctx: Context, config: dict[str, Any]) -> dict[str, Any]:
     """Tell how many trials a configuration's search trains for how long."""
     submitted = dict(config)
-    submitted.setdefault("entrypoint", "none")  # a preview trains nothing
+    submitted.setdefault("entrypoint", "none")  # a preview does not train
     pool = ctx.config.pool_for("", 1)
     if isinstance(pool, Problem):
         raise InvalidConfig([pool])

@@ -35,7 +35,8 @@ def operate(
     operations: Sequence[Operation],
     triggered_by: int | None,
 ) -> None:
-    """Carry out all of the operations or none. What answers an event again, or an ended experiment, changes nothing."""
+    """Apply all operations or none. A repeated answer to an event, or an answer for an ended experiment, has no
+    effect."""
     created = [o["createTrial"] for o in operations if "createTrial" in o]
     uuids = [trial["checkpointUuid"] for trial in created if "checkpointUuid" in trial]
     require_things(ctx, user, Right.VIEW_EXPERIMENT_ARTIFACTS, "checkpoint", uuids)

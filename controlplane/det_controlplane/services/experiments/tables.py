@@ -58,12 +58,13 @@ def experiments(
 def brief_experiments(
     ctx: Context, place: TableScope, chosen: Filter, sort: tuple[SortKey, ...], page: Page
 ) -> Iterator[str]:
-    """Return of each experiment only what decides which actions fit it."""
+    """Return the fields of experiments that decide which actions are possible."""
     return table_pages.brief_experiments(ctx.db, place, chosen, sort, page)
 
 
 def columns(ctx: Context, project_id: int, of_runs: bool) -> list[dict[str, Any]]:
-    """Return the columns that every row has, then those of what the project's runs reported; 0 stands for all projects."""
+    """Return the fixed columns, then the columns that the project's runs reported. Project 0 stands for all
+    projects."""
     _check(ctx, project_id)
     where = Location.RUN if of_runs else Location.EXPERIMENT
     fixed = RUN_COLUMNS if of_runs else EXPERIMENT_COLUMNS
@@ -112,7 +113,7 @@ def ranges(ctx: Context, project_id: int) -> list[dict[str, Any]]:
 
 
 def metadata_values(ctx: Context, project_id: int, key: str) -> list[str]:
-    """Return the values that runs of a project have under a key of their metadata, whose parts are separated by dots."""
+    """Return the values of a metadata key in the runs of a project. Dots separate the parts of the key."""
     _check(ctx, project_id)
     with ctx.db.autocommit() as tx:
         return offered_names.metadata_values(tx, project_id, key.split("."))

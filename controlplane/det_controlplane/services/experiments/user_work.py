@@ -1,4 +1,4 @@
-"""List and pause the running experiments of a user who is deactivated."""
+"""List and pause the running experiments of a deactivated user."""
 
 from det_controlplane.core.lifecycle.experiment import Command
 from det_controlplane.db.experiments import experiments
@@ -15,7 +15,7 @@ def running(ctx: Context, user_id: int) -> list[int]:
 
 
 def pause(ctx: Context, caller: User, user_id: int) -> list[int]:
-    """Pause a user's experiments, which save checkpoints and give their slots back. Return those that were paused."""
+    """Pause a user's experiments, which save checkpoints and release their slots. Return the paused experiments."""
     require_admin(caller, "pause all the work of a user")
     paused = []
     for experiment_id in running(ctx, user_id):

@@ -14,7 +14,7 @@ from det_controlplane.services.principal import User
 
 
 def settle(ctx: Context, user: User, config: dict[str, Any]) -> None:
-    """Fix the checkpoint to start from: its source trial may go on, or lose checkpoints, meanwhile."""
+    """Choose the checkpoint of a warm start now, because its source trial may continue or lose checkpoints."""
     searcher = config["searcher"]
     trial_id, uuid = searcher["source_trial_id"], searcher["source_checkpoint_uuid"]
     if uuid is None and trial_id is None:

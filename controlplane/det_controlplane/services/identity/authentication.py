@@ -14,7 +14,7 @@ from det_controlplane.services.context import Context
 from det_controlplane.services.errors import NotSignedIn, Unready
 from det_controlplane.services.principal import AgentPrincipal, NamedPlace, User
 
-# Agents' tokens show what they are: one query finds their holder.
+# Tokens of agents have a prefix, so one query finds the agent.
 AGENT_PREFIX = "agent-"
 _ALL_TOKENS = 0
 _UNKNOWN = "the token is unknown or has expired: sign in with 'det user login'"
@@ -81,7 +81,7 @@ def _user(ctx: Context, holder: Holder, place: NamedPlace | None) -> User:
     administers = holder.kind is not SessionKind.ACCESS or ctx.config.token.administers
     return User(
         holder.user_id, holder.username,
-        # An administrator's task is no administrator.
+        # A task of an administrator does not have administrator rights.
         grants is ALL,
         holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id,
         holder.kind.value, administers, holder.narrow, grants, place,
@@ -89,7 +89,7 @@ def _user(ctx: Context, holder: Holder, place: NamedPlace | None) -> User:
 
 
 def _read_holders(ctx: Context, tickets: Sequence[Ticket[bytes, Holder | None]]) -> None:
-    """Read the holders of tokens whose requests came while others were being read: never from what was read before."""
+    """Read the users of tokens in one batch. Tokens that arrive during a read wait for the next one."""
     found = sessions.holders(ctx.db, [t.item for t in tickets], ctx.now())
     for ticket in tickets:
         ticket.answer(found.get(ticket.item))

@@ -20,7 +20,8 @@ def require(
     storages: Sequence[Mapping[str, Any] | None] = (),
     demanded: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Refuse what a configuration takes of the machine, unless defaults, policies or a workspace's storage give it to all."""
+    """Refuse host mounts and devices of a configuration that users may not use, unless defaults, policies or the
+    workspace's storage grant them."""
     if user.admin:
         return
     of_pool = ctx.config.pool(pool) if pool else None

@@ -37,8 +37,8 @@ _WORD = re.compile(
 _PENDING = ("authorization_pending", "slow_down")
 _LONGEST_CODE = 4096
 _SIGN_IN_PAGE = "/det/sign-in"
-# Accounts under which attempts are counted; no user has such a name. Codes that browsers bring are not counted:
-# nobody guesses them, and behind a proxy, where all share its address, a stranger would stop everybody's sign-in.
+# Accounts that count attempts; no user has such a name. Codes from browsers are not counted, because they cannot be
+# guessed, and a stranger behind the same proxy would block the sign-in of all users.
 _DEVICES_BEGUN, _DEVICES_REFUSED = "(codes for devices)", "(refused codes of devices)"
 
 
@@ -94,9 +94,9 @@ def providers(ctx: Context) -> list[dict[str, Any]]:
 
 
 def begin(ctx: Context, redirect_uri: str, challenge: str, state: str, public_url: str = "") -> str:
-    """Return the address at which a person signs in; the provider sends the browser back to `redirect_uri`.
+    """Return the URL at which a user signs in. The provider redirects the browser to `redirect_uri`.
 
-    `public_url` is the address that the request came to, for clusters that are not told their own."""
+    `public_url` is the address of the request, for clusters without a configured address."""
     client = _client(ctx)
     _check_redirect(ctx.public_url or public_url, redirect_uri)
     if not _WORD.fullmatch(challenge) or not _WORD.fullmatch(state):
@@ -185,7 +185,7 @@ def _client(ctx: Context) -> _Client:
 
 
 def _told(settings: SignInProvider, ask: Callable[[], T]) -> T:
-    """Ask the provider; tell what goes wrong in words for the person who signs in."""
+    """Call the provider. Errors are messages for the user who signs in."""
     try:
         return ask()
     except NotProven as e:
@@ -212,7 +212,7 @@ def _check_redirect(public_url: str, uri: str) -> None:
 
 
 def _nonce(challenge: str) -> str:
-    """Return a nonce that ties the identity token to the verifier, so that nothing need be stored."""
+    """Return a nonce that ties the identity token to the verifier, so that no state is stored."""
     return _digest(b"nonce:" + challenge.encode())
 
 

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import secrets
 
-# Stock clients send the password hashed with this salt; what we store is a scrypt hash of that.
+# Stock clients hash the password with this salt. The database has a scrypt hash of the result.
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
@@ -21,7 +21,7 @@ def stored_hash(client_hashed: str) -> str:
 
 def password_matches(stored: str | None, client_hashed: str) -> bool:
     if stored is None:
-        # Takes as long as a real check, so that names cannot be told from passwords.
+        # This takes as long as a real check, so that the time does not reveal whether the name exists.
         _derive(client_hashed, b"0" * 16)
         return False
     _, salt, digest = stored.split("$")

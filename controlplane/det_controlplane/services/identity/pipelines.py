@@ -15,7 +15,7 @@ from det_controlplane.services.errors import Busy, Forbidden, NotSignedIn, Unrea
 from det_controlplane.services.identity.sign_in import new_session
 
 log = logging.getLogger("det.identity")
-# What tells pipelines apart, at GitHub and GitLab; shown to those who are refused.
+# Claims that identify pipelines at GitHub and GitLab. Refusals show them.
 _TELLING = ("sub", "repository", "project_path", "ref", "environment", "workflow")
 
 

@@ -28,7 +28,7 @@ class IdentityClaims:
 
     @classmethod
     def of(cls, claims: Mapping[str, Any], settings: SignInProvider) -> "IdentityClaims":
-        """Read a person from claims; refuse those of other domains and addresses that nobody has verified."""
+        """Read a user from claims. Refuse users of other domains and unverified addresses."""
         name = _username(claims, settings)
         given = claims.get(settings.groups_attribute_name) or ()
         said = [given] if isinstance(given, str) else given

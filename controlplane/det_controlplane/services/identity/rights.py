@@ -20,7 +20,7 @@ def refuse_tasks(user: User, what: str) -> None:
 
 
 def require_session(user: User, what: str) -> None:
-    """Require a person who signed in: what a token gives must not outlive the token."""
+    """Require a user who signed in, because the result must not outlive an access token."""
     refuse_tasks(user, what)
     if user.via != SessionKind.USER.value:
         raise Forbidden(
@@ -29,7 +29,8 @@ def require_session(user: User, what: str) -> None:
 
 
 def require_sign_in(user: User, what: str) -> None:
-    """Require a sign-in to manage people, as what an access token made would outlive it, unless the cluster lets tokens."""
+    """Require a sign-in to manage users, because changes by an access token would outlive it. The cluster may allow
+    tokens."""
     if not user.administers:
         raise Forbidden(
             f"an access token may not {what}: sign in, by 'det user login' or 'det auth login';"
@@ -46,7 +47,8 @@ def require_right(user: User, right: Right, what: str) -> None:
 
 
 def require_owner(user: User, owner_id: int, what: str) -> None:
-    """Require the owner, or an administrator: of the cluster, or of the workspaces of what the request names."""
+    """Require the owner, an administrator of the cluster, or an administrator of the workspaces of the named
+    objects."""
     if user.id != owner_id and not user.presides:
         require_admin(user, f"{what} of another user")
 
@@ -58,9 +60,9 @@ def require_submitter(user: User, owner_id: int, what: str) -> None:
 
 
 def require_removal(user: User, owner_id: int, source: int, target: int, what: str) -> None:
-    """Require, where a thing moves to another workspace, its owner or an administrator of the source, if there are roles.
+    """Require the owner or an administrator of the source for a move to another workspace, if the cluster has roles.
 
-    The target's administrators delete whatever is there: moving must not give them what belongs to others."""
+    Administrators of the target may delete its contents. A move must not give them objects of other users."""
     if source == target or user.grants is OPEN or user.id == owner_id:
         return
     if not user.grants.has(PRESIDING, source):

@@ -55,7 +55,7 @@ def every(ctx: Context, caller: User, names: Iterable[str]) -> list[Assignment]:
 def members(
     ctx: Context, workspace_id: int, name: str
 ) -> tuple[list[Assignment], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the assignments of a workspace, with their groups and users, those whose names have the text."""
+    """Return the role assignments of a workspace with groups and users, filtered by name."""
     with ctx.db.autocommit() as tx:
         assigned = roles.in_workspace(tx, workspace_id)
         people = roles.users_shown(tx, [a.user_id for a in assigned if a.user_id], name)

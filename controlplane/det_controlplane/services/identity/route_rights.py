@@ -14,10 +14,10 @@ from det_controlplane.services.identity import task_rights
 from det_controlplane.services.identity.rights import require_sign_in
 from det_controlplane.services.principal import User
 
-Names = Callable[[Need], Sequence[object]]  # what a request names, as it wrote it
+Names = Callable[[Need], Sequence[object]]  # names from the request, as the client wrote them
 _UUIDS = ("checkpoint", "job")
 _TEXTS = ("project-key", "experiment-external", "task", "allocation", "model", "template")
-UNCATEGORIZED = 1  # the workspace, and its project, of what names none
+UNCATEGORIZED = 1  # the workspace and project for requests that name none
 _ALL = ("0", "-1")  # where a project or workspace could be named
 _DEEDS = {
     Right.UPDATE_AGENTS: "take agents, slots and machines in and out of service",
@@ -41,7 +41,7 @@ class AuthorizedCaller:
 def admit(
     ctx: Context, user: User, rule: Rule, params: Mapping[str, str], names: Names
 ) -> AuthorizedCaller:
-    """Let the request pass, or refuse it: what the caller may not see is not there."""
+    """Allow or refuse a request. Objects that the caller may not see are reported as missing."""
     within: tuple[int, ...] | None = None
     presides: list[bool] = []
     for need in rule.needs:
@@ -114,7 +114,8 @@ def _workspace_name(ctx: Context, user: User, workspace_id: int) -> str:
 def _asked(
     ctx: Context, user: User, right: Right, kind: str, name: str, workspace_id: int | None
 ) -> tuple[Right, Right]:
-    """Return the right to see a thing and the one to do what is asked: tasks of no experiment have their own."""
+    """Return the right to see an object and the right for the request. Tasks without an experiment have their own
+    rights."""
     of_experiment = KINDS[kind], right
     if kind not in workspace_lookup.WORK or workspace_id is None:
         return of_experiment
@@ -123,7 +124,7 @@ def _asked(
     def held(rights: tuple[Right, Right]) -> list[bool]:
         return [user.grants.has(r, workspace_id) for r in rights]
 
-    # Most roles have both or neither: then nobody needs to know which it is.
+    # Most roles have both rights or neither. Then the kind of the task does not matter.
     if held(of_experiment) == held((seen, asked)):
         return of_experiment
     alone = workspace_lookup.is_of_no_experiment(ctx.db, kind, name)
@@ -138,7 +139,7 @@ def _workspaces(ctx: Context, user: User, kind: str, names: Sequence[str]) -> Ma
 
 
 def named_by_path(rule: Rule, params: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the kind and name of a thing in the path, whose workspace can be read together with the caller."""
+    """Return the kind and name of an object in the path, if its workspace can be read together with the caller."""
     for need in rule.needs:
         if need.of is NeedScope.NAMED and need.place == "path":
             kind = need.kind_of(params).removesuffix("-or-all")
@@ -183,7 +184,7 @@ def _holds_everywhere(grants: Grants, right: Right, kind: str) -> bool:
 
 
 def _require_own(ctx: Context, user: User, need: Need, kind: str, names: Sequence[object]) -> None:
-    """Hold a task whose token is for itself only to what is its own, whatever its owner may do."""
+    """Restrict a task with a narrow token to its own objects, whatever rights its owner has."""
     if kind == "checkpoint":
         own = _own_checkpoints(ctx, user, need.right, names)
         mine = all(_readable(kind, name) in own for name in names)
@@ -205,7 +206,7 @@ def _own_checkpoints(ctx: Context, user: User, right: Right, names: Sequence[obj
 
 
 def _readable(kind: str, name: object) -> str:
-    """Return a name as the database tells it; empty for what cannot be one, which the use case refuses."""
+    """Return the name as stored, or "" if it is not a valid name. The use case rejects ""."""
     text = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
     if kind in _TEXTS:
         return text if "\0" not in text else ""

@@ -19,9 +19,9 @@ FREE_ATTEMPTS = 5
 LONGEST_WAIT_S = 300.0
 FAILURES_FORGOTTEN = timedelta(hours=1)
 _PATIENCE = AttemptLimits(FREE_ATTEMPTS, LONGEST_WAIT_S, FAILURES_FORGOTTEN)
-# With an address, whatever the names: many people may share one, so that it is patient, and never waits long.
+# For an address and any names. Many users may share an address, so the limit is high and the delay short.
 _PATIENCE_WITH_ADDRESS = AttemptLimits(300, 2.0, FAILURES_FORGOTTEN)
-_ANY_NAME = "*%Y-%m-%dT%H"  # in an hour: what is counted in another does not add up
+_ANY_NAME = "*%Y-%m-%dT%H"  # within an hour; counts of different hours are not added
 _LONGEST_NAME = 200
 _TOO_MANY = "too many failed sign-ins: wait a little, longer after each further attempt"
 
@@ -31,9 +31,9 @@ def login(
 ) -> tuple[str, int]:
     """Check a password, return a new token and the user's id."""
     now = ctx.now()
-    # The same steps for every name: neither the answer nor its time tells whether there is such a user.
+    # The steps are the same for every name, so that neither the answer nor its time reveals whether the user exists.
     is_counted = _count_for_address(ctx, username if password else "", address, now)
-    # An empty password is no guess: Determined's client sends one by itself, before it asks for another.
+    # An empty password does not count as a guess, because Determined's client sends one before it asks for a password.
     attempts = count_attempt(ctx, username, address, now) if password else 0
     with ctx.db.begin() as tx:
         row = sessions.sign_in(tx, username)
@@ -80,9 +80,9 @@ def count_attempt(ctx: Context, username: str, address: str, now: datetime) -> i
 
 
 def _count_for_address(ctx: Context, username: str, address: str, now: datetime) -> bool:
-    """Let attempts from one address wait after very many, also those without a password: each costs a derivation.
+    """Delay further attempts from an address after very many failures, because each attempt costs a key derivation.
 
-    People who have signed in from there before, and have not failed since, are not held up by others, nor counted."""
+    Users who signed in from the address before and have not failed since are not delayed or counted."""
     with ctx.db.begin() as tx:
         name = now.strftime(_ANY_NAME)
         if sign_in_failures.attempt(tx, name, address, now, _PATIENCE_WITH_ADDRESS):

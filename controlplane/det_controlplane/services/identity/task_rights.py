@@ -10,7 +10,7 @@ from det_controlplane.services.principal import User
 
 
 def require(ctx: Context, user: User, row: Rule, params: Mapping[str, str]) -> None:
-    """Refuse what the token of a task is not for; people pass."""
+    """Refuse routes that the token of a task does not cover. Users pass."""
     if user.allocation_id is None:
         return
     if user.narrow:
@@ -51,27 +51,27 @@ def require_task(ctx: Context, user: User, task_id: str) -> None:
 
 
 def require_own_task(ctx: Context, user: User, task_id: str) -> None:
-    """Allow the code of a task what concerns tasks of its own user."""
+    """Allow a task to use tasks of its own user."""
     if user.allocation_id is not None:
         _require_owner(user, ownership.of_task(ctx.db, task_id), f"task {task_id}")
 
 
 def _require_unmanaged(user: User, found: ownership.Owned | None, what: str) -> None:
-    """Require what is there to be unmanaged, and the caller's own."""
+    """Require existing objects to be unmanaged and owned by the caller."""
     if found is not None and not (found.unmanaged and found.user_id == user.id):
         raise Forbidden(f"the token of task {user.task_id} is not good for {what}")
 
 
 def _require_owner(user: User, found: ownership.Owned | None, what: str) -> None:
-    """Require the owner of what is there; what is not there is the service's to say."""
+    """Require the owner of an existing object. The service reports missing objects."""
     if found is not None and found.user_id != user.id:
         raise Forbidden(f"a task of user {user.username} may not change {what} of another user")
 
 
 def _require_own(user: User, row: Rule, params: Mapping[str, str]) -> None:
-    """Hold a token that is for its task only to routes that are for such, and to what their paths name of it.
+    """Restrict a narrow token to routes for tasks, and to its own task in their paths.
 
-    Checkpoints, and what bodies name, are looked at with the rights of the caller."""
+    Checkpoints and names in bodies are checked by the caller's rights."""
     named = [n for n in row.needs if n.place == "path" and n.kind != "checkpoint"]
     if not row.own or not all(is_own(user, n.kind, params[n.names[0]]) for n in named):
         raise only_for_itself(user)

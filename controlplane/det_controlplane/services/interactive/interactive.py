@@ -55,7 +55,7 @@ def launch(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
 def launch_tensorboard(
     ctx: Context, user: User, submission: Submission, wanted: tensorboards.TensorBoardRequest
 ) -> TaskAnswer:
-    """Launch a TensorBoard; where its user names no image, it runs in that of the newest experiment."""
+    """Launch a TensorBoard. Without an image of its user, it runs in the image of the newest experiment."""
     repeated = launching.repeated(ctx, submission)
     if repeated is not None:
         return get(ctx, user, submission.kind, repeated)
@@ -67,7 +67,7 @@ def launch_tensorboard(
 def _drawn(
     ctx: Context, user: User, submission: Submission, drawing: tensorboards.TensorBoardSources
 ) -> Submission:
-    """Complete what is asked of a TensorBoard by what its experiments have."""
+    """Complete the request of a TensorBoard with settings of its experiments."""
     environment = submission.config.get("environment") or {}
     if not isinstance(environment, Mapping) or environment.get("image"):
         return submission
@@ -85,7 +85,7 @@ def _launched(ctx: Context, user: User, submission: Submission, build: Build) ->
 
 
 def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
-    """Return the configuration that a launch would resolve; nothing is made."""
+    """Return the configuration that a launch would use, without launching it."""
     resolved = launching.resolve(ctx, user, submission)
     blank = {
         "id": "", "description": resolved.config.description, "state": "STATE_UNSPECIFIED", "startTime": ctx.now().isoformat().replace("+00:00", "Z"),
@@ -93,7 +93,7 @@ def preview(ctx: Context, user: User, submission: Submission) -> TaskAnswer:
         "resourcePool": resolved.pool.pool_name, "exitStatus": "", "jobId": "", "serviceAddress": "",
         "workspaceId": resolved.workspace.workspace_id,
     }  # fmt: skip
-    # Pools, templates and policies put their own secrets into what is asked for.
+    # Pools, templates and policies may add secrets to the configuration.
     config = redacted(programs.shown_of(submission.kind, resolved.config))
     return TaskAnswer(blank, config, resolved.warnings, resolved.exceeds_slots)
 
@@ -108,9 +108,11 @@ def preview_tensorboard(
 
 
 def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
-    """Return a task; its owner, and administrators, are also told what opens it, but not the code of their other tasks.
+    """Return a task. Its owner and administrators also get the token that opens it, but administrators do not get
+    its code.
 
-    The audit log has who was told what opens a task of another user: once an hour, because pages ask again and again."""
+    The audit log records once an hour that an administrator got the token of another user's task, because pages ask
+    repeatedly."""
     task = _find(ctx, kind, task_id)
     is_told = user.allocation_id is None or user.task_id == task_id
     if not is_told or (user.id != task.user_id and not user.admin):
@@ -122,7 +124,7 @@ def get(ctx: Context, user: User, kind: TaskKind, task_id: str) -> TaskAnswer:
 
 
 def terminal(ctx: Context, user: User, task_id: str) -> tuple[str, str]:
-    """Return the address of a shell's terminals and the token that opens them, which are told as its private key is."""
+    """Return the address of a shell's terminals and its token, with the same checks as for its private key."""
     task = _find(ctx, TaskKind.SHELL, task_id)
     if user.id != task.user_id and not user.admin:
         raise Forbidden(
@@ -161,7 +163,7 @@ def _with_what_opens(
 def listed(
     ctx: Context, kind: TaskKind, page: Page, sort: Sort, filters: dict[str, Any]
 ) -> Iterator[str]:
-    """List what has not ended, or not long ago."""
+    """List tasks that are live or ended recently."""
     recent = {"shown_since": ctx.now() - SHOWN_AFTER_END}
     return tasks.listed(ctx.db, kind, page, sort, {**recent, **filters})
 
@@ -205,7 +207,7 @@ def _steered(ctx: Context, kind: TaskKind, task_id: str) -> TaskAnswer:
 
 
 def report_idle(ctx: Context, user: User, task_id: str, *, idle: bool) -> None:
-    """Take a notebook's report of whether anything works in it; its own program tells, or its owner."""
+    """Store a notebook's report about activity. Its own program or its owner may send it."""
     task_rights.require_task(ctx, user, task_id)
     _find(ctx, TaskKind.NOTEBOOK, task_id)
     if not idle:

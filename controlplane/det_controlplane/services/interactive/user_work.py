@@ -1,4 +1,6 @@
-"""List, pause and end the tasks of a user who is deactivated; services/experiments/user_work.py does experiments."""
+"""List, pause and end the tasks of a deactivated user. services/experiments/user_work.py does the same for
+experiments.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -36,7 +38,7 @@ def stop(
 
 
 def _done(task: LiveTask, deed: Callable[[LiveTask], object]) -> list[LiveTask]:
-    """Pause or end a task; return it, or nothing if it ended in between."""
+    """Pause or end a task. Return it, or None if it ended meanwhile."""
     try:
         deed(task)
     except (Missing, WrongState):

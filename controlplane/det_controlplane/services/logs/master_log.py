@@ -65,9 +65,9 @@ class StoredLog(logging.Handler):
             return self._beside
 
     def _keep(self, record: logging.LogRecord) -> None:
-        """Store the line if it is worth it; the log must not break what it reports on."""
+        """Store the line if its level is high enough. Logging must not break the logged code."""
         self._busy.now = True
-        alone = transaction_hook.set(None)  # a line is nothing that a request changes
+        alone = transaction_hook.set(None)  # a log line is not a change of a request
         try:
             if record.levelno >= self._current():
                 self._store(record)
@@ -106,7 +106,8 @@ class _Writer:
         threading.Thread(target=self._run, name="stored log", daemon=True).start()
 
     def put(self, record: logging.LogRecord) -> None:
-        """Take a line. More than a few hundred would fill memory while there is no database: stderr has them."""
+        """Queue a line. The queue is limited to some hundred lines in case the database does not answer; stderr has
+        all lines."""
         with suppress(queue.Full):
             self._lines.put_nowait(record)
 

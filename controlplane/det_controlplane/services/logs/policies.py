@@ -1,6 +1,7 @@
-"""Find patterns in the logs that change what happens to a trial (docs/reference/experiment-config.md#log_policies).
+"""Find patterns in logs that change the future of a trial (docs/reference/experiment-config.md#log_policies).
 
-Agents look for the patterns of their containers and tell them with a line; other senders' lines are searched here.
+Agents search the lines of their containers and report matches with the line. Lines of other senders are searched
+here.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -14,7 +14,8 @@ AT_ONCE = 50_000  # lines a transaction
 
 
 def set_of_experiment(ctx: Context, caller: User, experiment_id: int, days: int) -> None:
-    """Keep logs longer for everybody who may edit; shorter, which deletes them, for the owner only."""
+    """Change how long logs are kept. Users who may edit the experiment may keep logs longer; only the owner may
+    shorten the time, which deletes logs."""
     _check(days)
     with ctx.db.begin() as tx:
         kept = log_retention.kept_of_experiment(tx, experiment_id)

@@ -103,7 +103,7 @@ def store(
 
 
 def ship(ctx: Context, lines: Sequence[dict[str, Any]], batch_id: UUID, agent_id: str) -> None:
-    """Store an agent's lines of tasks whose containers it has had; lines of other tasks are left out."""
+    """Store an agent's lines for tasks with containers on this agent. Lines of other tasks are left out."""
     named = {str(line.get("task_id") or "") for line in lines}
     own = containers.tasks_of_agent(ctx.db, agent_id, named)
     foreign = named - own
@@ -234,7 +234,7 @@ def _looked_through(
     """Look at a window after the other until one has a line; for so long only, as clients come and go."""
     until = time.monotonic() + SEARCH_S
     with ctx.db.autocommit() as tx:
-        # Before all windows: what comes meanwhile may be in none of them.
+        # Take this before all windows, because new lines may be in none of them.
         edge = log_windows.edge(tx, task_id, descending)
         if settled and edge is not None and edge > after_id and not _is_settled(tx):
             return (), after_id, False
@@ -260,7 +260,7 @@ def _is_settled(tx: Tx) -> bool:
     storing = log_windows.writers(tx, LONGEST_WRITING)
     while storing and time.monotonic() < until:
         time.sleep(SETTLE_LOOK_S)
-        # Not those that have begun meanwhile: their ids are above the edge.
+        # Allocations that began meanwhile are excluded: the ids of their lines are above the edge.
         storing &= log_windows.writers(tx, LONGEST_WRITING)
     return not storing
 

@@ -1,1 +1,1 @@
-"""Rent machines for what waits, and give them back."""
+"""Rent machines for queued work and terminate them."""

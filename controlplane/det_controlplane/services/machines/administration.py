@@ -40,7 +40,7 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
 
 
 def instance(ctx: Context, caller: User, id: str) -> dict[str, Any]:
-    """Return a machine, with what it printed for those who administer machines: user data may echo what it likes there."""
+    """Return a machine. Administrators also get its console output, because user data may print secrets there."""
     found = _instance(ctx, id)
     if Right.UPDATE_AGENTS not in caller.grants.everywhere:
         found["console"] = None
@@ -63,7 +63,7 @@ def _id(id: str) -> UUID:
 
 
 def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
-    """Order the end of a machine; what runs there is placed again elsewhere."""
+    """Order the termination of a machine. Its work is placed again elsewhere."""
     require_right(caller, Right.UPDATE_AGENTS, "terminate instances")
     found = _instance(ctx, id)
     with change(ctx) as changed:
@@ -79,7 +79,7 @@ def terminate(ctx: Context, caller: User, id: str) -> dict[str, Any]:
 
 
 def pools(ctx: Context) -> list[dict[str, Any]]:
-    """Return the pools that rent machines, with what they may rent and what keeps them from it."""
+    """Return the pools that rent machines, with their offers and the reasons why they do not rent."""
     return [_shown(ctx, pool) for pool in ctx.config.resource_pools if pool.offers]
 
 
@@ -149,7 +149,7 @@ def _offer(listed: Offer, pool: Pool, known: MarketKnowledge) -> dict[str, Any]:
 
 
 def _hardware(offer: Offer, pool: Pool) -> dict[str, Any]:
-    """Return the GPU, memory and processors of an offer's type; nothing of a type that the catalog does not have."""
+    """Return the GPU, memory and processors of an offer's type, or nothing if the catalog does not have the type."""
     known = (priced.type for priced in pool.sections[offer.section].types if priced.type.vcpus)
     found = next((type for type in known if type.name == offer.machine_type), None)
     return {
@@ -164,7 +164,7 @@ def _moment(time: float | None) -> str | None:
 
 
 def _problems(pool: Pool, problems: Mapping[tuple[str, str], str]) -> list[dict[str, str]]:
-    """Return why prices of the pool's regions are those of the product's list."""
+    """Return the reason why prices of the pool's regions come from the product's list."""
     places = sorted({(offer.provider, offer.region) for offer in pool.offers})
     return [
         {"provider": provider, "region": region, "problem": problems[provider, region]}
@@ -181,7 +181,7 @@ def _concerns(cooldown: dict[str, Any], pool: Pool) -> bool:
 
 
 def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
-    """Stop a pool's launches until it is resumed; what runs goes on."""
+    """Stop launches of a pool until it is resumed. Running machines continue."""
     require_right(caller, Right.UPDATE_AGENTS, "hold pools")
     _rented(ctx, name)
     sentence = f"held by {caller.username}" + (f": {reason}" if reason else "")
@@ -192,7 +192,7 @@ def hold(ctx: Context, caller: User, name: str, reason: str) -> dict[str, Any]:
 
 
 def resume(ctx: Context, caller: User, name: str) -> dict[str, Any]:
-    """Lift a pool's hold; forget what clouds refused for its offers, and machines that did not join."""
+    """Lift the hold of a pool. Forget refusals of its offers and failed joins."""
     require_right(caller, Right.UPDATE_AGENTS, "resume pools")
     rented = _rented(ctx, name)
     with change(ctx) as changed:

@@ -1,4 +1,4 @@
-"""Admit the agent of a rented machine: by proof of which machine it runs on, and by nothing else."""
+"""Admit the agent of a rented machine, only by a proof of the machine that it runs on."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ PROOFS_REMEMBERED = timedelta(days=1)
 def identity(
     ctx: Context, agent_id: str, kind: str, fields: Mapping[str, str], nonce: str
 ) -> MachineIdentity:
-    """Ask the proof's cloud which machine it speaks for, unless it names one that nobody waits for."""
+    """Verify the proof at its cloud, unless it names a machine that no row awaits."""
     verifier = ctx.identities.get(kind)
     if verifier is None:
         known = ", ".join(["bootstrap_token", *sorted(ctx.identities)])
@@ -54,7 +54,8 @@ def admit(ctx: Context, tx: Tx, machine: MachineIdentity, agent_id: str, slots: 
 
 
 def _check_slots(ctx: Context, machine: Newcomer, slots: int) -> None:
-    """Refuse a machine on which what it was rented for does not fit: it would idle, and be rented again and again."""
+    """Refuse a machine that cannot hold the work it was rented for. It would stay idle and be rented again and
+    again."""
     settings = ctx.config.section_settings(machine.pool, machine.section)
     chosen = settings.get("agent_config_file_contents")
     is_chosen = isinstance(chosen, Mapping) and has_own_slots(chosen)

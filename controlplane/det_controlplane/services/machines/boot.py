@@ -38,9 +38,9 @@ def user_data(ctx: Context, requested: Requested) -> str:
 
 
 def _has_gpus(requested: Requested, settings: Mapping[str, Any]) -> bool:
-    """Return whether each type that was asked for has GPUs; N1 types have those of their section.
+    """Return whether each requested type has GPUs. For N1 types, the section says so.
 
-    Of a type that the catalog does not know the operator tells the slots: several are GPUs, one may be a processor."""
+    For a type that the catalog does not know, several slots are taken for GPUs; one slot may be a processor."""
     given = settings.get("instance_type")
     attached = given.get("gpu_num", 0) if isinstance(given, Mapping) else 0
     return all(

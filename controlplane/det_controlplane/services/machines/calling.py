@@ -1,7 +1,8 @@
-"""Call the clouds: rent what was requested, end what was ordered to end, compare rows with what clouds list.
+"""Call the clouds: launch requested machines, terminate ordered ones, compare rows with the machines that clouds
+list.
 
-No call is made inside a transaction. A row is claimed, the cloud is called, the answer is stored; a process that dies
-between two of these leaves a row that another one asks for again with the same token.
+No call is made inside a transaction: claim a row, call the cloud, store the answer. If the process dies in between,
+another process repeats the call with the same token.
 """
 
 import logging
@@ -52,7 +53,7 @@ _NO_MARKETS: Markets = {}
 
 
 def run(ctx: Context, clouds: Clouds, markets: Markets = _NO_MARKETS) -> float | None:
-    """Make one pass of everything that needs a cloud; return the seconds until the next, None when nothing is left."""
+    """Make one pass of all calls. Return the seconds until the next pass, or None if no work is left."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cloud") as pool:
         while requested := _claim(ctx):
             list(pool.map(lambda r: _rent(ctx, clouds, r), requested))
@@ -126,7 +127,7 @@ def _ask_again(ctx: Context, requested: Requested, silence: Unreachable) -> None
     with change(ctx) as changed:
         at = changed.now + PAUSE_AFTER_SILENCE
         if machines.ask_again(changed.tx, requested.id, at, sentence):
-            changed.queue_changed(requested.pool)  # what waits for it learns of that
+            changed.queue_changed(requested.pool)  # recompute the reasons of waiting work
 
 
 def _give_up(ctx: Context, requested: Requested, silence: Unreachable) -> bool:
@@ -257,10 +258,10 @@ def _regions(ctx: Context) -> set[tuple[str, str]]:
 
 
 def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
-    """Compare rows with what a cloud lists; return whether no machine is there that nobody asked for.
+    """Compare rows with the machines that a cloud lists. Return whether every listed machine has a row.
 
-    The cloud is asked first and the database second: a row exists before its machine, so a machine without one is nobody's.
-    """
+    The cloud is asked before the database is read. A row exists before its machine, so a machine without a row is an
+    orphan."""
     cloud = clouds.get(provider)
     if cloud is None:
         return True
@@ -299,7 +300,7 @@ def _compare(ctx: Context, clouds: Clouds, provider: str, region: str) -> bool:
             "%s in %s: ending machines that nobody asked for: %s", provider, region, sorted(orphans)
         )
         _terminate(cloud, [m for m in owned if m.cloud_id in orphans])
-    return not orphans  # a lost order is given again: the next list shows what came of it
+    return not orphans  # a lost order is repeated: the next list shows its effect
 
 
 def _with_known(ctx: Context, provider: str, place: Place) -> Place:
@@ -315,7 +316,7 @@ def _adopt(
     owned: Sequence[CloudMachine],
     now: datetime,
 ) -> None:
-    """Record machines whose launch was never answered, with the offers that they are of and the prices of those."""
+    """Store machines of launches without an answer, with their offers and prices."""
     by_cloud_id = {machine.cloud_id: machine for machine in owned}
     for requested in machines.requests(tx, adopted):
         machine = by_cloud_id[adopted[requested.id].cloud_id]

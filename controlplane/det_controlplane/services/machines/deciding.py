@@ -65,7 +65,8 @@ _ENDS = {
 
 
 def run_if_due(ctx: Context, changed: Collection[str]) -> None:
-    """Decide when the queue or the machines of a pool changed, or when time has come; then empty what drains."""
+    """Decide when the queue or machines of a pool changed or a deadline passed. Then stop the work on draining
+    machines."""
     if _is_due(ctx, changed):
         run(ctx)
     if ctx.config.rents:
@@ -84,16 +85,16 @@ def _is_due(ctx: Context, changed: Collection[str]) -> bool:
 
 
 def _empty(ctx: Context) -> None:
-    """Ask what runs on draining machines to leave, also where a process died after it decided that."""
+    """Ask work on draining machines to stop, also if the process that decided so has died."""
     with ctx.db.autocommit() as tx:
-        # Where nothing is rented any more there is no place to move to.
+        # A pool that stopped renting has no machine to move the work to.
         found = containers.agents_to_ask(tx, kept=_LEFT_OVER)
     for agent in found:
         leaving.stop_all(ctx, agent)
 
 
 def next_due(ctx: Context, tx: Tx) -> datetime | None:
-    """Return when to decide again though nothing happens."""
+    """Return the time of the next decision without further changes."""
     own = {pool.pool_name for pool in rented_pools(ctx)}
     return provision.next_decision(tx, own | machines.pools_with_machines(tx).keys())
 
@@ -120,7 +121,7 @@ def run(ctx: Context) -> ProvisionPlan:
 
 def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -> datetime | None:
     """Return when to decide again; while something waits, also when prices are to be read, and have that done."""
-    # What waits for an operator or a budget waits for no price.
+    # Work that waits for an operator or a budget does not wait for a price.
     renting = [
         pool for pool in snapshot.pools if all(h.until and not h.of_budget for h in pool.holds)
     ]
@@ -135,7 +136,7 @@ def _next_at(plan: ProvisionPlan, snapshot: ProvisionSnapshot, change: Change) -
 
 
 def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
-    """Read the pools that are not being scheduled: nothing is placed there until this transaction ends."""
+    """Lock and read the pools that no pass is scheduling. No work is placed there until this transaction ends."""
     known = market.known(tx)
     pools = []
     for pool in rented_pools(ctx):
@@ -152,7 +153,7 @@ def _load(ctx: Context, tx: Tx, now: datetime) -> ProvisionSnapshot:
         )
         pools.append(found)
     left_over = _left_over(tx, {pool.pool_name for pool in rented_pools(ctx)}, now)
-    # After the machines: what ends the last of them in vain sets the hold in the same transaction.
+    # Lock pools after machines: the failed end of the last machine sets the hold in the same transaction.
     holds = pool_holds.every(tx, now)
     return ProvisionSnapshot(
         pools=tuple(replace(pool, holds=holds.get(pool.name, ())) for pool in pools),
@@ -192,7 +193,7 @@ def _due(
 def _hold_after_no_shows(
     change: Change, snapshot: ProvisionSnapshot, plan: ProvisionPlan
 ) -> set[str]:
-    """Hold pools whose last machines did not join, one after the other, for a while; return them."""
+    """Hold pools with a series of machines that did not join. Return the held pools."""
     lost = {id for id, reason in plan.terminate if reason in no_shows.REASONS}
     return {
         pool.name

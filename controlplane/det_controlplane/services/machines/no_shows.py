@@ -1,4 +1,4 @@
-"""Machines that never join: remember them, and rent nothing more for a while when one follows the other."""
+"""Machines that never join: record them, and stop renting for a while after several in a row."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -13,11 +13,11 @@ from det_controlplane.ports.compute import CloudMachine
 from det_controlplane.services.machines import refusals
 from det_controlplane.services.use_case import Change
 
-# Machines that do not join one after the other are a fault of the image or the network: renting more is in vain.
+# If several machines in a row do not join, the image or the network is at fault, so renting more does not help.
 NO_SHOWS_TO_HOLD = 3
 FIRST_HOLD = timedelta(minutes=15)
 LONGEST_HOLD = timedelta(hours=4)
-# Why such machines were given back; others end by themselves.
+# The reasons for terminating such machines; others end by themselves.
 REASONS: Mapping[TerminateReason, str] = {
     TerminateReason.NEVER_REGISTERED: "its agent did not join within max_agent_starting_period",
     TerminateReason.STOPPED: "its cloud stopped it",
@@ -30,9 +30,9 @@ TAKEN_BACK = "its cloud took it back before its agent joined"
 def ended_alone(
     changed: Change, rows: Sequence[Row], gone: Collection[UUID], listed: Sequence[CloudMachine]
 ) -> Mapping[UUID, CloudMachine]:
-    """Record machines that ended before they joined though nobody ordered it; returns them by their rows.
+    """Record machines that ended without an order before they joined. Return them by their rows.
 
-    `listed` tells them from launches that a cloud accepted and had no room for."""
+    `listed` distinguishes them from accepted launches that the cloud had no capacity for."""
     ended = {m.cloud_id: m for m in listed if m.state == "gone"}
     known = {r.id: ended[r.cloud_id] for r in rows if r.id in gone and r.cloud_id in ended}
     for id, machine in known.items():
@@ -60,13 +60,13 @@ def record(changed: Change, requested: Requested, machine: CloudMachine) -> bool
 
 
 def hold_if_in_vain(changed: Change, pool: str) -> bool:
-    """Hold a pool whose last machines did not join, one after the other; returns whether it is held now."""
+    """Hold a pool after a series of machines that did not join. Return whether it is held now."""
     in_a_row = machines.no_shows(changed.tx, pool, NO_SHOWS_TO_HOLD + 1)
     if in_a_row < NO_SHOWS_TO_HOLD:
         return False
     earlier = pool_holds.last(changed.tx, pool)
     if earlier is not None and earlier.lasts_at(changed.now):
-        return True  # what was rented before it says nothing new
+        return True  # machines rented before the hold do not count again
     sentence = (
         f"the last {NO_SHOWS_TO_HOLD} machines did not join; `det instance list --all` names them,"
         " and `det instance describe ID` shows the end of their console"
@@ -74,12 +74,12 @@ def hold_if_in_vain(changed: Change, pool: str) -> bool:
     again = earlier if in_a_row > NO_SHOWS_TO_HOLD else None
     until = changed.now + _length_after(again)
     pool_holds.hold(changed.tx, pool, sentence, changed.now, until=until)
-    changed.queue_changed(pool)  # what waits learns of it
+    changed.queue_changed(pool)  # recompute the reasons of waiting work
     return True
 
 
 def _length_after(earlier: PastHold | None) -> timedelta:
-    """Return how long to hold a pool; each try that was in vain doubles it, so that no money is spent in a loop."""
+    """Return the duration of a hold. It doubles with each failed attempt, so that a loop does not spend money."""
     if earlier is None or earlier.until is None or earlier.by_operator:
         return FIRST_HOLD
     return min(2 * (earlier.until - earlier.held_at), LONGEST_HOLD)

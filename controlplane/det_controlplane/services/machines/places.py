@@ -7,7 +7,7 @@ from det_controlplane.services.context import Context
 
 
 def rented_pools(ctx: Context) -> list[Pool]:
-    """Return the pools whose machines the cluster rents."""
+    """Return the pools that rent machines."""
     return [pool for pool in ctx.config.resource_pools if pool.offers]
 
 

@@ -1,4 +1,4 @@
-"""Ask clouds what they have and at which price, and lay the answers over the offers of pools."""
+"""Ask clouds for types and prices, and apply the answers to the offers of pools."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Remember what clouds refused: offers are left alone for a while."""
+"""Remember refusals of clouds, so that refused offers are not tried for a while."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from det_controlplane.ports.compute import LaunchOutcome, Refusal
 
 
 def remember(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime) -> None:
-    """Store refusals. What is invalid is a matter of the pool's section, the rest concerns every pool."""
+    """Store refusals. An invalid request concerns the pool's section; other refusals concern every pool."""
     known = {(c.scope, c.pool): c for c in cooldowns.every(tx)}
     refused = {}
     for r in outcome.refusals_of(requested.offers):
@@ -24,7 +24,7 @@ def remember(tx: Tx, requested: Requested, outcome: LaunchOutcome, now: datetime
 
 
 def remember_taken_back(tx: Tx, requested: Requested, sentence: str, now: datetime) -> None:
-    """Leave an offer alone that was taken back before its agent joined: its cloud has no room for it."""
+    """Skip an offer for a while after its machine was reclaimed before its agent joined: the cloud has no capacity."""
     scope = Scope.of(requested.offers[0])
     refusal = Refusal(RefusalKind.NO_CAPACITY, scope, sentence)
     remember(tx, requested, LaunchOutcome(None, (refusal,)), now)

@@ -1,4 +1,4 @@
-"""Serve the agent's software, of the cluster's own version, to machines whose image has none."""
+"""Serve the agent's wheel in the version of the cluster, for machines with images without an agent."""
 
 from det_controlplane.ports.wheel import OwnWheel
 from det_controlplane.services.context import Context

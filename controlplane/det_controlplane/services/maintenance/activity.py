@@ -8,9 +8,10 @@ from det_controlplane.services.context import Context
 
 
 def switch(ctx: Context, set_schedules: Callable[..., None], *, idle: bool) -> bool:
-    """Switch the schedules on while something waits for time or costs money, and off otherwise; tell whether they went off.
+    """Switch the schedules on while work has deadlines or costs money, and off otherwise. Return whether they were
+    switched off.
 
-    The state is stored after the switch: a process that dies between the two switches once more."""
+    The state is stored after the switch, so a process that dies in between switches again."""
     with ctx.db.autocommit() as tx:
         wanted = not idle or machines.any_live(tx)
         if cluster.is_ticking(tx) is wanted:

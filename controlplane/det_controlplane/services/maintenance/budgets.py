@@ -52,7 +52,7 @@ def listed(ctx: Context, caller: User) -> list[dict[str, Any]]:
 
 
 def _is_seen(ctx: Context, caller: User, budget: Budget) -> bool:
-    """Return whether a caller may know of a budget: of what the caller sees, and one's own."""
+    """Return whether a caller may see a budget: budgets of visible objects and the caller's own."""
     if Right.VIEW_CLUSTER_USAGE in caller.grants.everywhere:
         return True
     if budget.scope is BudgetScope.USER:
@@ -119,7 +119,7 @@ def _member(kind: type[E], value: str, name: str) -> E:
 
 
 def _scope_id(ctx: Context, tx: Tx, caller: User, scope: BudgetScope, of: str) -> str:
-    """Return the id of what a budget is for, after checking who may set it."""
+    """Check the right to set a budget, and return the id of its object."""
     if scope is BudgetScope.EXPERIMENT:
         owner = experiments.owner(tx, int(of)) if whole(of) is not None and len(of) < 10 else None
         if owner is None:
@@ -159,7 +159,7 @@ def remove(ctx: Context, caller: User, id: int) -> None:
 
 
 def _have_pool_decided(change: Change, budget: Budget) -> None:
-    """Have a pool look at its budget: while that is spent it rents nothing."""
+    """Make the pool check its budget. While the budget is spent, the pool does not rent."""
     if budget.scope is BudgetScope.POOL:
         change.queue_changed(budget.scope_id)
 
@@ -182,7 +182,7 @@ def keep_if_due(ctx: Context) -> None:
 
 
 def keep(ctx: Context) -> None:
-    """Compare every budget with what was spent; warn, drain and stop."""
+    """Compare every budget with its costs; warn, drain and stop."""
     with ctx.db.begin() as tx:
         spent = [(b, spent_of(ctx, tx, b)) for b in budgets.every(tx)]
         looked = [(b, usd, state_of(b, usd)) for b, usd in spent]
@@ -212,7 +212,7 @@ def _change_state(ctx: Context, budget: Budget, state: BudgetState, spent: Decim
 
 
 def _warn(change: Change, budget: Budget, spent: Decimal) -> None:
-    """Say in the logs of what runs that its budget nears its end."""
+    """Write to the logs of running work that its budget is nearly spent."""
     line = (
         f"{budget.name} is nearly spent: ${spent:.2f}. At its end experiments save a checkpoint and pause;"
         " raise it with `det budget set`."
@@ -223,9 +223,9 @@ def _warn(change: Change, budget: Budget, spent: Decimal) -> None:
 
 
 def _stop_work(ctx: Context, budget: Budget) -> None:
-    """Pause what spends, so that it keeps its checkpoints; kill what goes on regardless.
+    """Pause the work of a budget, so that it saves checkpoints, and kill work that does not stop.
 
-    The budget may be deleted or raised meanwhile: each step looks again, and stops nothing then."""
+    The budget may be deleted or raised meanwhile, so each step checks it again."""
     with ctx.db.autocommit() as tx:
         active = budgets.active_experiments(tx, budget)
         is_exceeded = budget.state is BudgetState.STOPPED

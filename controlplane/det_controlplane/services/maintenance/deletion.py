@@ -59,7 +59,8 @@ def delete_workspace(ctx: Context, caller: User, workspace_id: int) -> bool:
 
 
 def _check(tx: Tx, caller: User, row: OwnedRow) -> Contents:
-    """Return what goes along with a project or workspace; refuse what still runs, is not the caller's or is needed."""
+    """Return the contents of a project or workspace. Refuse if some are live, needed elsewhere or owned by another
+    user."""
     found = _contents(tx, row)
     _require_owned(tx, caller, row)
     refuse_needed(tx, **{f"{row.kind}_id": row.id})
@@ -118,7 +119,7 @@ def refuse_needed(
 
 
 def _begin(ctx: Context, changed: Change, row: OwnedRow) -> None:
-    """Begin a deletion, also of experiments whose own failed earlier: they get one more try."""
+    """Begin a deletion. Experiments with an earlier failed deletion are tried again."""
     deletions.begin(changed.tx, row.kind, row.id)
     for experiment_id in deletions.try_again(changed.tx, row.kind, row.id):
         _promise(ctx, changed, experiment_id)
@@ -156,7 +157,8 @@ def project_effect(ctx: Context, payload: dict[str, Any]) -> None:
 
 
 def _end(tx: Tx, kind: Kind, id: int, failed: Sequence[Failure]) -> None:
-    """Delete a place that is empty, or say what stays in it: files may be out of reach for as long as nobody mends it."""
+    """Delete an empty project or workspace, or store the reason why it is not empty. Files may be unreachable until
+    a person fixes their storage."""
     if not failed:
         deletions.finish(tx, kind, id)
         return

@@ -41,7 +41,7 @@ _AT_MOST = 100
 
 
 def run_due(ctx: Context) -> int:
-    """Do what is due, and return how many effects that were. One that fails comes back later, later each time."""
+    """Run the due effects and return their number. Failed effects are retried with growing delays."""
     done = 0
     for _ in range(_AT_MOST):
         with ctx.db.begin() as tx:

@@ -1,4 +1,4 @@
-"""Deleting what is past its retention: once a day at most, and only after something ran."""
+"""Delete expired data once a day at most, and only after work ran."""
 
 from datetime import timedelta
 

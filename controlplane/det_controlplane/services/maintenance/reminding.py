@@ -1,4 +1,4 @@
-"""Wake the tick for work whose process died before it could do so, while no schedule starts a tick."""
+"""Wake the tick for stored work if the process died before it woke the tick and no schedule does."""
 
 import logging
 import time

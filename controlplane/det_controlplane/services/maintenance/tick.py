@@ -1,4 +1,4 @@
-"""Run a tick: act on all due-times, which are kept in rows, and catch what a lost wake left undone."""
+"""A tick: act on all deadlines, which are stored in rows, and do the work of lost wakes."""
 
 import logging
 from collections.abc import Callable
@@ -26,7 +26,7 @@ TRIALS_AT_ONCE = 200
 
 
 def run(ctx: Context) -> float | None:
-    """Do one tick; return the seconds until the next due time, None when nothing waits for time to pass."""
+    """Run one tick. Return the seconds until the next deadline, or None if there is no deadline."""
     silence.watch(ctx)  # first, because it extends deadlines after an interruption
     _kill_what_is_due(ctx)
     unmanaged.end_silent_trials(ctx)

@@ -1,4 +1,4 @@
-"""Report what work and machines cost."""
+"""Report the costs of work and machines."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -41,7 +41,7 @@ def of_runs(ctx: Context, task_id: str) -> list[dict[str, Any]]:
 def _of(
     ctx: Context, find: Callable[[Tx, Sequence[Id], Span], list[Cost]], ids: Sequence[Id]
 ) -> list[dict[str, Any]]:
-    """Return an entry for each id; what ran on no rented machine cost nothing."""
+    """Return an entry for each id. Work on machines that are not rented costs nothing."""
     with ctx.db.autocommit() as tx:
         found = {c.id: c for c in find(tx, ids, span(ctx))}
     nothing = Decimal(0)

@@ -14,7 +14,7 @@ def require(ctx: Context, tx: Tx, experiment_id: int) -> None:
 
 
 def require_task(ctx: Context, tx: Tx, task_id: str) -> None:
-    """Refuse to start a task that is no trial and that a spent budget covers."""
+    """Refuse to start a task if a budget that covers it is spent. Trials are checked elsewhere."""
     if ctx.config.rents:
         _refuse(budgets.spent_for_task(tx, task_id, ctx.now()))
 

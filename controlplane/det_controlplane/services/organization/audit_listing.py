@@ -1,4 +1,4 @@
-"""Tell administrators who changed what, and forget what is past its retention."""
+"""List the audit log for administrators, and delete expired entries."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""Config policies: what administrators demand of experiments and tasks, stored and looked up."""
+"""Config policies: constraints of administrators on experiments and tasks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def get(ctx: Context, scope: int, workload: str) -> dict[str, Any]:
 
 
 def check(workload: str, source: str) -> dict[str, Any]:
-    """Return the policies that would be stored; nothing is."""
+    """Return the policies that would be stored, without storing them."""
     policy = load_yaml(source, what="config policies")
     read_policies(policy, _WORKLOADS[_workload(workload)])
     return policy
@@ -40,7 +40,7 @@ def put(ctx: Context, caller: User, scope: int, workload: str, source: str) -> d
     kind, policy = _workload(workload), check(workload, source)
     with ctx.db.begin() as tx:
         _check_rights(caller, scope, _owner(tx, scope))
-        # What an owner of a workspace demands of others is trusted there like an administrator's word.
+        # Policies of a workspace's owner are trusted there like those of an administrator.
         host_access.require(ctx, caller, policy.get("invariant_config") or {})
         stored = config_policies.stored(tx, scope, kind)
         earlier = None if stored is None else sealing.unsealed(ctx, *stored)

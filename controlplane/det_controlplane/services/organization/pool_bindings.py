@@ -25,7 +25,7 @@ def unbound(ctx: Context) -> list[str]:
 
 
 def open_to(ctx: Context, workspace_id: int) -> list[str]:
-    """Return the pools that a workspace may use: its own, and those that are reserved for no workspace."""
+    """Return the pools that a workspace may use: pools bound to it and unbound pools."""
     return usable(ctx, _bound(ctx), workspace_id)
 
 

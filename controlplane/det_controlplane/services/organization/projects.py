@@ -145,7 +145,7 @@ def open_project(tx: Tx, project_id: int) -> ProjectRow:
 
 
 def keep_open(tx: Tx, project_id: int) -> None:
-    """Refuse a project that takes nothing new; others are neither archived nor deleted before the commit."""
+    """Refuse an archived or deleted project, and lock the project against both until the commit."""
     row = found(projects.share(tx, project_id), f"project {project_id}")
     what = f"project {row.id}"
     require_open(what, archived=row.archived, deleting=row.state is not None)

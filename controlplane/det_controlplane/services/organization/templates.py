@@ -1,4 +1,4 @@
-"""Templates: fragments of configuration, merged below what a user submits."""
+"""Templates: configuration fragments that are merged below a submitted configuration."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def listed(ctx: Context, page: Page, sort: Sort, filters: dict[str, Any]) -> Ite
 
 
 def to_merge(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
-    """Return a template with its secrets, to be laid below what a user submits; None where none is named."""
+    """Return a template with its secrets for merging, or None if no template is named."""
     if not name:
         return None
     require_things(ctx, user, Right.VIEW_TEMPLATES, "template", [name])
@@ -45,7 +45,7 @@ def to_merge(ctx: Context, user: User, name: str) -> dict[str, Any] | None:
 
 @contextmanager
 def naming(name: str, submitted: Mapping[str, Any], config: Any) -> Iterator[None]:
-    """Name the template in problems that it has brought into what was submitted."""
+    """Name the template in problems that it caused."""
     try:
         yield
     except InvalidConfig as e:
@@ -76,7 +76,7 @@ def create(
 
 
 def check(name: str, config: Any) -> dict[str, Any]:
-    """Return the template that would be stored; nothing is."""
+    """Return the template that would be stored, without storing it."""
     return {"name": _checked_name(name), "config": _checked_config(config)}
 
 
@@ -114,7 +114,7 @@ def _shown(ctx: Context, tx: Tx, caller: User, name: str) -> dict[str, Any]:
 
 
 def _sealed(ctx: Context, tx: Tx, name: str, config: dict[str, Any]) -> sealing.Sealed:
-    """Seal a configuration; what came back as it was shown keeps its secrets."""
+    """Encrypt the secrets of a configuration. A masked value keeps its stored secret."""
     stored = templates.stored(tx, name)
     earlier = None if stored is None else sealing.unsealed(ctx, stored.config, stored.sealed)
     try:

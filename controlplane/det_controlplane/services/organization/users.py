@@ -45,7 +45,7 @@ class Password:
         if not public:
             return stored_hash(hashed)
         if not hashed:
-            return None  # nobody signs in until there is one
+            return None  # sign-in is impossible without a password
         if hashed in _of_one_letter() or (
             not self.is_hashed and len(self.value) < SHORTEST_PASSWORD
         ):
@@ -155,7 +155,7 @@ def set_active(
 
 
 def _record_password(changes: UserChanges) -> None:
-    """Note a new password in the audit log, whatever else the request changes."""
+    """Record a new password in the audit log, beside other changes of the request."""
     if changes.password is not None:
         recording.tells(password="new")
 
@@ -182,7 +182,7 @@ def _check_rights(caller: User, user_id: int, changes: UserChanges) -> None:
     if caller.id == user_id:
         if changes.password is not None:
             require_session(caller, "change its user's password")
-        # What would keep its user from signing in, and so from revoking it, or from what the user may do.
+        # Changes that would keep the user from signing in to revoke the token, or that change the user's rights.
         given = (
             changes.username, changes.active, changes.remote, changes.end_tokens or None,
             changes.admin, changes.agent_user,

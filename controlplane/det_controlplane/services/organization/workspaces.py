@@ -169,7 +169,7 @@ def _columns(ctx: Context, changes: WorkspaceChanges, stored: dict[str, Any]) ->
 
 
 def _checked_storage(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """Check a storage: what was shown redacted and comes back unchanged keeps its secret. {} unsets."""
+    """Check a storage. A masked value keeps its stored secret. {} removes the storage."""
     storage = sealing.completed(given, stored)
     if storage and not storage.get("type"):
         raise Invalid(

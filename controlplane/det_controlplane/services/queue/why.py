@@ -24,7 +24,7 @@ _SENTENCES = {
     "CANCELED": "was canceled",
     "ENDED": "has ended",
 }
-# How the provisioner begins, which the scheduler has told by then.
+# The beginning of the provisioner's reason, which the scheduler's reason already contains.
 _NEED = re.compile(r"^needs (\d+ slots?( on one machine)?|a machine, but no slot); ")
 
 _NAMED = 3  # of the experiments that a TensorBoard waits for
@@ -71,7 +71,7 @@ def _of_refused(reports: int) -> str:
 
 
 def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
-    """Complete the reason of a TensorBoard that waits, by what it has nothing of and what that does now."""
+    """Complete the reason of a waiting TensorBoard with the experiments that have no metrics and their states."""
     if reason["code"] != "NO_METRICS":
         return reason
     shown = [
@@ -84,7 +84,7 @@ def _of_metrics(tx: Tx, reason: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
-    """Replace what a scheduler said of a pool that is no longer configured: its agents are elsewhere now."""
+    """Replace the scheduler's reason for a pool that is no longer configured."""
     pool, job_id = reason.pop("pool"), reason.pop("jobId")
     if reason["state"] != "QUEUED" or ctx.config.pool(pool) is not None:
         return reason
@@ -93,7 +93,7 @@ def _of_pool(ctx: Context, reason: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_pool(ctx: Context, pool: str, job_id: str, is_experiment: bool) -> str:
-    """Return why a job waits whose pool is no longer configured, and what brings it to one that is."""
+    """Return the reason for a job in a pool that is no longer configured, with the command that moves it."""
     known = ", ".join(p.pool_name for p in ctx.config.resource_pools)
     default = ctx.config.default_compute_resource_pool
     moved = f"`det job update {job_id} --resource-pool {default}` moves it"
@@ -126,7 +126,7 @@ def _nearly_spent_budget(ctx: Context, tx: Tx, experiment_id: int | None) -> str
 
 
 def _told(reason: dict[str, Any], spent: str, nearly: str) -> dict[str, Any]:
-    """Join what the scheduler says, what the provisioner says, and what a budget has to do with it."""
+    """Join the reasons of the scheduler, the provisioner and budgets."""
     machines, lost_agents = reason.pop("machineReason"), reason.pop("lostAgents")
     if reason["state"] == "QUEUED" and machines:
         reason["sentence"] = joined(reason["sentence"], machines, reason["code"])
@@ -196,7 +196,7 @@ def _sentence_of(row: Subject, spent: str) -> str:
 
 
 def _last_run(row: Subject) -> str:
-    """Return how the last run ended, with its last words; empty where there is nothing to say."""
+    """Return the end of the last run with the last error of its log, or ""."""
     if not row.exit_reason:
         return ""
     used = f", after {row.restarts} of {row.max_restarts} restarts" if row.max_restarts else ""
@@ -209,7 +209,7 @@ def _last_run(row: Subject) -> str:
 
 
 def _with_meaning(exit_reason: str) -> str:
-    """Return how a run ended, with what its exit status usually means."""
+    """Return the end of a run with the usual meaning of its exit status."""
     found = _EXIT_CODE.search(exit_reason)
     meaning = _MEANINGS.get(found[1]) if found else None
     return f"{exit_reason} ({meaning})" if meaning else exit_reason

@@ -1,4 +1,4 @@
-"""Find the pool that a configuration asks for, and refuse what that pool could never hold."""
+"""Find the pool of a configuration, and refuse a configuration that the pool can never hold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def pool_and_problems(
     project: Any,
     slots_key: str = "slots_per_trial",
 ) -> tuple[Pool, list[Problem]]:
-    """Return the pool, or what is wrong with it and another one to find the other problems with."""
+    """Return the pool, or the problem with it and another pool for the check of the other settings."""
     try:
         return pool_of(ctx, submitted, template, project, slots_key), []
     except InvalidConfig as error:
@@ -59,7 +59,7 @@ def _resources(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def of_pool(ctx: Context, pool_name: str) -> int | None:
-    """Return the most slots one allocation could get, also of machines to come; None while there is no agent at all."""
+    """Return the most slots that one allocation could get, including machines to be rented; None without any agent."""
     pool = ctx.config.pool(pool_name)
     to_come = pool.limits.max_instances * _largest_to_come(pool) if pool else 0
     return max(slot_rows.count(ctx.db, pool_name), to_come) or None
@@ -70,7 +70,7 @@ def _largest_to_come(pool: Pool) -> int:
 
 
 def largest_agent(ctx: Context, pool: Pool) -> int | None:
-    """Return the most slots that one agent has, also of machines to come; None while there is no agent at all."""
+    """Return the most slots of one agent, including machines to be rented; None without any agent."""
     return max(slot_rows.of_largest_agent(ctx.db, pool.pool_name), _largest_to_come(pool)) or None
 
 
@@ -87,7 +87,7 @@ def too_large_for_one_agent(ctx: Context, pool: Pool, slots: int) -> Problem | N
 
 
 def too_large_task(ctx: Context, pool: Pool, slots: int) -> Problem | None:
-    """Say why a task that is no trial, which always runs on one agent, never will; None where it may."""
+    """Return the reason why a task can never run on one agent, or None. Trials are checked elsewhere."""
     most = largest_agent(ctx, pool)
     if most is None or slots <= most:
         return None

@@ -11,10 +11,10 @@ from det_controlplane.services.use_case import change
 
 
 def stop_all(ctx: Context, agent_id: str, until: datetime | None = None, why: str = "") -> bool:
-    """Ask every allocation on the agent that was not asked yet to checkpoint and stop; whether there was any.
+    """Ask every running allocation on the agent to save a checkpoint and stop. Return whether there was any.
 
-    `until`: none of them has longer than that, nor what was asked to leave before for another reason. What cannot be
-    asked ends with its machine: a notebook that is lost starts again elsewhere, one that is killed does not."""
+    Their deadline is `until` at the latest, also for allocations that were asked before. Allocations that cannot
+    save a checkpoint end with their machine: a lost notebook starts again elsewhere, a killed one does not."""
     with ctx.db.autocommit() as tx:
         found = containers.allocations_to_ask(tx, agent_id, until)
     at = "" if until is None else f" at {until.astimezone(timezone.utc):%H:%M:%S} UTC"

@@ -35,7 +35,7 @@ def signal(change: Change, allocation: AllocationRow, signal: Signal, reason: st
 def signal_all(
     change: Change, live: Sequence[AllocationRow], signal: Signal, reason: str
 ) -> list[tuple[AllocationRow, Exit]]:
-    """Send a signal to live allocations. Return those without slots, which end at once, with their exits."""
+    """Send a signal to live allocations. Return the allocations without slots, which end at once, with their exits."""
     if signal is Signal.NONE:
         return []
     queued = [row for row in live if row.state is AllocationState.QUEUED]
@@ -92,7 +92,7 @@ def kill_now(change: Change, allocation_id: str, reason: str) -> None:
 
 
 def kill_and_requeue(ctx: Context, allocation_id: str, reason: str) -> None:
-    """Kill an allocation whose machine is wanted back; trials and tasks that can run again start elsewhere."""
+    """Kill an allocation on a reclaimed machine. Trials and restartable tasks start elsewhere."""
     with use_case.change(ctx) as changed:
         if allocations.lock(changed.tx, allocation_id) is not None:
             allocations.keep_task(changed.tx, allocation_id, changed.now)
@@ -100,7 +100,7 @@ def kill_and_requeue(ctx: Context, allocation_id: str, reason: str) -> None:
 
 
 def end(change: Change, allocation: AllocationRow, exit: Exit) -> None:
-    """End an allocation: free what it held and let its token die."""
+    """End an allocation: release its slots and revoke its token."""
     reason = exit.message or exit.kind.value
     if exit.pull_failed:
         reason = f"image pull failed: {reason}"

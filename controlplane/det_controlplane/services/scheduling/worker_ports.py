@@ -1,4 +1,4 @@
-"""Numbers of ports that the workers of a trial meet on: those on one machine may share its network."""
+"""Ports on which the workers of a trial meet. Workers on one machine may share its network."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,9 +19,9 @@ HIGHEST = 32767
 
 
 def choose(ctx: Context, tx: Tx, starts: Sequence[schedule.Start]) -> list[dict[str, int]]:
-    """Return for each start the lowest number of each name that nothing else in the cluster has: agents may share a host.
+    """Return for each start the lowest free number of each name in the cluster, because agents may share a host.
 
-    Where the cluster runs more than there are numbers, none is twice on an agent."""
+    If the cluster runs more than there are numbers, no number is used twice on an agent."""
     reserved = ctx.config.reserved_ports
     taken = rows_of.ports_in_use(tx) | reserved
     free = {name: _free(base, taken) for name, base in PORT_BASES.items()}

@@ -33,7 +33,7 @@ class Journal:
         self._progress_at: datetime | None = None
 
     def validation(self, request_id: str, metrics: Mapping[str, Any]) -> search.Validated | None:
-        """Return the event of a report: what the search reads of it; None when it reads nothing."""
+        """Return the event of a report with the metrics that the search reads, or None if it reads none."""
         names = self._folded().metric_names
         if not names:
             return None
@@ -64,7 +64,7 @@ class Journal:
         return folded.progress(trials.progress_of(self._tx, self._experiment.id))
 
     def write(self) -> None:
-        """Append what was recorded; the guard cannot fail under the row lock unless the lock was forgotten."""
+        """Append the recorded events. The guard can only fail if the row lock was forgotten."""
         row = self._experiment
         if self._new or self._closed:
             new = [e.to_json() for e in self._new]
@@ -78,7 +78,7 @@ class Journal:
             self._snapshot(self._search)
 
     def written(self) -> None:
-        """Note that a statement has appended what was recorded, along with other things."""
+        """Note that another statement has appended the recorded events."""
         self._experiment.seq += len(self._new)
         self._new.clear()
 
@@ -88,7 +88,7 @@ class Journal:
         return replayed >= max(SNAPSHOT_EVERY, self._folded().requested // 2)
 
     def write_with_snapshot(self) -> None:
-        """Write a snapshot, too, so that every process reads the search anew instead of using what it remembers."""
+        """Write a snapshot too, so that every process reads the search again instead of its cached state."""
         self.write()
         self._snapshot(self._folded())
 
@@ -98,7 +98,7 @@ class Journal:
         row.snapshot_seq = row.seq
 
     def keep(self) -> None:
-        """Keep the search after the commit: the next transaction goes on from here."""
+        """Keep the search after the commit for the next transaction."""
         if self._search is not None:
             entry = KeptSearch(self._experiment.seq, self._search, self._progress_at)
             self._ctx.memory.give_back_search(self._experiment.id, entry)

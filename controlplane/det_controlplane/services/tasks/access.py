@@ -30,7 +30,7 @@ def told(
 
 
 def opens(ctx: Context, task_id: str, access_key: str | None, token: str) -> bool:
-    """Return whether a token is that of the task."""
+    """Return whether a token belongs to the task."""
     if not access_key or not token.isascii():
         return False
     if access_key.startswith(_HASH):

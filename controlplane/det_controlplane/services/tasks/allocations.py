@@ -85,9 +85,9 @@ def preempted(ctx: Context, user: User, allocation_id: str) -> bool:
 
 
 def acknowledge_preemption(ctx: Context, user: User, allocation_id: str) -> None:
-    """Note that the program saw the signal: its exit, whatever the code, means that it stopped as asked.
+    """Record that the program saw the signal. Its exit then counts as a requested stop, whatever the exit code.
 
-    Without a signal there is nothing to acknowledge, and the exit keeps its plain meaning."""
+    Without a signal, this has no effect and the exit code counts."""
     allocation = find(ctx, user, allocation_id)
     if allocation.preempt_at is not None:
         _note(ctx, allocations.acknowledge_preemption, allocation_id)

@@ -79,7 +79,7 @@ class Created:
 
 
 def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
-    """Queue a task; a fork without a configuration, or without files, has those of its original."""
+    """Queue a task. A fork without a configuration or files uses those of its original."""
     repeated = launching.repeated(ctx, new.submission)
     if repeated is not None:
         return Created(repeated, (), False)
@@ -101,7 +101,7 @@ def create(ctx: Context, user: User, new: NewGenericTask) -> Created:
 
 
 def prepared(ctx: Context, user: User, new: NewGenericTask) -> Prepared:
-    """Resolve what is submitted; raises where it may not be launched. Nothing is made."""
+    """Resolve a submitted configuration; raise if it may not be launched. Nothing is created."""
     parent = _relative(ctx, user, new.parent_id)
     original = _relative(ctx, user, new.forked_from)
     if parent is not None:
@@ -156,7 +156,7 @@ def _config(
 ) -> Mapping[str, Any]:
     if original is None:
         return given
-    # Its secrets go on to tasks of its owner only.
+    # Only the owner's tasks get the secrets.
     own = original.user_id == user.id
     earlier = sealing.unsealed(ctx, original.config, original.sealed) if own else original.config
     known = programs.shown(earlier)
@@ -182,7 +182,7 @@ def _require_open(tx: Tx, parent_id: str, *, no_pause: bool) -> None:
 def listed(
     ctx: Context, page: Page, sort: Sort, filters: dict[str, Any], *, tree_of: str
 ) -> Iterator[str]:
-    """List what has not ended, or not long ago; or the whole tree that a task belongs to."""
+    """List tasks that are live or ended recently, or the whole tree of a task."""
     if not tree_of:
         recent = {"shown_since": ctx.now() - SHOWN_AFTER_END}
         return generic_tasks.listed(ctx.db, page, sort, {**recent, **filters})
@@ -214,7 +214,7 @@ def end(ctx: Context, task_id: str, reason: str) -> None:
 
 
 def pause(ctx: Context, user: User, task_id: str) -> None:
-    """Stop a task and those below it for now; those that were made to run without pauses go on."""
+    """Pause a task and its descendants, except tasks that cannot pause."""
     reason = f"{user.username} paused it"
     _steer(
         ctx, user, task_id, lambda t: states.after_pause(t.state, may_pause=not t.no_pause), reason
@@ -226,7 +226,7 @@ def unpause(ctx: Context, user: User, task_id: str) -> None:
 
 
 def _steer(ctx: Context, user: User, task_id: str, after: After, reason: str) -> None:
-    """Change a task, which must be able to, and what is below it as far as that can."""
+    """Change a task that supports the change, and its descendants that support it."""
     _find(ctx, task_id)
     for id in _tree(ctx, user, task_id):
         try:
@@ -237,9 +237,9 @@ def _steer(ctx: Context, user: User, task_id: str, after: After, reason: str) ->
 
 
 def _tree(ctx: Context, user: User, task_id: str) -> Iterator[str]:
-    """Tell a task and all below it, parents first; then those that were created before their parent was moved.
+    """Yield a task and its descendants, parents first, then tasks that were created before their parent moved.
 
-    What is in a workspace where the user may change no task goes on: a tree gives no rights there."""
+    Tasks in workspaces without the user's rights are left out: a tree gives no rights."""
     told: set[str] = set()
     within = user.grants.workspaces(Right.UPDATE_NSC)
     for _ in range(_PASSES):

@@ -146,7 +146,7 @@ def launch(
 def queued_task(
     ctx: Context, user: User, submission: Submission, resolved: Resolved, build: Build
 ) -> Iterator[tuple[Change, str]]:
-    """Queue a task, and leave the transaction open for what else belongs to it."""
+    """Queue a task and leave the transaction open for related rows."""
     _require_traffic(ctx, submission.kind)
     config, resources = resolved.config, resolved.config.resources
     task_id, job_id = str(ctx.new_uuid()), ctx.new_uuid()
@@ -186,7 +186,7 @@ def queued_task(
 
 
 def _require_traffic(ctx: Context, kind: TaskKind) -> None:
-    """Refuse what nobody could reach: its machine would be paid for in vain."""
+    """Refuse a task that no user could reach, because its machine would cost money for nothing."""
     if kind in _SERVING and not ctx.relay_for_agents:
         raise WrongState(
             f"this cluster carries no traffic to tasks, so nobody could reach a {kind.value.lower()}:"

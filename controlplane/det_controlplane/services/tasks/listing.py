@@ -37,5 +37,5 @@ def live_allocations(ctx: Context, within: Sequence[int] | None) -> str:
 
 
 def running(ctx: Context, within: Sequence[int] | None) -> dict[TaskKind, int]:
-    """Return how many tasks of each kind that is no trial have not ended."""
+    """Return the number of live tasks of each kind, without trials."""
     return tasks.running(ctx.db, within)

@@ -20,7 +20,7 @@ _TENSORBOARD = "/run/determined/tensorboard.json"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The command of a container, what it finds in files and variables, and the ports behind /proxy/."""
+    """The command of a container, its files and variables, and its ports behind /proxy/."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Program:
         return replace(self, settings={**self.settings, "_mounts": [dict(m) for m in mounts]})
 
     def stored(self, kind: TaskKind, config: TaskConfig) -> dict[str, Any]:
-        """Return the configuration with what only the container's machine reads, under names that users cannot give."""
+        """Return the configuration with the fields for the agent, under names that users cannot use."""
         own: dict[str, Any] = {"_command": [*ENTRY, "--", *self.command]}
         if self.environment:
             own["_environment"] = dict(self.environment)
@@ -157,7 +157,7 @@ def _key_pair() -> tuple[str, str]:
 def _ports(
     config: TaskConfig, place: ProgramContext, *, tcp: bool = False, unauthenticated: bool = False
 ) -> list[dict[str, Any]]:
-    """Return the program's own port, and those that the user's programs serve."""
+    """Return the port of the program and the ports of the user's programs."""
     own = {"port": place.port, "tcp": tcp, "unauthenticated": unauthenticated, "id": place.task_id}
     others = _own_ports(config, place.task_id)
     return [own, *({**p, "id": f"{place.task_id}:{p['port']}"} for p in others)]

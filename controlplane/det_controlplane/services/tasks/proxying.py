@@ -25,7 +25,7 @@ class RequestTokens:
 
     bearer: str = ""  # of the header Authorization
     allocation: str = ""  # of the header by which tasks sign in
-    cookies: tuple[str, ...] = ()  # of those who signed in with this browser
+    cookies: tuple[str, ...] = ()  # users who signed in with this browser
     # ?token= or "Authorization: token …", which are the task's own to check, too.
     in_address: str = ""
     kept: str = ""  # the same from an earlier request
@@ -48,15 +48,15 @@ class Target:
     tcp: bool
     bearer_is_ours: bool  # and must not be passed on to the task
     to_keep: str  # a token that later requests of this browser will lack
-    is_the_viewers: bool  # its owner is signed in with what the request carries
-    session_id: int | None  # of whoever is signed in with it
-    caller: str | None  # whose share of a process the traffic takes; None: that of its address
-    opened_by: RequestTokens  # the part of what the request carries that decided
+    is_the_viewers: bool  # the request carries a sign-in of the owner
+    session_id: int | None  # the session of the sign-in
+    caller: str | None  # the key for limits; None stands for the address
+    opened_by: RequestTokens  # the token that decided
 
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Hold what opens a port to a request: a sign-in, or the token of the task's address."""
+    """The credential that opens a port for a request: a sign-in, or the token in the task's address."""
 
     token: str = ""  # the decisive one
     user: User | None = None  # its holder
@@ -68,14 +68,14 @@ _NOTHING = _Opening()
 
 
 def target(ctx: Context, service: str, tokens: RequestTokens) -> Target:
-    """Return where traffic to a service goes. Refuses strangers before it says what there is."""
+    """Return the target of traffic to a service. Strangers are refused before the service is looked up."""
     task_id, port = _named(service)
     task = proxies.of_task(ctx.db, task_id)
     proxied = None if task is None else _proxied(task.proxies, port)
     if task is not None and not (proxied and proxied["tcp"]):
         _refuse_page_of_another(ctx, task, tokens)
     opening = _sign_in(ctx, task_id, tokens)
-    # Strangers reach such a port; but not by what a user who was deactivated has left.
+    # Strangers may use such a port, unless its user was deactivated.
     if task and proxied and proxied["unauthenticated"] and task.owner_is_active:
         opening = opening or _NOTHING
     else:
@@ -100,7 +100,7 @@ def _sign_in(ctx: Context, task_id: str, tokens: RequestTokens) -> _Opening | No
 def _by_address(
     ctx: Context, task_id: str, task: ProxiedTask | None, tokens: RequestTokens
 ) -> _Opening:
-    """Open a port by a token that the task may see: that of the address which its owner got, or the task's own session."""
+    """Open a port by a token for the task: the token in the address of its owner, or the task's own session."""
     for token in (tokens.in_address, tokens.kept):
         to_keep = token if token == tokens.in_address and _TOKEN.fullmatch(token) else ""
         if _is_opened(ctx, task, token):
@@ -145,9 +145,9 @@ def _reached(
 def _refuse_ended(
     ctx: Context, service: tuple[str, int | None], user: User | None, tokens: RequestTokens
 ) -> None:
-    """Say how a task ended to its owner, to administrators, and by the address that opened it.
+    """Explain the end of a task to its owner, to administrators, and to holders of its address.
 
-    Strangers reached some of its ports, such as that of a shell: of such they learn that it has ended."""
+    Strangers could reach some of its ports, such as the port of a shell. They learn that the task has ended."""
     task_id, port = service
     found = proxies.ended(ctx.db, task_id)
     if found is None:
@@ -164,7 +164,8 @@ def _refuse_ended(
 
 
 def _only(tokens: RequestTokens, token: str) -> RequestTokens:
-    """Return of what a request carries the token that opened a port; it opens it again, and the rest is the client's to make up."""
+    """Return the token that opened a port. Only this token may open it again, because clients can forge the rest of
+    a request."""
     return RequestTokens(
         bearer=token if token == tokens.bearer else "",
         allocation=token if token == tokens.allocation else "",
@@ -176,9 +177,9 @@ def _only(tokens: RequestTokens, token: str) -> RequestTokens:
 def is_still_open(
     ctx: Context, service: str, tokens: RequestTokens, session_id: int | None
 ) -> bool:
-    """Return whether a connection that was opened like this would be opened again, by the same sign-in.
+    """Return whether the same sign-in could open the connection again.
 
-    Of a task that is gone the connection itself tells: what came last from it is still on its way."""
+    If the task has ended, the connection itself ends; its last data is still on the way."""
     try:
         return target(ctx, service, tokens).session_id == session_id
     except Unreachable:
@@ -242,16 +243,16 @@ def _found(ctx: Context, task_id: str, tokens: Iterable[str]) -> tuple[User, str
 
 
 def _is_opened(ctx: Context, task: ProxiedTask | None, token: str) -> bool:
-    """Return whether a token is that of the address which the task's owner got."""
+    """Return whether a token is the one in the address of the task's owner."""
     if task is None or not task.owner_is_active or not token:
         return False
     return access.opens(ctx, task.task_id, task.access_key, token)
 
 
 def _refuse_page_of_another(ctx: Context, task: ProxiedTask, tokens: RequestTokens) -> None:
-    """Keep a browser that is signed in from showing what another user's program serves.
+    """Refuse to show another user's program in a signed-in browser.
 
-    Scripts of such a page share the origin of the API, and would act with the session of whoever looks at it."""
+    Scripts of such a page share the origin of the API and could use the session of the viewer."""
     # The API may read another of them than the task's paths would: all of them count.
     viewers = [_first(ctx, task.task_id, (cookie,)) for cookie in tokens.cookies]
     if any(viewer is not None and viewer.id != task.owner_id for viewer in viewers):

@@ -12,7 +12,7 @@ LINES_AT_ONCE = 50_000  # of their logs
 
 
 def delete_some(ctx: Context) -> bool:
-    """Delete some of what ended too long ago, with logs and files; return whether there may be more."""
+    """Delete some expired tasks with their logs and files. Return whether more may be expired."""
     days = ctx.config.retention_policy.task_retention_days
     if days <= 0:
         return False

@@ -41,7 +41,7 @@ class TensorBoardRequest:
 
 @dataclass(frozen=True, slots=True)
 class TensorBoardSources:
-    """Experiments that a TensorBoard shows, the newest first, and what their owner asked for."""
+    """The experiments of a TensorBoard, newest first, and settings of their owner."""
 
     experiments: Sequence[DrawnExperiment]
     reads: Mapping[str, Sequence[int]]
@@ -230,7 +230,7 @@ def _same_secrets(storage: Mapping[str, Any], place: Any) -> bool:
 def _seen(
     storage: Mapping[str, Any], mounts: Sequence[Mapping[str, Any]], number: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return a storage as the container sees it, and the mounts that it needs for that; nothing is written."""
+    """Return a storage as the container sees it, with its mounts. The container only reads it."""
     kind = storage.get("type")
     if kind == "shared_fs":
         inside = f"{_MOUNT}/{number}"

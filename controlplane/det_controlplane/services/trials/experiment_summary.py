@@ -5,7 +5,7 @@ from det_controlplane.core.trials.metrics import MetricsReport
 from det_controlplane.db.trials.validations import ExperimentSummary
 from det_controlplane.services.experiments.live import LiveExperiment
 
-# Smaller steps of an experiment's progress nobody sees.
+# Smaller steps of the progress are not visible to users.
 _VISIBLE = 0.001
 
 

@@ -48,7 +48,8 @@ def _take(ctx: Context, experiment_id: int, report: MetricsReport) -> None:
 
 
 def take_together(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
-    """Store reports that can share transactions; False, with nothing changed, for each that `take` must see."""
+    """Store reports that can share transactions. Return False, with nothing changed, for each report that needs
+    `take`."""
     usual = [report for report in reports if _is_usual(ctx, report)]
     stored = dict(zip(map(id, usual), shared_commits.store(ctx, usual), strict=True))
     return [stored.get(id(report), False) for report in reports]
@@ -66,7 +67,7 @@ def _is_usual(ctx: Context, report: MetricsReport) -> bool:
 
 
 def _refuse_unfit(report: MetricsReport) -> None:
-    """Refuse what could not be stored before it shares a transaction with other reports."""
+    """Refuse a report that cannot be stored, before it shares a transaction with other reports."""
     if "." in report.group or not report.group:
         raise Invalid(f"metric group {report.group!r} must be a name without '.'")
     if _SURROGATE.search(report.group):
@@ -158,7 +159,7 @@ def _store(
 
 
 def _merge(tx: Tx, trial: TrialMetrics, report: MetricsReport) -> dict[str, Any]:
-    """Add what is new to the step's report; returns just that."""
+    """Add new metrics to the report of the step. Return the added metrics."""
     assert report.total_batches is not None
     row_id, present = metrics.present(tx, trial.id, report.group, report.total_batches)
     what = f"trial {trial.id}, {report.group} at step {report.total_batches}"

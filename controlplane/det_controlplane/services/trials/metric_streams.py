@@ -1,4 +1,4 @@
-"""Reading reported metrics back: streams over trials, and those of a checkpoint or model version."""
+"""Streams of reported metrics, over trials, and of a checkpoint or model version."""
 
 from collections.abc import Iterator, Sequence
 

@@ -39,7 +39,7 @@ def apply(ctx: Context, caller: User, selection: Selection, action: Action) -> l
 
 
 def _selected(ctx: Context, selection: Selection) -> list[int]:
-    """Return ids that were given, all of them, also those that are not there."""
+    """Return the given ids, including ids of missing runs."""
     if selection.ids:
         return list(dict.fromkeys(selection.ids))
     with ctx.db.autocommit() as tx:
@@ -59,7 +59,8 @@ def kill(ctx: Context, _: User, run: RunRow) -> None:
 
 
 def commanding(command: Command) -> Action:
-    """Pause or resume. What decides over several runs is their search, so only one that is alone is commanded."""
+    """Pause or resume a run. This is possible only for the single run of an experiment, because a search controls
+    several runs."""
 
     def act(ctx: Context, _: User, run: RunRow) -> None:
         _require_alone(run, f"'det experiment {command.value} {run.experiment_id}'")

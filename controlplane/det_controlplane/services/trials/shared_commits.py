@@ -13,7 +13,7 @@ from det_controlplane.db.trials.metrics import NewReport, ReportingTrial
 from det_controlplane.services.batching import Ticket, together_or_each
 from det_controlplane.services.context import Context
 
-# What a larger one takes is not its commit; others should not wait for it.
+# Larger reports take longer than their commit, so others should not wait for them.
 SMALL = 100
 
 Report = Ticket[MetricsReport, bool]
@@ -21,7 +21,7 @@ _Trials = dict[int, ReportingTrial]
 
 
 def store(ctx: Context, reports: Sequence[MetricsReport]) -> list[bool]:
-    """Store reports; False, with nothing changed, for each that asks for more than the usual."""
+    """Store reports. Return False, with nothing changed, for each report that is not a usual one."""
     tickets = [Report(report) for report in reports]
     for ticket in tickets:
         if not _is_small(ticket.item):
@@ -39,9 +39,9 @@ def _is_small(report: MetricsReport) -> bool:
 
 
 def _store_together(ctx: Context, read: _Trials, tickets: Sequence[Report]) -> None:
-    """Store the first report of each trial, if its trial is known; others of it have to come after these.
+    """Store the first report of each known trial. Later reports of the same trial come in later calls.
 
-    Trials that are not known, or have changed, are read for the next call."""
+    Unknown or changed trials are read for the next call."""
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
     new, unknown = [], []
     for trial_id, ticket in first.items():

@@ -1,4 +1,4 @@
-"""Take what a running trial reports besides metrics and checkpoints: progress, early exits, source, metadata."""
+"""Store reports of running trials other than metrics and checkpoints: progress, early exits, source, metadata."""
 
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -98,7 +98,7 @@ def report_source(
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The length that a trial should train to. `undecided`: a program outside is about to say how it goes on."""
+    """The length that a trial should train to. `undecided` means that an external program has yet to decide."""
 
     length: int
     completed: bool
@@ -111,7 +111,7 @@ def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operat
         asked = _existing(trial_reports.asked(tx, trial_id), trial_id)
         undecided = _is_undecided(asked) and may_wait
         if asked.parked and not undecided and not trials.let_rest(tx, trial_id):
-            # It was asked to go on at this very moment.
+            # The trial was promoted at this very moment.
             asked = _existing(trial_reports.asked(tx, trial_id), trial_id)
     length = asked.train_to
     if length is None:
@@ -123,7 +123,7 @@ def searcher_operation(ctx: Context, trial_id: int, *, may_wait: bool) -> Operat
 
 
 def _is_undecided(asked: TrialOrders) -> bool:
-    """Return whether the container is worth keeping: an answer is likely, and nobody else waits for its slots."""
+    """Return whether to keep the container: a decision is likely, and no other job waits for its slots."""
     waits = asked.parked and asked.state == "ACTIVE" and not asked.stop_requested
     return waits and not asked.slots_wanted and asked.searcher.get("name") == "custom"
 

@@ -115,7 +115,7 @@ def _name(tx: Tx, trial_id: int, external_id: str | None, now: datetime) -> None
 
 
 def start_trial(ctx: Context, trial_id: int, resume: bool) -> dict[str, Any]:
-    """Begin a new run of the trial; with `resume` it goes on from the latest checkpoint."""
+    """Begin a new run of the trial. With `resume` it continues from the latest checkpoint."""
     with ctx.db.begin() as tx:
         _check(trial_id, rows.lock_experiment(tx, trial_id))
         run = rows.start(tx, trial_id, resume, ctx.now())

@@ -26,7 +26,8 @@ Report = Ticket[MetricsReport, bool]
 
 
 def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
-    """Store a usual report, together with others that wait; False, with nothing changed, for any other report."""
+    """Store a usual report together with other waiting ones. Return False, with nothing changed, for any other
+    report."""
     if report.total_batches is None or report.batch_metrics is not None:
         return False
     store = partial(_store_together, ctx, experiment_id)
@@ -35,7 +36,7 @@ def take(ctx: Context, experiment_id: int, report: MetricsReport) -> bool:
 
 
 def _store_together(ctx: Context, experiment_id: int, tickets: Sequence[Report]) -> None:
-    """Store the first report of each trial; others of it have to come after these."""
+    """Store the first report of each trial. Later reports of the same trial come in later calls."""
     first = {ticket.item.trial_id: ticket for ticket in reversed(tickets)}
     stored: list[Report] = []
     with change(ctx) as changed:
@@ -91,11 +92,11 @@ class _Decisions:
             self._take(ticket.item)
             self._taken.append(ticket)
             if any(isinstance(a, _ENDS_THE_SEARCH) for a in self._actions):
-                break  # what comes after is told to nobody
+                break  # the search has ended and takes no further events
         self._update.look_at_progress()
 
     def store(self) -> list[Report]:
-        """Store the reports and what the search decided; return those that were written."""
+        """Store the reports and the decisions of the search. Return the stored reports."""
         experiment, journal = self._experiment, self._experiment.journal
         tx, row = experiment.tx, experiment.row
         nothing_follows = len(self._new) == 1 and not self._actions and not journal.snapshot_due

@@ -1,1 +1,1 @@
-"""Tell other systems what happened, by webhooks."""
+"""Send events to other systems by webhooks."""

@@ -34,7 +34,8 @@ def seal(ctx: Context, url: str) -> SealedAddress:
 def unsealed(ctx: Context, url: str, sealed: str | None) -> str:
     """Return the whole address; raises CannotOpen.
 
-    A version that does not seal stores it in `url`, beside what was sealed before or nothing: that is the newer one."""
+    Older versions store the address unencrypted in `url`, beside an earlier encrypted one or none. Then `url` is
+    newer."""
     if not sealed or HIDDEN not in url:
         return url
     if ctx.cipher is None:
@@ -45,7 +46,7 @@ def unsealed(ctx: Context, url: str, sealed: str | None) -> str:
 def as_seen_by(
     ctx: Context, caller: User, webhook: dict[str, Any], owners: Mapping[int, int]
 ) -> dict[str, Any]:
-    """Return a webhook with its address, or with the host alone; `owners` are those of workspaces."""
+    """Return a webhook with its address or only the host. `owners` are the owners of workspaces."""
     shown = {name: value for name, value in webhook.items() if name != "sealed"}
     if not _may_set(caller, webhook["workspaceId"], owners):
         failure = shown["lastFailure"] if shown["workspaceId"] else None

@@ -35,7 +35,7 @@ _TESTS = BoundedSemaphore(2)
 
 
 def listed(ctx: Context, caller: User, within: Sequence[int] | None) -> list[dict[str, Any]]:
-    """Return the webhooks of some workspaces; None: all, and those of the whole cluster."""
+    """Return the webhooks of some workspaces. None stands for all, including those of the cluster."""
     with ctx.db.autocommit() as tx:
         found, owners = webhooks.listed(tx, within), workspaces.owners(tx)
     return [addresses.as_seen_by(ctx, caller, webhook, owners) for webhook in found]
@@ -48,7 +48,7 @@ def get(ctx: Context, caller: User, webhook_id: int) -> dict[str, Any]:
 
 
 def deliveries(ctx: Context, caller: User, webhook_id: int) -> list[dict[str, Any]]:
-    """Return the last tries to deliver its messages; why one failed may tell where they go."""
+    """Return the last delivery attempts. The reason of a failure may reveal the address."""
     with ctx.db.autocommit() as tx:
         _check_right(caller, _workspace_of(tx, webhook_id))
         return webhooks.deliveries(tx, webhook_id)
@@ -79,7 +79,7 @@ def edit(
     name: str | None = None,
     triggers: Sequence[Trigger] | None = None,
 ) -> dict[str, Any]:
-    """Change what is given; `triggers` take the place of all that it has."""
+    """Change the given fields. `triggers` replaces all triggers."""
     with ctx.db.autocommit() as tx:
         workspace_id = _workspace_of(tx, webhook_id)
         _check_right(caller, workspace_id)

@@ -1,4 +1,4 @@
-"""Send what webhooks have to tell: at least once, later each time that a target does not answer."""
+"""Send messages of webhooks at least once, with growing delays while a target does not answer."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ _AT_ONCE = 20
 
 
 def run(ctx: Context) -> float | None:
-    """Send what is due; return the seconds until more is, or None when nothing waits."""
+    """Send due messages. Return the seconds until the next one is due, or None."""
     with ctx.db.begin() as tx:
         due = [effect for _ in range(_AT_ONCE) if (effect := webhooks.due(tx, ctx.now()))]
     if due:

@@ -93,7 +93,8 @@ def alert(
 def tell_budget(
     tx: Tx, budget: Budget, state: BudgetState, spent_usd: Decimal, now: datetime
 ) -> int:
-    """Tell the webhooks of an experiment or a workspace, and those of the cluster, of a limit that was reached."""
+    """Send a message about a reached limit to the webhooks of an experiment or a workspace, and to those of the
+    cluster."""
     said = sentence_of(budget, state)
     of = int(budget.scope_id) if budget.scope in _NUMBERED else None
     data = {
