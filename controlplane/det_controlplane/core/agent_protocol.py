@@ -1,6 +1,6 @@
-"""The messages between agents and the control plane (docs/reference/agent-protocol.md), which both import.
+"""The messages between agents and the control plane (docs/reference/agent-protocol.md). Both sides import this module.
 
-A message ignores fields it does not know, because the other side may be newer, and gives absent ones their default.
+A message ignores fields that it does not know, because the other side may be newer. Missing fields get their default.
 """
 
 import hashlib
@@ -12,13 +12,13 @@ from typing import Any, Literal, TypeVar
 ContainerState = Literal["assigned", "pulling", "starting", "running", "terminated"]
 Failure = Literal["container_failed", "image_pull", "agent_error", "aborted"]
 SlotType = Literal["cuda", "rocm", "cpu"]
-# Alone: nothing was changed; sent by itself, to its own route, the report gets an answer of its own.
+# An "alone" report had no effect. The agent sends it again to the route of single reports, which answers it.
 ReportOutcome = Literal["stored", "alone"]
 SignalKind = Literal["spot_interruption", "rebalance", "maintenance", "shutdown"]
-# The cloud takes the machine back, or is likely to: what is rented next had better be another offer.
+# The cloud takes this machine away, or probably will. The next machine should come from another offer.
 RECLAIMS: tuple[SignalKind, ...] = ("spot_interruption", "rebalance")
 
-# What a container runs first; a command of its own stands after "--".
+# The program that starts in each container. The user's command, if there is one, follows after "--".
 ENTRY = ("python3", "-m", "determined.exec.entry")
 
 M = TypeVar("M", bound="Message")
@@ -26,7 +26,7 @@ M = TypeVar("M", bound="Message")
 
 @dataclass(frozen=True)
 class Message:
-    """A part of the protocol that is written as a JSON object."""
+    """A part of the protocol that is sent as a JSON object."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object to send, without fields that are None."""
@@ -34,12 +34,12 @@ class Message:
 
     @classmethod
     def from_json(cls: type[M], body: Mapping[str, Any]) -> M:
-        """Read a received object. Raises TypeError when a field is missing that has no default."""
-        known: dict[str, Any] = {}
+        """Build a message from a received object. Raises TypeError if a field without a default is missing."""
+        values: dict[str, Any] = {}
         for f in fields(cls):
             if body.get(f.name) is not None:
-                known[f.name] = _read(body[f.name], f.metadata.get("of"))
-        return cls(**known)
+                values[f.name] = _read(body[f.name], f.metadata.get("of"))
+        return cls(**values)
 
 
 def _read(value: Any, of: type[Message] | None) -> Any:
@@ -96,7 +96,7 @@ class TaskUser(Message):
 
 @dataclass(frozen=True)
 class ContainerSpec(Message):
-    """The specification by which an agent runs a container, except what only the agent knows."""
+    """The specification by which an agent runs a container. The agent adds its own settings."""
 
     container_id: str
     allocation_id: str
@@ -128,7 +128,7 @@ class ContainerSpec(Message):
 
 @dataclass(frozen=True)
 class ContainerReport(Message):
-    """Report the state of a container, in every poll until the control plane has recorded its end."""
+    """The state of a container. Each poll repeats it until the control plane has recorded the end of the container."""
 
     id: str
     epoch: int
@@ -146,10 +146,10 @@ class ContainerReport(Message):
 
 @dataclass(frozen=True)
 class MachineSignal(Message):
-    """A notice that the machine of an agent goes away."""
+    """A notice that the cloud is about to stop the agent's machine."""
 
     kind: SignalKind
-    deadline: str | None = None  # when, as RFC 3339 has it
+    deadline: str | None = None  # RFC 3339
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class JoinRequest(Message):
     runtime: Literal["docker", "process"] = "process"
     slots: tuple[Slot, ...] = _list_of(Slot)
     out_of_service: str = ""
-    # All containers of the agent, so that runs continue that were declared lost while it was silent.
+    # All containers of the agent. Runs that were declared lost during its absence can continue.
     containers: tuple[ContainerReport, ...] = _list_of(ContainerReport)
     proof: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -177,23 +177,23 @@ def join_nonce(cluster_id: str, agent_id: str, agent_key: str, incarnation: str)
 
 
 def gce_audience(nonce: str) -> str:
-    """Return for whom a Google machine has its identity token made: for one join, with a part of its own behind."""
+    """Return the audience of a Google machine's identity token. It contains the nonce, so it is valid for one join."""
     return f"determined-join/{nonce}"
 
 
-# The request that a machine on EC2 signs and the control plane sends: it proves the machine's role.
+# A machine on EC2 signs this request and the control plane sends it. The answer proves the machine's role.
 STS_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 STS_NONCE_HEADER = "X-Determined-Nonce"
 
 
 def sts_host(region: str) -> str:
-    """Return the only host that the proof of a machine in a region is good for."""
+    """Return the host to which the proof of a machine in this region is sent."""
     domain = "api.amazonwebservices.com.cn" if region.startswith("cn-") else "api.aws"
     return f"sts.{region}.{domain}"
 
 
 def sts_headers(region: str, nonce: str) -> dict[str, str]:
-    """Return the headers that are signed, beside the date and the session's token."""
+    """Return the signed headers, except the date and the session token."""
     return {
         "Host": sts_host(region),
         "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
@@ -219,8 +219,8 @@ class PollRequest(Message):
     out_of_service: str = ""
     seen: str = ""
     wait_s: float = 0.0
-    gone: bool = False  # the agent ends, and nothing of it runs any more
-    unsent: bool = False  # log lines wait on the agent's disk
+    gone: bool = False  # the agent exits and no container of it runs any more
+    unsent: bool = False  # the agent's disk has log lines that were not sent yet
 
 
 @dataclass(frozen=True)
@@ -241,9 +241,9 @@ class PollAnswer(Message):
     forget: tuple[str, ...] = ()
     version: str = ""
     next_poll_s: float = 1.0
-    logs_within_s: float = 1.0  # how long lines may wait for more lines
+    logs_within_s: float = 1.0  # longest time for which the agent may collect log lines
     draining: bool = False
-    # Be connected to this one, a URL or a path of the control plane; empty: to none.
+    # The relay to connect to: a URL, or a path of the control plane. Empty: no relay.
     relay: str = ""
 
 
@@ -253,8 +253,8 @@ class MetricsReport(Message):
 
     trial_id: int
     token: str = field(repr=False)
-    key: str  # the Idempotency-Key that it would have alone
-    report: str  # the body, which is not looked into on the way
+    key: str  # the Idempotency-Key of the report
+    report: str  # the body, which is passed on unread
 
 
 @dataclass(frozen=True)
@@ -264,6 +264,6 @@ class ReportsRequest(Message):
 
 @dataclass(frozen=True)
 class ReportsAnswer(Message):
-    """Tell what became of each report, in their order."""
+    """The outcome of each report, in the order of the request."""
 
     outcomes: tuple[ReportOutcome, ...] = ()

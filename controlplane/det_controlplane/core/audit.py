@@ -1,11 +1,11 @@
-"""Decide which fields of a request the audit log keeps, so that it holds no secrets."""
+"""Choose the fields of a request that the audit log stores, so that it contains no secrets."""
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# Values that are told; of all others, their names.
-_TOLD = frozenset(
+# Fields with harmless values. The log stores only the names of all other fields.
+_HARMLESS = frozenset(
     {
         "activate", "active", "addGroups", "addUsers", "admin", "agentGid", "agentGroup", "agentUid", "agentUser",
         "archived", "days", "description", "destinationProjectId", "destinationWorkspaceId", "displayName", "drain",
@@ -16,45 +16,45 @@ _TOLD = frozenset(
         "userIds", "username", "weight", "workloadType", "workspaceId", "workspaceIds",
     }
 )  # fmt: skip
-# Objects with such values: users.
-_LOOKED_INTO = frozenset({"agentUserGroup", "user"})
+# Objects that contain harmless fields, such as users.
+_NESTED = frozenset({"agentUserGroup", "user"})
 _UNDERSCORED = re.compile(r"_([a-z])")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 _MOST_NAMES, _MOST_ITEMS, _LONGEST = 30, 1000, 200
 
 
 def named(things: Iterable[str]) -> str:
-    """Return the object of a row that concerns several things, such as `user 7 group 2`."""
+    """Return the object of an entry about several things, such as `user 7 group 2`."""
     return str(_short(" ".join(dict.fromkeys(things))))
 
 
 def details_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return harmless values of a request's body, and the names of the rest."""
-    told = _told(body)
-    names = sorted({_camel(name) for name in body} - told.keys())
+    """Return the harmless values of a request's body, and the names of the other fields."""
+    values = _harmless(body)
+    names = sorted({_camel(name) for name in body} - values.keys())
     rest = _cut([name for name in names if _NAME.fullmatch(name)], _MOST_NAMES)
-    return {**told, "fields": rest} if rest else told
+    return {**values, "fields": rest} if rest else values
 
 
-def _told(body: Mapping[str, Any]) -> dict[str, Any]:
-    read = _as_read(body)
-    plain = {name: _plain(value) for name, value in read.items() if name in _TOLD}
+def _harmless(body: Mapping[str, Any]) -> dict[str, Any]:
+    fields = _as_read(body)
+    plain = {name: _plain(value) for name, value in fields.items() if name in _HARMLESS}
     inner = {
-        name: _told(value)
-        for name, value in read.items()
-        if name in _LOOKED_INTO and isinstance(value, Mapping)
+        name: _harmless(value)
+        for name, value in fields.items()
+        if name in _NESTED and isinstance(value, Mapping)
     }
     return {name: value for name, value in (plain | inner).items() if value not in (None, {})}
 
 
 def _as_read(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields under the names by which they are read: camelCase, which wins over snake_case."""
+    """Return the fields in camelCase. If a field has both spellings, camelCase wins."""
     underscored = {_camel(name): value for name, value in body.items() if "_" in name}
     return underscored | {n: v for n, v in body.items() if "_" not in n and v is not None}
 
 
 def _camel(name: str) -> str:
-    return _UNDERSCORED.sub(lambda found: found[1].upper(), name)
+    return _UNDERSCORED.sub(lambda match: match[1].upper(), name)
 
 
 def _plain(value: Any) -> Any:
@@ -69,7 +69,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _cut(items: list[Any], most: int) -> list[Any]:
-    """Shorten a text that is too long, and mark that: nothing hides behind junk."""
+    """Shorten a long list. The last item gives the number of omitted items, so a caller cannot hide values."""
     return items if len(items) <= most else [*items[:most], f"and {len(items) - most} more"]
 
 

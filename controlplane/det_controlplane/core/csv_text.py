@@ -1,11 +1,11 @@
-"""Write CSV that spreadsheets show and do not execute."""
+"""Write CSV that spreadsheets display without executing it."""
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what begins with one is a formula to some spreadsheet
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")  # some spreadsheets execute texts that begin with these
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -17,10 +17,10 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value whose text is no formula to a spreadsheet: an apostrophe before it makes it a text there."""
+    """Return the value, with an apostrophe before it if a spreadsheet would take it for a formula."""
     if not isinstance(value, str):
         return value
-    text = value.replace("\r\n", "\n").replace("\r", "\n")  # a row ends at one that is not quoted
+    text = value.replace("\r\n", "\n").replace("\r", "\n")  # a bare CR would end the row
     return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
 

@@ -1,4 +1,4 @@
-"""Bound the documents and labels that users and programs attach: tables and filters show each value in them."""
+"""Limit the documents and labels that users and programs attach. Tables and filters show each of their values."""
 
 import json
 import sys
@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 MOST_VALUES, LONGEST_NAME = 10_000, 1000
-MOST_BYTES = 256 * 1024  # of JSON: listings return the document with each trial
+MOST_BYTES = 256 * 1024  # as JSON; listings return the document with each trial
 MOST_LABELS, LONGEST_LABEL = 100, 200
 MOST_LISTED_LABELS = 1_000  # the most used labels
 _LARGEST = int(sys.float_info.max)
 
 
 def fault_of(document: Mapping[str, Any]) -> str | None:
-    """Say why tables could not show a document; None where they can."""
+    """Return the reason why tables cannot show a document, or None if they can."""
     for count, (name, value) in enumerate(_values(document), 1):
         if count > MOST_VALUES:
             return f"has more than {MOST_VALUES} values"
@@ -42,13 +42,13 @@ def fault_of_labels(labels: Collection[str]) -> str | None:
 
 
 def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each value that is no object, and each name that is too long, before what lies below."""
-    below = [("", document)]
-    while below:
-        path, inner = below.pop()
+    """Yield each value that is not an object. An object with too long a name is yielded too, before its members."""
+    pending = [("", document)]
+    while pending:
+        path, inner = pending.pop()
         for key, value in inner.items():
             name = f"{path}.{key}" if path else key
             if isinstance(value, Mapping) and len(name) <= LONGEST_NAME:
-                below.append((name, value))
+                pending.append((name, value))
             else:
                 yield name, value

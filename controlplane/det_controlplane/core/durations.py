@@ -1,4 +1,4 @@
-"""Lengths of time as Determined's clients write them: `36h`, `1h30m`, `2.5s`."""
+"""Durations in the syntax of Determined's clients: `36h`, `1h30m`, `2.5s`."""
 
 import re
 from datetime import timedelta
@@ -11,13 +11,13 @@ LONGEST = timedelta(days=100_000)
 
 
 def parse_duration(value: str) -> timedelta | None:
-    """Read a length of time; None when it is no such length, or longer than the longest."""
+    """Return the duration, or None if the text is not a duration or exceeds `LONGEST`."""
     seconds = _seconds(value)
     return None if seconds is None or is_too_long(value) else timedelta(seconds=seconds)
 
 
 def is_too_long(value: str) -> bool:
-    """Tell whether a text is a length of time that no calendar has room for."""
+    """Return whether a text is a duration that exceeds `LONGEST`."""
     seconds = _seconds(value)
     return seconds is not None and seconds > LONGEST.total_seconds()
 
@@ -30,7 +30,7 @@ def _seconds(value: str) -> float | None:
 
 
 def shown(seconds: float) -> str:
-    """Return a length of time for people, such as `5m` or `1h30m`."""
+    """Return a duration for people, such as `5m` or `1h30m`."""
     if seconds < 1:
         return f"{seconds:g}s"
     rest, parts = round(seconds), []

@@ -1,4 +1,4 @@
-"""Read how clients filter and sort tables of experiments and runs: a tree of conditions, and a list of columns.
+"""Parse the filters and sort orders of tables of experiments and runs: a tree of conditions and a list of columns.
 
 See docs/reference/compatibility.md#tables-of-experiments-and-runs."""
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
 
-# Groups within each other, groups and conditions, and columns to sort by: no user's table comes near.
+# The limits of nesting, of groups and conditions together, and of sort columns. Real tables use far fewer.
 _DEEPEST, _MOST, _MOST_KEYS = 20, 500, 50
 
 
@@ -27,7 +27,7 @@ class Operator(str, Enum):
     NOT_EMPTY = "notEmpty"
 
 
-# How experiments and trials are listed: states that are stored, and what becomes of ACTIVE while it waits and runs.
+# The states in listings of experiments and trials: the stored states, and the phases of ACTIVE work.
 WORK_STATES = (
     "UNSPECIFIED", "ACTIVE", "PAUSED", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_ERROR", "STOPPING_KILLED",
     "COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETING", "DELETE_FAILED", "QUEUED", "PULLING", "STARTING",
@@ -43,7 +43,7 @@ class ColumnType(str, Enum):
 
 
 class Location(str, Enum):
-    """Name the place that the values of a column come from."""
+    """The source of a column's values."""
 
     EXPERIMENT = "EXPERIMENT"
     HYPERPARAMETERS = "HYPERPARAMETERS"
@@ -67,7 +67,7 @@ class Condition:
     column: str
     operator: Operator
     value: Any
-    type: ColumnType | None  # as the caller takes the values of a column that may have any
+    type: ColumnType | None  # chosen by the caller for a column that may contain several types
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class SortKey:
 
 
 def parse_filter(text: str) -> Filter:
-    """Read the JSON of a filter; an empty one leaves everything."""
+    """Parse the JSON of a filter. An empty text matches everything."""
     if not text.strip():
         return EVERYTHING
     try:
@@ -130,7 +130,7 @@ def parse_filter(text: str) -> Filter:
 
 
 def parse_sort(text: str) -> tuple[SortKey, ...]:
-    """Read a list like `id=desc,hp.lr=asc`."""
+    """Parse a list such as `id=desc,hp.lr=asc`."""
     keys = []
     for part in text.split(","):
         if not part.strip():
@@ -147,10 +147,10 @@ def parse_sort(text: str) -> tuple[SortKey, ...]:
 
 
 class _Reader:
-    """Read a tree whose size is bounded."""
+    """Parse a tree up to a maximum size."""
 
     def __init__(self) -> None:
-        self._left = _MOST
+        self._remaining = _MOST
 
     def group(self, node: Any, path: str, depth: int) -> Group:
         if depth > _DEEPEST:
@@ -163,15 +163,15 @@ class _Reader:
         children = node.get("children") or []
         if not isinstance(children, list):
             raise _invalid(f"{path}.children", "must be a list")
-        read = [
+        nodes = [
             self._node(child, f"{path}.children[{i}]", depth) for i, child in enumerate(children)
         ]
-        return Group(conjunction, tuple(read))
+        return Group(conjunction, tuple(nodes))
 
     def _node(self, node: Any, path: str, depth: int) -> Condition | Group:
         kind = node.get("kind") if isinstance(node, Mapping) else None
-        self._left -= 1
-        if self._left < 0:
+        self._remaining -= 1
+        if self._remaining < 0:
             raise _invalid(path, f"is one condition too many: {_MOST} are understood")
         if kind == "group":
             return self.group(node, path, depth + 1)
@@ -198,8 +198,8 @@ class _Reader:
         return Condition(column, operator, value, type_)
 
 
-def _location(given: Any, path: str) -> Location | None:
-    name = str(given or "").removeprefix("LOCATION_TYPE_")
+def _location(value: Any, path: str) -> Location | None:
+    name = str(value or "").removeprefix("LOCATION_TYPE_")
     if name in ("", "UNSPECIFIED"):
         return None
     location: Location = _named(Location, name, path, "LOCATION_TYPE_")
@@ -207,7 +207,7 @@ def _location(given: Any, path: str) -> Location | None:
 
 
 def _qualified(column: str, location: Location | None) -> str:
-    """Return the name of a column with its prefix, which clients may leave out if the location is given."""
+    """Return the name of a column with its prefix. Clients may omit the prefix if they send the location."""
     prefix = _PREFIXES.get(location) if location else None
     return column if prefix is None or column.startswith(prefix) else prefix + column
 
@@ -216,8 +216,8 @@ def _named(kind: Any, value: Any, path: str, prefix: str = "") -> Any:
     try:
         return kind(value)
     except ValueError as e:
-        known = ", ".join(prefix + member.value for member in kind)
-        raise _invalid(path, f"must be one of {known}, not {shown(value)}") from e
+        names = ", ".join(prefix + member.value for member in kind)
+        raise _invalid(path, f"must be one of {names}, not {shown(value)}") from e
 
 
 def _invalid(path: str, message: str) -> InvalidConfig:

@@ -1,4 +1,4 @@
-"""The hyperparameter space: what may be sampled, and how it is written down."""
+"""The hyperparameter space: the kinds of hyperparameters and their syntax."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -56,12 +56,12 @@ _SAMPLED: dict[str, type[Const | Int | Double | Log | Categorical]] = {
     "categorical": Categorical,
 }
 _OPTIONAL = frozenset({"count"})
-_EXACT_INT = 2**53  # JSON readers keep larger numbers only approximately
+_EXACT_INT = 2**53  # many JSON readers round larger integers
 _MAX_DEPTH, _LONGEST_PATH = 32, 1000
 
 
 def parse(raw: Any, path: str = "hyperparameters") -> tuple[Space, list[Problem]]:
-    """Read the user's mapping; members keep its order."""
+    """Parse the user's mapping. The order of the members is kept."""
     problems: list[Problem] = []
     if not isinstance(raw, Mapping):
         problem = Problem(path, f"must be an object of hyperparameters, not {shown(raw)}")
@@ -70,12 +70,12 @@ def parse(raw: Any, path: str = "hyperparameters") -> tuple[Space, list[Problem]
 
 
 def to_json(space: Space) -> dict[str, Any]:
-    """Return the explicit form: every constant is written as an object with its type."""
+    """Return the explicit form, in which each constant is an object with its type."""
     return {name: _json(param) for name, param in space.items()}
 
 
 def walk(space: Space, path: str = "hyperparameters") -> Iterator[tuple[str, HParam]]:
-    """Yield every hyperparameter that takes a value, at any depth, with its path."""
+    """Yield every hyperparameter that has a value, at any depth, with its path."""
     for name, param in space.items():
         if isinstance(param, Nested):
             yield from walk(param.members, f"{path}.{name}")
@@ -84,7 +84,7 @@ def walk(space: Space, path: str = "hyperparameters") -> Iterator[tuple[str, HPa
 
 
 def grid_problems(space: Space) -> list[Problem]:
-    """Return the reasons why the space is no grid: ranges without a number of points."""
+    """Return the ranges without a number of points. A grid needs this number for each range."""
     return [
         Problem(where, "grid search needs 'count', the number of points to try in this range")
         for where, param in walk(space)
@@ -93,7 +93,7 @@ def grid_problems(space: Space) -> list[Problem]:
 
 
 def ranges_in_lists(space: Space) -> list[str]:
-    """Return where something looks like a range and is none: what is in a list is a constant."""
+    """Return the paths of list items that look like ranges. They are constants, because lists are not sampled."""
     return [
         where
         for param_path, param in walk(space)
@@ -106,13 +106,13 @@ def _uncounted(param: HParam, path: str) -> Iterator[str]:
     if isinstance(param, Int | Double | Log) and param.count is None:
         yield path
     elif isinstance(param, Const):
-        for where, found in _ranges_in(param.val, path):
-            if found["type"] in ("int", "double", "log") and found.get("count") is None:
+        for where, item in _ranges_in(param.val, path):
+            if item["type"] in ("int", "double", "log") and item.get("count") is None:
                 yield where
 
 
 def _ranges_in(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a list, at any depth, that are written like ranges."""
+    """Yield the objects in a list, at any depth, that are written like ranges."""
     if not isinstance(value, list | tuple):
         return
     for index, item in enumerate(value):
@@ -131,7 +131,7 @@ def is_constant(space: Space) -> bool:
 
 
 def grid_size(space: Space) -> int:
-    """Return how many points the grid has; ranges without a count are taken as one point."""
+    """Return the number of points of the grid. A range without a count is one point."""
     return math.prod(_points(param) for _, param in walk(space))
 
 
@@ -181,32 +181,32 @@ def _param(raw: Any, path: str, problems: list[Problem], depth: int) -> HParam:
         return Nested(_members(raw, path, problems, depth + 1))
     kind = raw["type"]
     if not isinstance(kind, str) or kind not in _SAMPLED:
-        known = ", ".join(_SAMPLED)
+        kinds = ", ".join(_SAMPLED)
         message = (
-            f"must be one of {known}, not {shown(kind)}; an object with a 'type' key is a range"
+            f"must be one of {kinds}, not {shown(kind)}; an object with a 'type' key is a range"
         )
         problems.append(Problem(f"{path}.type", message))
         return Const(None)
-    found = [*_wrong_keys(raw, kind, path), *_wrong_values(raw, kind, path)]
-    problems.extend(found)
-    return Const(None) if found else _read(raw, kind)
+    new_problems = [*_wrong_keys(raw, kind, path), *_wrong_values(raw, kind, path)]
+    problems.extend(new_problems)
+    return Const(None) if new_problems else _read(raw, kind)
 
 
 def _wrong_keys(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
-    known = [f.name for f in fields(_SAMPLED[kind])]
+    names = [f.name for f in fields(_SAMPLED[kind])]
     for key in raw:
-        if key != "type" and key not in known:
-            allowed = ", ".join(known)
+        if key != "type" and key not in names:
+            allowed = ", ".join(names)
             yield Problem(f"{path}.{key}", f"is unknown; {kind} hyperparameters have {allowed}")
-    for name in known:
-        # A constant may be null; everything else that is null is missing.
+    for name in names:
+        # A constant may be null. Any other field that is null is missing.
         absent = name not in raw if kind == "const" else raw.get(name) is None
         if absent and name not in _OPTIONAL:
             yield Problem(f"{path}.{name}", f"is required for {kind} hyperparameters")
 
 
 def _wrong_values(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Problem]:
-    """Tell what is wrong with the values that are there."""
+    """Yield the problems of the present values."""
     if kind == "categorical":
         vals = raw.get("vals")
         if vals is not None and not (isinstance(vals, list | tuple) and vals):
@@ -223,10 +223,10 @@ def _wrong_values(raw: Mapping[Any, Any], kind: str, path: str) -> Iterator[Prob
                 f"{path}.count", f"must be a whole number of at least 1, not {shown(count)}"
             )
         if not wrong:
-            given = {name: raw[name] for name in numbers}
-            yield from _wrong_range(given.get("minval"), given.get("maxval"), kind, path)
-            if kind == "log" and "base" in given:
-                yield from _wrong_base(given, path)
+            values = {name: raw[name] for name in numbers}
+            yield from _wrong_range(values.get("minval"), values.get("maxval"), kind, path)
+            if kind == "log" and "base" in values:
+                yield from _wrong_base(values, path)
 
 
 def _wrong_range(low: Any, high: Any, kind: str, path: str) -> Iterator[Problem]:
@@ -238,13 +238,13 @@ def _wrong_range(low: Any, high: Any, kind: str, path: str) -> Iterator[Problem]
         yield Problem(path, f"the range from {low} to {high} is too wide for a number")
 
 
-def _wrong_base(given: Mapping[str, Any], path: str) -> Iterator[Problem]:
-    base = given["base"]
-    exponents = [given[name] for name in ("minval", "maxval") if name in given]
+def _wrong_base(limits: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    base = limits["base"]
+    exponents = [limits[name] for name in ("minval", "maxval") if name in limits]
     if base <= 0:
         yield Problem(f"{path}.base", f"must be greater than 0, not {base}")
     elif not all(_is_power(base, exponent) for exponent in exponents):
-        low, high = given.get("minval", "…"), given.get("maxval", "…")
+        low, high = limits.get("minval", "…"), limits.get("maxval", "…")
         message = "minval and maxval are exponents of base, and the values overflow"
         yield Problem(path, f"{message}: {base}^{low} to {base}^{high}")
 

@@ -1,6 +1,5 @@
-"""The version of Determined's interface that is served and agents report, and that of this program."""
+"""The interface version that the server and the agents report, and the version of this program."""
 
 INTERFACE_VERSION = "0.38.1"
-PRODUCT_VERSION = (
-    "0.1.0"  # that of pyproject.toml: functions of a cloud have no metadata of packages
-)
+# pyproject.toml has the same version. Cloud functions have no package metadata to read it from.
+PRODUCT_VERSION = "0.1.0"

@@ -1,10 +1,10 @@
-"""Numbers as clients write them in text."""
+"""Parse integers that clients write as text."""
 
 LARGEST = 2**63 - 1
 
 
 def whole(text: str) -> int | None:
-    """Return the integer that a text is, if PostgreSQL can hold it; `isdigit` alone also takes '²' and endless ones."""
+    """Return the integer if PostgreSQL can store it, or None. `isdigit` alone would accept '²' and any length."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
         return None

@@ -1,4 +1,4 @@
-"""The part of a listing that is asked for, and its order."""
+"""The requested part of a listing, and its order."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from det_controlplane.core.problems import InvalidConfig, Problem
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Limit 0 is the default, -1 all, -2 none; a negative offset counts from the end."""
+    """A page. Limit 0 is the default limit, -1 all rows, -2 no rows. A negative offset counts from the end."""
 
     offset: int = 0
     limit: int = 0
@@ -17,22 +17,22 @@ class Page:
 
     @property
     def most(self) -> int | None:
-        """Return how many rows; None: all of them."""
+        """Return the largest number of rows, or None for all rows."""
         limit = self.limit or self.default_limit
         if limit == -1:
             return None
         return 0 if limit == -2 else limit
 
-    def corrected_total(self, earlier: int, found: int) -> int:
-        """Return the total by an earlier count and the rows that this page has now. Its offset is not negative."""
-        if 0 < found < (self.most or 0):
-            return self.offset + found  # the last page
-        if found == 0 and self.most:
+    def corrected_total(self, earlier: int, count: int) -> int:
+        """Return the total that fits an earlier total and the rows of this page. The offset must not be negative."""
+        if 0 < count < (self.most or 0):
+            return self.offset + count  # the last page
+        if count == 0 and self.most:
             return min(earlier, self.offset)
-        return max(earlier, self.offset + found)
+        return max(earlier, self.offset + count)
 
     def pagination(self, total: int) -> dict[str, int]:
-        """Return the field `pagination` of an answer with this page of so many rows."""
+        """Return the field `pagination` of an answer with this page."""
         first = max(total + self.offset, 0) if self.offset < 0 else min(self.offset, total)
         last = total if self.most is None else min(first + self.most, total)
         return {
@@ -42,19 +42,19 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    by: str = ""  # the API's name, such as SORT_BY_START_TIME
+    by: str = ""  # the name in the API, such as SORT_BY_START_TIME
     descending: bool = False
-    metric: str = ""  # a validation metric that a caller names, sorted by as BY_METRIC
+    metric: str = ""  # the validation metric of the order BY_METRIC
 
     BY_METRIC: ClassVar = "a metric"
 
-    def checked(self, known: Collection[str]) -> str:
-        """Return the known name that is sorted by: the first one, unless the caller chose."""
-        if self.by in known:
+    def checked(self, names: Collection[str]) -> str:
+        """Return the sort order if it is one of `names`, or their first if the caller did not choose one."""
+        if self.by in names:
             return self.by
         if self.by and not self.by.endswith("UNSPECIFIED"):
-            names = ", ".join(sorted(known))
+            choices = ", ".join(sorted(names))
             raise InvalidConfig(
-                [Problem("sortBy", f"must be one of {names}, not {self.by!r}")], what="request"
+                [Problem("sortBy", f"must be one of {choices}, not {self.by!r}")], what="request"
             )
-        return next(iter(known))
+        return next(iter(names))

@@ -1,7 +1,7 @@
-"""Regular expressions of users, in the dialect of RE2, which Determined's log policies have.
+"""Match the regular expressions of users with RE2, the library of Determined's log policies.
 
-RE2 never goes back: a line takes time in proportion to its length, whatever the pattern. Control plane and agent
-both import this. RE2 itself is imported at the first pattern, as most processes never see one.
+RE2 does not backtrack: its time is proportional to the length of a line for every pattern. The control plane and the
+agent import this module. It imports RE2 with the first pattern, because most processes use no pattern.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-LONGEST_LINE = 64 * 1024  # characters; what is behind them is neither stored nor searched
-MOST_LINES = 20_000  # of a request
-# Instructions of RE2's. With this many a line of the greatest length still takes about a second.
+LONGEST_LINE = 64 * 1024  # characters; the rest of a line is neither stored nor searched
+MOST_LINES = 20_000  # per request
+# RE2 instructions. A pattern of this size takes about a second for the longest line.
 _LARGEST_PROGRAM = 4000
-# Processor time for the lines of a task in a request: of a pattern, and of all patterns together.
+# Processor time for a task's lines in one request: for one pattern, and for all patterns together.
 PATTERN_S, LOOK_S = 0.5, 2.0
-# A character that stands for itself, or something else of its length, and how often.
+# A literal character or a single-character class or anchor, with its repetition.
 _PIECE = re.compile(
     r"(?:(?P<plain>[^][\\.*+?(){}|^$\0\ufdd0\ud800-\udfff])|\\(?P<escaped>[!-/:-@[-`{-~])"
     r"|\.|\^|\$|\\[bBdDsSwW]|\[\^?[^][\\^][^][\\]*\])(?P<often>[*+?]*)"
@@ -26,11 +26,11 @@ _MOST_TEXTS = 3
 
 
 class InvalidPattern(ValueError):
-    """A text that is no regular expression, or one that is too large."""
+    """The text is not a regular expression, or the expression is too large."""
 
 
 class TooCostly(Exception):
-    """A pattern that took more than its share of a look."""
+    """A pattern used more than `PATTERN_S` of processor time."""
 
 
 class Pattern:
@@ -38,16 +38,16 @@ class Pattern:
         self._regexp, self._texts = regexp, texts
 
     def found_in(self, line: str) -> bool:
-        """Return whether a line, without its end, has a match anywhere."""
+        """Return whether the line, without its newline, contains a match."""
         text = line[:LONGEST_LINE].removesuffix("\n")
-        # Most lines of most tasks match no policy, and this costs a tenth of a search.
+        # Most lines match no policy. This test costs a tenth of a search.
         if not all(part in text for part in self._texts):
             return False
         return self._regexp.search(text.encode("utf-8", "replace")) is not None
 
 
 def matches(pattern: str, line: str) -> bool:
-    """Return whether a line matches; what is no pattern, as older experiments may have, matches nothing."""
+    """Return whether a line matches. An invalid pattern, which old experiments may contain, matches no line."""
     try:
         return compiled(pattern).found_in(line)
     except InvalidPattern:
@@ -55,10 +55,10 @@ def matches(pattern: str, line: str) -> bool:
 
 
 class PatternSearch:
-    """A search of the lines of one task for patterns of users, which takes so long and no longer.
+    """A search of the lines of one task for users' patterns, with limited processor time.
 
-    Patterns that a search has no time for, after others, find nothing; they are counted as `unsearched`.
-    `clock` counts the seconds of a processor."""
+    After the time is used, the remaining patterns are not searched. `unsearched` counts them.
+    `clock` returns processor seconds."""
 
     def __init__(self, clock: Callable[[], float], longest_s: float = LOOK_S) -> None:
         self._clock, self._longest_s, self.spent_s = clock, longest_s, 0.0
@@ -69,24 +69,24 @@ class PatternSearch:
         if self.spent_s > self._longest_s:
             self.unsearched += 1
             return None
-        began = self._clock()
+        start = self._clock()
         try:
             for line in lines:
                 if is_match(line):
                     return line
-                taken_s = self._clock() - began
-                if taken_s > PATTERN_S:
+                used_s = self._clock() - start
+                if used_s > PATTERN_S:
                     raise TooCostly
-                if self.spent_s + taken_s > self._longest_s:
+                if self.spent_s + used_s > self._longest_s:
                     self.unsearched += 1
                     return None
             return None
         finally:
-            self.spent_s += self._clock() - began
+            self.spent_s += self._clock() - start
 
 
 def required_texts(pattern: str) -> list[str]:
-    """Return texts that each line with a match has; none for a pattern with groups, alternatives or counts."""
+    """Return texts that every matching line contains. The list is empty for patterns with groups or alternatives."""
     texts, text, end = [], "", 0
     for piece in _PIECE.finditer(pattern):
         if piece.start() != end:
@@ -99,13 +99,13 @@ def required_texts(pattern: str) -> list[str]:
                 continue
         texts.append(text)
         text = ""
-    found = sorted(filter(None, [*texts, text]), key=len)
-    return found[-_MOST_TEXTS:] if end == len(pattern) else []
+    required = sorted(filter(None, [*texts, text]), key=len)
+    return required[-_MOST_TEXTS:] if end == len(pattern) else []
 
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Pattern:
-    """Compile a pattern, and keep the last ones. Raises InvalidPattern."""
+    """Compile a pattern with a cache. Raises InvalidPattern."""
     import re2
 
     options = re2.Options()

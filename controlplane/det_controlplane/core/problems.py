@@ -1,4 +1,4 @@
-"""The vocabulary for bad input: every problem, each with the path of the field it is about."""
+"""The vocabulary for bad input: a list of problems, each with the path of its field."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Problem:
 
 
 class InvalidConfig(Exception):
-    """A configuration with all that is wrong with it."""
+    """A configuration or request with all of its problems."""
 
     def __init__(
         self, problems: Sequence[Problem], *, what: str = "experiment configuration"
@@ -26,6 +26,6 @@ class InvalidConfig(Exception):
 
 
 def shown(value: Any) -> str:
-    """Return the value as it is quoted in a message, cut to a readable length."""
+    """Return the value for a message, shortened to 40 characters."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

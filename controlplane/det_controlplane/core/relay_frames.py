@@ -1,6 +1,6 @@
-"""The frames between an agent and the relay (docs/reference/agent-protocol.md): many streams in one websocket.
+"""The frames between an agent and the relay: many streams in one websocket (docs/reference/agent-protocol.md).
 
-A frame is a binary message: its kind in one byte, its stream's number in four, then what the kind has to say."""
+A frame is a binary message: one byte for its kind, four bytes for the number of its stream, then its content."""
 
 import json
 import struct
@@ -9,9 +9,9 @@ from enum import Enum, IntEnum
 
 MAX_DATA = 256 * 1024
 MAX_FRAME = MAX_DATA + 1024
-# How many bytes of a stream may be on their way in one direction, before the receiver asks for more.
+# The bytes of a stream that may be in flight in one direction before the receiver grants more credit.
 WINDOW = 1024 * 1024
-# Each side says something at least this often; a side that hears nothing for long gives the connection up.
+# Each side sends at least a heartbeat per interval. A side that receives no frame for too long closes the connection.
 BEAT_S, SILENCE_S = 15.0, 45.0
 _HEAD = struct.Struct("!BI")
 _CREDIT = struct.Struct("!I")
@@ -19,16 +19,16 @@ _LONGEST_MESSAGE = 500
 
 
 class BadFrame(ValueError):
-    """The other side sent bytes that are no frame, or a frame that it may not send now."""
+    """The other side sent an invalid frame, or a frame that is not allowed now."""
 
 
 class Cause(str, Enum):
-    """The causes for which a stream was refused or broken off."""
+    """The causes for which a stream was rejected or aborted."""
 
-    REFUSED = "refused"  # nothing listens at the port (yet)
-    UNKNOWN = "unknown"  # no such container here, or not one of its proxied ports
-    BROKEN = "broken"  # a connection broke in the middle
-    CANCELLED = "cancelled"  # the other end is not wanted any more
+    REFUSED = "refused"  # no process listens at the port (yet)
+    UNKNOWN = "unknown"  # the container does not exist here, or the port is not proxied
+    BROKEN = "broken"  # the connection broke
+    CANCELLED = "cancelled"  # the other end closed the stream
 
 
 class _Kind(IntEnum):
@@ -43,12 +43,12 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Tell that this side lives."""
+    """Report that this side is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Ask the agent for a connection to a port of a container; only the relay opens streams."""
+    """Ask the agent to connect to a port of a container. Only the relay opens streams."""
 
     stream: int
     container: str
@@ -57,7 +57,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Tell that the connection stands."""
+    """Report that the connection is open."""
 
     stream: int
 
@@ -70,14 +70,14 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Tell that this side sends no more; the other direction goes on."""
+    """Report that this side sends no more data. The other direction continues."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """End both directions at once, or refuse a stream."""
+    """End both directions at once, or reject a stream."""
 
     stream: int
     cause: Cause
@@ -86,7 +86,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Allow the other side to send so many bytes more."""
+    """Allow the other side to send `count` more bytes."""
 
     stream: int
     count: int
@@ -113,7 +113,7 @@ def encoded(frame: Frame) -> bytes:
 
 
 def decoded(message: bytes) -> Frame | None:
-    """Read a frame; None for a kind that only newer programs know. Raises BadFrame."""
+    """Decode a frame. Return None for an unknown kind, which a newer program may send. Raises BadFrame."""
     if not _HEAD.size <= len(message) <= MAX_FRAME:
         raise BadFrame(f"a frame of {len(message)} bytes")
     number, stream = _HEAD.unpack_from(message)
@@ -140,42 +140,42 @@ def _count(content: bytes) -> int:
 
 
 def _open(stream: int, content: bytes) -> Open:
-    told = _object(content)
-    container, port = told.get("container"), told.get("port")
+    fields = _object(content)
+    container, port = fields.get("container"), fields.get("port")
     if not (isinstance(container, str) and isinstance(port, int) and 0 < port < 1 << 16):
         raise BadFrame("an open that names no container and port")
     return Open(stream, container, port)
 
 
 def _reset(stream: int, content: bytes) -> Reset:
-    told = _object(content)
+    fields = _object(content)
     causes = {cause.value: cause for cause in Cause}
-    # A cause that only newer programs know breaks the stream all the same.
-    cause = causes.get(str(told.get("cause")), Cause.BROKEN)
-    return Reset(stream, cause, str(told.get("message") or ""))
+    # An unknown cause, which a newer program may send, counts as a broken connection.
+    cause = causes.get(str(fields.get("cause")), Cause.BROKEN)
+    return Reset(stream, cause, str(fields.get("message") or ""))
 
 
 def _object(content: bytes) -> dict[str, object]:
     try:
-        told = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
+        value = None
+    if not isinstance(value, dict):
         raise BadFrame("a frame whose content is no JSON object")
-    return told
+    return value
 
 
 @dataclass(slots=True)
 class Sending:
-    """Count what may still be sent in a stream before the receiver asks for more."""
+    """Count the bytes that may be sent in a stream before the receiver grants more credit."""
 
     left: int = WINDOW
 
     def take(self, wanted: int) -> int:
-        """Return how many of the wanted bytes go into the next frame; 0 is to wait for credit."""
-        taken = min(wanted, self.left, MAX_DATA)
-        self.left -= taken
-        return taken
+        """Reserve bytes for the next frame and return their number. 0 means that the sender must wait for credit."""
+        count = min(wanted, self.left, MAX_DATA)
+        self.left -= count
+        return count
 
     def allow(self, count: int) -> None:
         self.left += count
@@ -185,7 +185,7 @@ class Sending:
 
 @dataclass(slots=True)
 class Receiving:
-    """Count what came in a stream, and what of it was used."""
+    """Count the received bytes of a stream and the bytes that were consumed."""
 
     held: int = 0
     used: int = 0
@@ -196,7 +196,7 @@ class Receiving:
         self.held += count
 
     def use(self, count: int) -> int:
-        """Note that bytes were used; return the credit to give now: half a window at a time, so that it is seldom."""
+        """Record consumed bytes and return the credit to send now. Credit is sent for half a window at a time."""
         self.held -= count
         self.used += count
         if self.used < WINDOW // 2:

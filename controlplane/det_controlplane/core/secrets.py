@@ -1,6 +1,6 @@
-"""Telling the secrets of a configuration from the rest of it (docs/concepts/security.md#secrets).
+"""Separate the secrets of a configuration from the rest (docs/concepts/security.md#secrets).
 
-What is stored and shown has asterisks in their place; the values go another way, encrypted."""
+Configurations are stored and shown with asterisks in place of secrets. The encrypted values are stored separately."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ _NAME = re.compile(
     re.IGNORECASE,
 )
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-# Sampled, compared and shown by every search: no place for secrets.
+# Searches sample, compare and display these sections, so they cannot contain secrets.
 _OPEN = frozenset({"hyperparameters", "searcher"})
 _VARIABLES = "environment_variables"
-# Their names speak of secrets that they are not themselves.
+# The names look like names of secrets, but their values are not secret.
 _NO_SECRETS = frozenset({"registry_auth", "det_token"})
-# Settings of well-known libraries, that people look up in each other's configurations.
+# Settings of well-known libraries, which other users may see.
 _KNOWN_VARIABLE = re.compile(
     r"(NCCL|GLOO|CUDA|CUBLAS|CUDNN|NVIDIA|ROCR|HIP|HSA|RCCL|OMP|MKL|KMP|OPENBLAS|NUMEXPR|TORCH|PYTORCH|PYTHON|TF|XLA|UCX|FI"
     r"|MALLOC|TOKENIZERS|LC)_?[A-Z0-9_]*|PATH|LD_LIBRARY_PATH|LANG|TZ|DET_DEBUG|DET_PYTHON_EXECUTABLE"
@@ -36,7 +36,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """A value that is read by `reveal` alone: printed, logged or formatted it is asterisks, and JSON refuses it."""
+    """A value that only `reveal` returns. Printed, logged or formatted it shows asterisks, and JSON rejects it."""
 
     _value: Any
 
@@ -49,7 +49,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Separated:
-    """A configuration without its secrets, and those by their places in it."""
+    """A configuration without its secrets, and the secrets by their paths."""
 
     shown: Any
     secrets: Mapping[Path, Secret] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def separated(config: Any) -> Separated:
 
 
 def joined(shown: Any, secrets: Mapping[Path, Secret]) -> Any:
-    """Return the configuration with its secrets; those of parts that are not given are left out."""
+    """Return the configuration with its secrets. Secrets of missing parts are ignored."""
     return _joined(shown, (), secrets) if secrets else shown
 
 
@@ -72,39 +72,39 @@ def redacted(value: T) -> T:
 
 
 def with_variables(shown: T, complete: Any) -> T:
-    """Return a redacted configuration as its owner sees it: with the values of environment variables.
+    """Return a redacted configuration for its owner: it shows the values of environment variables.
 
-    A value stays hidden if the name of its variable speaks of a secret, or if it is an address with a password."""
+    A value stays hidden if the name of its variable indicates a secret, or if it is a URL with a password."""
     value: T = _with_variables(shown, complete)
     return value
 
 
 def is_masked(value: Any) -> bool:
-    """Return whether a value is what is shown in place of a secret."""
+    """Return whether a value is the placeholder of a secret."""
     return isinstance(value, str) and (value == HIDDEN or value.endswith(f"={HIDDEN}"))
 
 
-def restored(given: T, earlier: Any) -> T:
-    """Return a configuration in which what was shown hidden, and came back so, has its earlier value again.
+def restored(edited: T, earlier: Any) -> T:
+    """Return the edited configuration with the earlier values in place of the placeholders of secrets.
 
-    What `earlier` does not have stays hidden: see `masked_paths`."""
-    value: T = _restored(given, earlier)
+    A placeholder without an earlier value stays: see `masked_paths`."""
+    value: T = _restored(edited, earlier)
     return value
 
 
 def masked_paths(config: Any, path: str = "") -> list[str]:
-    """Return where a configuration has asterisks instead of a value."""
+    """Return the paths at which a configuration contains a placeholder instead of a value."""
     if isinstance(config, Mapping):
         pairs = [(f"{path}.{key}" if path else str(key), value) for key, value in config.items()]
     elif isinstance(config, list | tuple):
         pairs = [(f"{path}[{index}]", value) for index, value in enumerate(config)]
     else:
         return [path] if is_masked(config) else []
-    return [found for where, value in pairs for found in masked_paths(value, where)]
+    return [masked for where, value in pairs for masked in masked_paths(value, where)]
 
 
 def _shown(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
-    # Most values are texts and numbers: what they are is asked first, of a plain type.
+    # Most values are strings and numbers, so these types are tested first.
     if isinstance(value, str):
         is_secret = "://" in value and _URL_WITH_PASSWORD.search(value)
         return _hide(value, path, secrets) if is_secret else value
@@ -122,7 +122,7 @@ def _member(name: str, value: Any, path: Path, secrets: dict[Path, Secret]) -> A
         return value
     if name == _VARIABLES:
         return _shown_variables(value, path, secrets)
-    # The files of a task, and the variables of a Kubernetes pod, may have anything in them.
+    # The files of a task and the variables of a Kubernetes pod may contain any secret.
     anything = name == "content_b64" or (name == "value" and "pod_spec" in path)
     if anything or _names_a_secret(name):
         return _hide(value, path, secrets)
@@ -135,7 +135,7 @@ def _names_a_secret(name: str) -> bool:
 
 
 def _hide(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
-    """Hide a value, or all that lie in it."""
+    """Hide a value, or all values in a container."""
     if isinstance(value, Mapping):
         return {k: _hide(v, (*path, k), secrets) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -147,7 +147,7 @@ def _hide(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
 
 
 def _shown_variables(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any:
-    """Hide values of variables: `NAME=value` in lists, or `NAME: value`."""
+    """Hide the values of variables: `NAME=value` in lists, or `NAME: value`."""
     if isinstance(value, Mapping):
         return {
             k: v
@@ -159,16 +159,16 @@ def _shown_variables(value: Any, path: Path, secrets: dict[Path, Secret]) -> Any
         }
     if isinstance(value, list | tuple):
         return [_shown_variables(v, (*path, i), secrets) for i, v in enumerate(value)]
-    name, given, content = value.partition("=") if isinstance(value, str) else ("", "", "")
-    if not given or not content or content == HIDDEN or _is_setting(name):
+    name, equals, content = value.partition("=") if isinstance(value, str) else ("", "", "")
+    if not equals or not content or content == HIDDEN or _is_setting(name):
         return value
     secrets[path] = Secret(value)
     return f"{name}={HIDDEN}"
 
 
 def _is_setting(variable: str) -> bool:
-    known = _KNOWN_VARIABLE.fullmatch(variable.strip()) is not None
-    return known and not speaks_of_secrets(variable)
+    is_known = _KNOWN_VARIABLE.fullmatch(variable.strip()) is not None
+    return is_known and not speaks_of_secrets(variable)
 
 
 def _with_variables(shown: Any, complete: Any) -> Any:
@@ -195,7 +195,7 @@ def _revealed(shown: Any, complete: Any, name: str = "") -> Any:
 
 
 def speaks_of_secrets(variable: str) -> bool:
-    """Return whether the name of a variable says that its value is one."""
+    """Return whether the name of a variable indicates a secret."""
     return _SECRET_WORD.search(variable) is not None
 
 
@@ -208,20 +208,20 @@ def _joined(value: Any, path: Path, secrets: Mapping[Path, Secret]) -> Any:
     return secret.reveal() if secret is not None and is_masked(value) else value
 
 
-def _restored(given: Any, earlier: Any) -> Any:
-    if isinstance(given, Mapping):
+def _restored(edited: Any, earlier: Any) -> Any:
+    if isinstance(edited, Mapping):
         members = earlier if isinstance(earlier, Mapping) else {}
-        return {k: _restored(v, members.get(k)) for k, v in given.items()}
-    if isinstance(given, list | tuple):
+        return {k: _restored(v, members.get(k)) for k, v in edited.items()}
+    if isinstance(edited, list | tuple):
         entries = earlier if isinstance(earlier, list | tuple) else ()
-        return [_restored_entry(v, i, entries) for i, v in enumerate(given)]
-    return earlier if given == HIDDEN and earlier is not None else given
+        return [_restored_entry(v, i, entries) for i, v in enumerate(edited)]
+    return earlier if edited == HIDDEN and earlier is not None else edited
 
 
-def _restored_entry(given: Any, index: int, earlier: Sequence[Any]) -> Any:
-    """Find a variable by its name, and anything else by its place."""
-    if not is_masked(given) or given == HIDDEN:
-        return _restored(given, earlier[index] if index < len(earlier) else None)
-    start = given.removesuffix(HIDDEN)
-    found = [e for e in earlier if isinstance(e, str) and e.startswith(start)]
-    return found[-1] if found else given
+def _restored_entry(entry: Any, index: int, earlier: Sequence[Any]) -> Any:
+    """Restore an entry of a list. A variable is found by its name, any other entry by its index."""
+    if not is_masked(entry) or entry == HIDDEN:
+        return _restored(entry, earlier[index] if index < len(earlier) else None)
+    start = entry.removesuffix(HIDDEN)
+    matches = [e for e in earlier if isinstance(e, str) and e.startswith(start)]
+    return matches[-1] if matches else entry

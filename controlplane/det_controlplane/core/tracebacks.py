@@ -1,11 +1,11 @@
-"""Find in the output of a program with which exception or error it ended."""
+"""Find the exception or error that ended a program in its output."""
 
 import re
 from collections.abc import Iterable
 
 _BEGIN = "Traceback (most recent call last):"
 _LONGEST = 300
-ERROR = "ERROR: "  # what a line begins with that was logged as one
+ERROR = "ERROR: "  # the prefix of a line that was logged as an error
 _NOT_STARTED = re.compile(
     r"\S*python[\d.]*: (can't open file|No module named|Error while finding module)"
     r"|\S*sh: .*(not found|No such file|cannot open|Permission denied)"
@@ -13,23 +13,23 @@ _NOT_STARTED = re.compile(
 
 
 def last_exception(lines: Iterable[str]) -> str:
-    """Return the line that names the exception of the last Python traceback, shortened; empty without one."""
-    found, inside = "", False
+    """Return the line that names the exception of the last Python traceback, shortened, or ''."""
+    exception, inside = "", False
     for line in lines:
         if line.rstrip().endswith(_BEGIN):
             inside = True
         elif inside and line.strip() and not line[0].isspace() and not line.startswith(ERROR):
-            found, inside = line.strip(), False
-    return _shortened(found)
+            exception, inside = line.strip(), False
+    return _shortened(exception)
 
 
 def last_error(lines: Iterable[str]) -> str:
-    """Return the last line that was logged as an error, or by which Python or a shell refuses a program."""
-    found = ""
+    """Return the last line that was logged as an error, or with which Python or a shell rejected a program."""
+    error = ""
     for line in map(str.strip, lines):
         if line.startswith(ERROR) or _NOT_STARTED.match(line):
-            found = line.removeprefix(ERROR)
-    return _shortened(found)
+            error = line.removeprefix(ERROR)
+    return _shortened(error)
 
 
 def _shortened(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Webhooks: what they listen to, and the messages that they send (docs/guides/webhooks.md)."""
+"""Webhooks: their triggers and the messages that they send (docs/guides/webhooks.md)."""
 
 import hashlib
 import hmac
@@ -29,8 +29,8 @@ class WebhookType(str, Enum):
 
 
 class WebhookMode(str, Enum):
-    WORKSPACE = "WORKSPACE"  # every experiment of its workspace that does not opt out
-    SPECIFIC = "SPECIFIC"  # experiments that name it
+    WORKSPACE = "WORKSPACE"  # applies to every experiment of its workspace that does not opt out
+    SPECIFIC = "SPECIFIC"  # applies to experiments that name it
 
 
 class TriggerType(str, Enum):
@@ -39,16 +39,16 @@ class TriggerType(str, Enum):
     CUSTOM = "CUSTOM"
 
 
-# The states that a trigger may wait for.
+# The experiment states that can trigger a webhook.
 STATES = ("COMPLETED", "ERROR")
-# What a custom trigger may tell of beside alerts of training code. Determined's client would know no new type.
+# The subject of custom triggers for budget changes. A new trigger type would be unknown to Determined's client.
 BUDGETS = "budget"
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
     type: TriggerType
-    condition: Mapping[str, str]  # {state}, {regex}, {subject} or nothing
+    condition: Mapping[str, str]  # {state}, {regex}, {subject} or empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class NewWebhook:
     url: str
     type: WebhookType
     mode: WebhookMode
-    workspace_id: int | None  # None: of all workspaces
+    workspace_id: int | None  # None: all workspaces
     triggers: Sequence[Trigger]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Bytes to post, and the headers that go with them."""
+    """The bytes to post, and their headers."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -78,14 +78,16 @@ def problems_of(new: NewWebhook) -> list[Problem]:
 
 
 def trigger_problems(triggers: Sequence[Trigger], mode: WebhookMode) -> list[Problem]:
-    found = []
+    problems = []
     if not triggers:
-        found.append(Problem("triggers", "give at least one: a webhook without any sends nothing"))
+        problems.append(
+            Problem("triggers", "give at least one: a webhook without any sends nothing")
+        )
     if len(triggers) > MOST_TRIGGERS:
-        found.append(Problem("triggers", f"there may be {MOST_TRIGGERS} at most"))
+        problems.append(Problem("triggers", f"there may be {MOST_TRIGGERS} at most"))
     for number, trigger in enumerate(triggers):
-        found += _problems_of_one(f"triggers[{number}]", trigger, mode)
-    return found
+        problems += _problems_of_one(f"triggers[{number}]", trigger, mode)
+    return problems
 
 
 def name_problems(name: str) -> list[Problem]:
@@ -110,7 +112,7 @@ def url_problems(url: str) -> list[Problem]:
 
 
 def shown_address(url: str) -> str:
-    """Return an address without what makes it a secret: chat systems know by the path who may write."""
+    """Return a URL without its secret parts. The path of a chat system's webhook authorizes its sender."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     bare = f"{parts.scheme}://{host}"
@@ -122,16 +124,16 @@ def _problems_of_one(path: str, trigger: Trigger, mode: WebhookMode) -> list[Pro
     if trigger.type is TriggerType.EXPERIMENT_STATE_CHANGE:
         if condition.get("state") in STATES:
             return []
-        said = f"{shown(condition.get('state'))} is none of {', '.join(STATES)}"
-        return [Problem(f"{path}.condition.state", said)]
+        message = f"{shown(condition.get('state'))} is none of {', '.join(STATES)}"
+        return [Problem(f"{path}.condition.state", message)]
     if trigger.type is TriggerType.TASK_LOG:
         return _regex_problems(f"{path}.condition.regex", condition.get("regex", ""))
     subject = condition.get("subject")
     if subject not in (None, BUDGETS):
         return [Problem(f"{path}.condition.subject", f"{shown(subject)} is not {BUDGETS!r}")]
     if subject is None and mode is not WebhookMode.SPECIFIC:
-        said = "alerts go to webhooks that experiments choose (mode SPECIFIC), which"
-        return [Problem(path, f"{said} `det webhook create --specific` makes")]
+        message = "alerts go to webhooks that experiments choose (mode SPECIFIC), which"
+        return [Problem(path, f"{message} `det webhook create --specific` makes")]
     return []
 
 
@@ -148,9 +150,9 @@ def _regex_problems(path: str, regex: str) -> list[Problem]:
 def message(
     kind: WebhookType, payload: Mapping[str, Any], *, base_url: str, signing_key: str, now_s: int
 ) -> Message:
-    """Return the message about an event, signed where the cluster has a key."""
-    said = payload["event"] if kind is WebhookType.DEFAULT else slack(payload, base_url)
-    body = json.dumps(said, ensure_ascii=False).encode()
+    """Return the message about an event, with a signature if the cluster has a key."""
+    content = payload["event"] if kind is WebhookType.DEFAULT else slack(payload, base_url)
+    body = json.dumps(content, ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json"}
     if signing_key:
         headers["X-Determined-AI-Signature-Timestamp"] = str(now_s)
@@ -174,13 +176,13 @@ def test_event(event_id: str, now_s: int) -> dict[str, Any]:
 
 
 def slack(payload: Mapping[str, Any], base_url: str) -> dict[str, Any]:
-    """Return an event as a message of Slack: blocks with a headline, and an attachment about the experiment."""
+    """Return an event as a Slack message: blocks with a headline, and an attachment about the experiment."""
     event, experiment = payload["event"], payload.get("experiment") or {}
     data = event["event_data"]
     if "custom_data" in data:
         custom = data["custom_data"]
         is_bad = custom["level"] in ("ERROR", "CRITICAL")
-        # Training code may use mark-up in its own alerts. A budget's title has a name that any user may have chosen.
+        # Training code may use markup in its own alerts. A budget's title contains a name that any user can choose.
         title = _plain(custom["title"]) if "budget" in data else custom["title"]
         headline = f"{'❌' if is_bad else ':information_source:'} {title or 'Alert'}"
         sections = [_section(text) for text in (headline, custom["description"]) if text]
@@ -201,9 +203,9 @@ def slack(payload: Mapping[str, Any], base_url: str) -> dict[str, Any]:
 def _slack(
     headline: str, blocks: Sequence[Mapping[str, Any]], attachment: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a message. Slack shows `text` in notifications only."""
-    said = {"text": headline, "blocks": blocks}
-    return said if attachment is None else {**said, "attachments": [attachment]}
+    """Return a message. Slack shows `text` only in notifications."""
+    slack_message = {"text": headline, "blocks": blocks}
+    return slack_message if attachment is None else {**slack_message, "attachments": [attachment]}
 
 
 def _section(text: str, kind: str = "mrkdwn") -> dict[str, Any]:
@@ -248,7 +250,7 @@ def _link(path: str, text: str, base_url: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that Slack takes for no mark-up."""
+    """Return text that Slack does not interpret as markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -7,8 +7,8 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 _KINDS = ("cpu", "cuda", "rocm")
-_KEPT = ("image", "registry_auth", "force_pull_image", "det_token")
-# Credentials, addresses, proxies and certificates that the libraries of the storages read.
+_COPIED_KEYS = ("image", "registry_auth", "force_pull_image", "det_token")
+# Credentials, addresses, proxies and certificates that storage libraries read.
 _STORAGE_VARIABLE = re.compile(
     r"(AWS|AZURE|GOOGLE|CLOUDSDK|GCS|S3)_\w+|(HTTPS?|NO|ALL)_PROXY|(REQUESTS|CURL|AWS)_CA_BUNDLE"
     r"|SSL_CERT_(FILE|DIR)",
@@ -23,7 +23,7 @@ class Policy:
     save_trial_latest: int = 1
 
     def keeps_less_than(self, other: "Policy") -> bool:
-        """Return whether another policy may keep a checkpoint that this one deletes."""
+        """Return whether this policy may delete a checkpoint that the other policy keeps."""
         return any(
             own < of_other for own, of_other in zip(astuple(self), astuple(other), strict=True)
         )
@@ -31,13 +31,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint; `metric` is the searcher metric of a validation at exactly this step, None without one."""
+    """A checkpoint. `metric` is the searcher metric of a validation at exactly this step, or None."""
 
     uuid: str
     trial_id: int
     steps_completed: int
     metric: float | None
-    registered: bool = False  # a model version, or what another trial starts from
+    registered: bool = False  # it is a model version, or another trial starts from it
 
 
 def policy_of(config: Mapping[str, Any]) -> Policy:
@@ -53,16 +53,16 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
 def to_delete(
     checkpoints: Sequence[Checkpoint], policy: Policy, *, smaller_is_better: bool
 ) -> list[str]:
-    """Return everything that no clause keeps, in the order given."""
-    kept = {c.uuid for c in checkpoints if c.registered}
+    """Return the checkpoints that no rule of the policy keeps, in the order of the input."""
+    keep = {c.uuid for c in checkpoints if c.registered}
     ranked = _best_first(checkpoints, smaller_is_better)
-    kept |= {c.uuid for c in ranked[: policy.save_experiment_best]}
+    keep |= {c.uuid for c in ranked[: policy.save_experiment_best]}
     for of_trial in _by_trial(ranked).values():
-        kept |= {c.uuid for c in of_trial[: policy.save_trial_best]}
+        keep |= {c.uuid for c in of_trial[: policy.save_trial_best]}
     newest = sorted(checkpoints, key=lambda c: -c.steps_completed)
     for of_trial in _by_trial(newest).values():
-        kept |= {c.uuid for c in of_trial[: policy.save_trial_latest]}
-    return [c.uuid for c in checkpoints if c.uuid not in kept]
+        keep |= {c.uuid for c in of_trial[: policy.save_trial_latest]}
+    return [c.uuid for c in checkpoints if c.uuid not in keep]
 
 
 def _best_first(checkpoints: Iterable[Checkpoint], smaller_is_better: bool) -> list[Checkpoint]:
@@ -70,7 +70,7 @@ def _best_first(checkpoints: Iterable[Checkpoint], smaller_is_better: bool) -> l
     validated = [
         (sign * c.metric, c.steps_completed, c) for c in checkpoints if c.metric is not None
     ]
-    comparable = [entry for entry in validated if entry[0] == entry[0]]  # NaN is never best
+    comparable = [entry for entry in validated if entry[0] == entry[0]]  # excludes NaN
     return [c for _, _, c in sorted(comparable, key=lambda entry: entry[:2])]
 
 
@@ -82,16 +82,18 @@ def _by_trial(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
 
 
 def environment(of_experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment of a task that deletes checkpoints: the image, and the variables that reach the storage.
+    """Return the environment of a task that deletes checkpoints: the image and the variables for the storage.
 
     Other variables, such as PYTHONPATH or LD_PRELOAD, could replace the program, which has the keys of the storage.
-    The image stays, because it has the libraries of the storage and the agents have it already.
+    The image is the experiment's: it contains the storage libraries, and the agents have already pulled it.
     """
-    kept = {key: of_experiment[key] for key in _KEPT if of_experiment.get(key) is not None}
+    settings = {
+        key: of_experiment[key] for key in _COPIED_KEYS if of_experiment.get(key) is not None
+    }
     variables = of_experiment.get("environment_variables") or {}
     by_kind = variables if isinstance(variables, Mapping) else dict.fromkeys(_KINDS, variables)
-    chosen = {kind: _of_storage(values) for kind, values in by_kind.items()}
-    return {**kept, "environment_variables": chosen}
+    storage_variables = {kind: _of_storage(values) for kind, values in by_kind.items()}
+    return {**settings, "environment_variables": storage_variables}
 
 
 def _of_storage(variables: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Archives written as a stream: nothing is held but the piece at hand."""
+"""Write tar and zip archives as streams. Only the current piece of a file is in memory."""
 
 import io
 import tarfile
@@ -53,9 +53,9 @@ def zipped(entries: Sequence[Entry], read: Read) -> Iterator[bytes]:
             with archive.open(zipfile.ZipInfo(entry.name), "w", force_zip64=True) as member:
                 for piece in _exactly(entry, read):
                     member.write(piece)
-                    yield sink.taken()
-            yield sink.taken()
-    yield sink.taken()
+                    yield sink.take()
+            yield sink.take()
+    yield sink.take()
 
 
 def _header(entry: Entry) -> bytes:
@@ -69,14 +69,14 @@ def _end(written: int) -> int:
 
 
 def _exactly(entry: Entry, read: Read) -> Iterator[bytes]:
-    """Read exactly so many bytes: a file that changed its size meanwhile would shift everything behind it."""
-    left = entry.size
+    """Read exactly `entry.size` bytes. A file that changed its size would damage the entries that follow it."""
+    remaining = entry.size
     for piece in read(entry.name) if entry.size else ():
-        left -= len(piece)
-        if left < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             break
         yield piece
-    if left:
+    if remaining:
         raise ValueError(f"{entry.name} changed while it was read")
 
 
@@ -94,6 +94,6 @@ class _Sink(io.RawIOBase):
         self._pieces.append(piece)
         return len(piece)
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)

@@ -1,4 +1,4 @@
-"""Look through the tar.gz of a model definition without unpacking it: a small archive can stand for gigabytes."""
+"""Check the tar.gz of a model definition without unpacking it, because a small archive can contain gigabytes."""
 
 import gzip
 import io
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 BLOCK = 512
 MAX_UNPACKED = 400 * 1024 * 1024
 MAX_ENTRIES = 50_000
-# Text packs to a tenth; what packs to a hundredth is made to do so. Small archives may.
+# Text shrinks to about a tenth. A ratio of a hundred is an attack, except in small archives.
 MAX_RATIO, _SMALL = 100, 32 * 1024 * 1024
-LONGEST_PATH = 4096  # bytes, as Linux has it
-_MAX_EXTENSION = 4 * LONGEST_PATH  # of a header: long names, not a program's memory
-# In a header by PAX: another size than the one that is counted, behind which entries hide.
+LONGEST_PATH = 4096  # bytes, the limit of Linux
+_MAX_EXTENSION = 4 * LONGEST_PATH  # size of an extension header, which contains long names
+# A PAX header with a second size. Other programs would use that size and see entries that this check skipped.
 _OTHER_SIZE = re.compile(rb"(?:^|\n)\d+ size=")
 _EXTENSIONS = b"xgLK"
 _KINDS = b"0\x0012345" + _EXTENSIONS
@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 
 
 class BadArchive(Exception):
-    """An archive that cannot be read or is refused; the message says why."""
+    """The archive cannot be read or is not allowed. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Unpacked:
 
 
 def check(content: bytes) -> Unpacked:
-    """Return the unpacked size of an archive; raises `BadArchive` for one that is too large."""
+    """Return the unpacked size of an archive. Raises `BadArchive` if it is too large or damaged."""
     counted = _Counted(content)
     entries = sum(1 for kind, _ in _headers(counted) if kind not in _EXTENSIONS)
     counted.drain()
@@ -40,7 +40,7 @@ def check(content: bytes) -> Unpacked:
 
 
 class _Counted:
-    """Unpacks an archive and counts its bytes, up to a limit."""
+    """Unpack an archive and count its bytes up to a limit."""
 
     def __init__(self, content: bytes) -> None:
         self.size = 0
@@ -49,20 +49,20 @@ class _Counted:
 
     def read(self, count: int) -> bytes:
         try:
-            found = self._file.read(count)
+            piece = self._file.read(count)
         except (OSError, EOFError, zlib.error) as e:
             raise BadArchive(f"it is not a whole tar.gz: {e}") from e
-        self.size += len(found)
+        self.size += len(piece)
         if self.size > self._limit:
             raise BadArchive(f"it unpacks to more than {self._limit >> 20} MiB")
-        return found
+        return piece
 
     def skip(self, count: int) -> None:
         while count > 0:
-            found = self.read(min(count, _CHUNK))
-            if not found:
+            piece = self.read(min(count, _CHUNK))
+            if not piece:
                 raise BadArchive("it ends in the middle of a file")
-            count -= len(found)
+            count -= len(piece)
 
     def drain(self) -> None:
         while self.read(_CHUNK):
@@ -70,7 +70,7 @@ class _Counted:
 
 
 def _headers(archive: _Counted) -> Iterator[tuple[int, int]]:
-    """Yield kind and size of each entry."""
+    """Yield the kind and the size of each entry."""
     for count in range(2 * MAX_ENTRIES):
         header = archive.read(BLOCK)
         if len(header) < BLOCK or not header.strip(b"\0"):
@@ -82,10 +82,10 @@ def _headers(archive: _Counted) -> Iterator[tuple[int, int]]:
         if kind in _EXTENSIONS:
             if size > _MAX_EXTENSION:
                 raise BadArchive("the header of a file is too long")
-            told = archive.read(padded)
-            if b"GNU.sparse" in told:
+            extension = archive.read(padded)
+            if b"GNU.sparse" in extension:
                 raise BadArchive("it has a sparse file, whose size is not what it holds")
-            if _OTHER_SIZE.search(told):
+            if _OTHER_SIZE.search(extension):
                 raise BadArchive("it has a file with two sizes")
         else:
             archive.skip(padded)

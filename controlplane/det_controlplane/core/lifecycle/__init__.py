@@ -1,1 +1,3 @@
-"""State machines, a small one for each thing: which states follow which, and why a move is refused."""
+"""State machines of experiments, trials, tasks, allocations, agents, machines and checkpoints.
+
+Each module defines the states, the allowed transitions, and the reasons for which a transition is rejected."""

@@ -1,4 +1,4 @@
-"""Decide whether a run that was declared lost continues, now that an agent is back with a container of it."""
+"""Decide whether a lost run continues after its agent has joined again with a container of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ class Successor:
     """A later run of the same task."""
 
     run_id: int
-    ready: bool  # its containers know each other: the program has begun
+    ready: bool  # its rendezvous is complete, so the program has started
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another container of a run over several agents."""
+    """A container of the same run on another agent."""
 
     agent_id: str
     state: ContainerState
     exit_code: int | None
     failure: str | None
     agent_away: bool  # its agent is lost and may join again
-    heard_end: bool  # its agent has polled since the run began to end, and has killed the container
+    heard_end: bool  # its agent has polled since the run began to end, and has therefore killed the container
 
     @property
     def ended_well(self) -> bool:
@@ -40,12 +40,12 @@ class Peer:
 
     @property
     def is_live(self) -> bool:
-        """Return whether the container runs and its agent does not know yet that the run was to end."""
+        """Return whether the container runs and its agent has not been ordered to kill it."""
         return self.state is not ContainerState.TERMINATED and not self.heard_end
 
     @property
     def obstacle(self) -> str:
-        """Return why this container keeps its run from going on; empty if it does not."""
+        """Return why this container prevents its run from continuing, or ''."""
         if self.ended_well or self.is_awaited or self.is_live:
             return ""
         if self.failure == "agent_lost" and not self.agent_away:
@@ -58,7 +58,7 @@ class LostRun:
     exit_kind: ExitKind | None  # None: a container on another agent has not ended yet
     successors: Sequence[Successor]
     peers: Sequence[Peer] = ()
-    ready: bool = True  # its containers have met
+    ready: bool = True  # the rendezvous of its containers is complete
     heard_end: bool = False  # the agent has polled since the run began to end
     trial_state: TrialState | None = None
     task_state: GenericTaskState | None = None
@@ -85,16 +85,16 @@ _OVER = (GenericTaskState.CANCELED, GenericTaskState.STOPPING_CANCELED, GenericT
 def obstacle(run: LostRun, container: ReturnedContainer) -> str:
     """Return the reason why a run cannot continue, or ''.
 
-    A run that has ended by itself counts as if it had ended in time."""
+    A container that ended by itself during the agent's absence counts as if its exit had been reported in time."""
     if run.exit_kind not in (ExitKind.INFRASTRUCTURE, None):
         return "it had been told to end"
     if container.state is ContainerState.TERMINATED and not container.has_ended_by_itself:
         return "its container was killed"
     if run.peers and (reason := _obstacle_of_gang(run, container)):
         return reason
-    begun = [successor.run_id for successor in run.successors if successor.ready]
-    if begun:
-        return f"run {begun[0]} has begun"
+    started_runs = [successor.run_id for successor in run.successors if successor.ready]
+    if started_runs:
+        return f"run {started_runs[0]} has begun"
     if run.trial_state is not None and run.trial_state.terminal:
         return "the trial has ended"
     if run.task_state in _OVER or run.under_killed_task:
@@ -103,11 +103,11 @@ def obstacle(run: LostRun, container: ReturnedContainer) -> str:
 
 
 def _obstacle_of_gang(run: LostRun, container: ReturnedContainer) -> str:
-    """Return why a run over several agents cannot continue: all of its containers must run or have ended well."""
+    """Return why a run on several agents cannot continue. All of its containers must run or have ended successfully."""
     if run.heard_end:
         return "it had been told to end"
     if container.state is ContainerState.TERMINATED and container.exit_code != 0:
         return "its container failed"
     if not run.ready:
-        return "its containers had not met"  # a later run repeats no training
+        return "its containers had not met"  # no training is lost if a new run starts
     return next(filter(None, (peer.obstacle for peer in run.peers)), "")

@@ -1,18 +1,18 @@
-"""An agent's states: silence makes it suspect, long silence lost; a lost one's work was placed elsewhere."""
+"""The states of an agent. An agent that does not poll becomes suspect, then lost. Its work is then placed elsewhere."""
 
 from enum import Enum
 
 
 class AgentState(str, Enum):
-    JOINED = "JOINED"  # its lease lives
-    # The lease ended; its containers may still run, so nothing of it is placed again.
+    JOINED = "JOINED"  # its lease is valid
+    # Its lease has ended. Its containers may still run, so their work is not placed elsewhere.
     SUSPECT = "SUSPECT"
-    # Given up; its allocations were ended, and their epoch keeps them from coming back.
+    # Its allocations were ended. Their epoch prevents its containers from reporting again.
     LOST = "LOST"
 
 
 NEXT = {
     AgentState.JOINED: frozenset({AgentState.SUSPECT, AgentState.LOST}),
     AgentState.SUSPECT: frozenset({AgentState.JOINED, AgentState.LOST}),
-    AgentState.LOST: frozenset({AgentState.JOINED}),  # only by joining anew
+    AgentState.LOST: frozenset({AgentState.JOINED}),  # only by a new join
 }

@@ -1,4 +1,4 @@
-"""An allocation's states, and what its containers' exits mean together (docs/concepts/lifecycle.md#allocation)."""
+"""The states of an allocation, and the exit of its containers (docs/concepts/lifecycle.md#allocation)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,16 @@ class Signal(Enum):
     """A request to a live allocation."""
 
     NONE = "none"
-    TERMINATE = "terminate"  # save a checkpoint and stop; it is killed if that takes too long
+    TERMINATE = (
+        "terminate"  # save a checkpoint and exit; the allocation is killed if this takes too long
+    )
     KILL = "kill"
 
 
 class Failure(str, Enum):
-    """The causes for which a container ended, other than the exit of its own program."""
+    """The causes of a container's end, other than the exit of its program."""
 
-    # Its program, or its configuration: the only one that is the user's.
+    # The program or its configuration failed. This is the only failure that the user causes.
     CONTAINER_FAILED = "container_failed"
     IMAGE_PULL = "image_pull"
     AGENT_ERROR = "agent_error"
@@ -72,7 +74,7 @@ _ORDER = tuple(ContainerState)
 
 
 def state_of(containers: Sequence[ContainerState]) -> AllocationState:
-    """Return the state of an allocation: as far as its most progressed container; the first exit makes it terminate."""
+    """Return the state of an allocation: its most advanced container decides, until the first one exits."""
     if not containers:
         return AllocationState.QUEUED
     if ContainerState.TERMINATED in containers:
@@ -82,7 +84,7 @@ def state_of(containers: Sequence[ContainerState]) -> AllocationState:
 
 
 def can_checkpoint(preemptible: bool, ready: bool, signal: Signal) -> bool:
-    """Return whether a running allocation answers a signal with a checkpoint: only after its rendezvous."""
+    """Return whether a running allocation saves a checkpoint on a signal. Its rendezvous must be complete."""
     return signal is Signal.TERMINATE and preemptible and ready
 
 
@@ -94,9 +96,9 @@ def is_setback(exit: Exit, *, ready: bool) -> bool:
 def classify(
     exits: Sequence[ContainerExit], *, killed_before_exit: bool, preempt_acked: bool
 ) -> Exit:
-    """Return the first kind of exit that matches. Daemons count only where every container is one.
+    """Return the first kind of exit that applies. Daemons count only if every container is a daemon.
 
-    A container that was killed because another one failed (aborted) decides nothing."""
+    A container that was killed because another container failed (ABORTED) does not count."""
     if not exits:
         return Exit(ExitKind.NEVER_RAN)
     infrastructure = _first(exits, _is_infrastructure)
@@ -155,15 +157,15 @@ def _failure_words(exit: Exit) -> str:
     return f"{exit.exit_code} ({exit.message})"
 
 
-def end_sentence(exit: Exit, told: str) -> str:
-    """Say how an allocation ended, in the words that scripts look for in logs; `told` is why it was to stop."""
-    because = f": {told}" if told else ""
+def end_sentence(exit: Exit, stop_reason: str) -> str:
+    """Return the log line about the end of an allocation. Scripts search logs for these words."""
+    because = f": {stop_reason}" if stop_reason else ""
     lost = f"image pull failed: {exit.message}" if exit.pull_failed else exit.message
     return {
         ExitKind.CLEAN: "allocation stopped after resources exited successfully with a zero exit code",
         ExitKind.FAILED: f"allocation failed: resources failed with non-zero exit code: {_failure_words(exit)}",
         ExitKind.KILLED: f"allocation killed{because}",
         ExitKind.PREEMPTED: f"allocation stopped early{because}",
-        ExitKind.NEVER_RAN: f"allocation ended before it started: {exit.message or told}",
+        ExitKind.NEVER_RAN: f"allocation ended before it started: {exit.message or stop_reason}",
         ExitKind.INFRASTRUCTURE: f"allocation failed: {lost}",
     }[exit.kind]

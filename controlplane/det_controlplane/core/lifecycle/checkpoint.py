@@ -1,4 +1,4 @@
-"""A checkpoint's states: it is visible when complete, and loses files only by deletion.
+"""The states of a checkpoint. A checkpoint is visible when it is complete, and only deletion removes its files.
 
 See docs/concepts/lifecycle.md#checkpoint."""
 
@@ -39,15 +39,15 @@ class RemainingFiles:
 def after_removal(
     state: CheckpointState, recorded: Mapping[str, str], stored: Mapping[str, str]
 ) -> RemainingFiles:
-    """Compare the record with what the storage still holds. What was deleted does not come back.
+    """Return the state and files after comparing the recorded files with the stored files.
 
-    A deleted checkpoint keeps the record of the files that it had. Files that the record does not know, and
-    directories, which object storages forget, say nothing about a loss.
+    A deleted checkpoint never becomes visible again, and keeps the record of the files that it had. The comparison
+    ignores unrecorded files, and directories, because object storages do not store directories.
     """
     if state is CheckpointState.DELETED or not stored:
         return RemainingFiles(CheckpointState.DELETED, dict(recorded))
     if all(path in stored or path.endswith("/") for path in recorded):
         return RemainingFiles(state, dict(recorded))
-    left = {path: stored[path] for path in recorded if path in stored}
+    remaining = {path: stored[path] for path in recorded if path in stored}
     partly = CheckpointState.PARTIALLY_DELETED
-    return RemainingFiles(partly if state is CheckpointState.COMPLETED else state, left)
+    return RemainingFiles(partly if state is CheckpointState.COMPLETED else state, remaining)

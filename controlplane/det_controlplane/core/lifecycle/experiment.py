@@ -1,4 +1,4 @@
-"""An experiment's states (docs/concepts/lifecycle.md#experiment): what a user may ask for, and where stopping ends."""
+"""The states of an experiment and the commands of users (docs/concepts/lifecycle.md#experiment)."""
 
 from enum import Enum
 
@@ -18,7 +18,7 @@ class ExperimentState(str, Enum):
 
     @property
     def live(self) -> bool:
-        """Return whether the searcher still decides."""
+        """Return whether the searcher still creates work."""
         return self in (S.ACTIVE, S.PAUSED)
 
     @property
@@ -70,7 +70,7 @@ _TARGET = {
 
 
 class NotAllowed(Exception):
-    """The state does not allow the command; the message says which states would."""
+    """The state does not allow the command. The message names both."""
 
 
 def allowed(state: S, to: S) -> bool:
@@ -78,12 +78,12 @@ def allowed(state: S, to: S) -> bool:
 
 
 def end_of(state: S) -> S:
-    """Return where a stopping experiment ends once its last trial has."""
+    """Return the final state of a stopping experiment, which it reaches after its last trial has ended."""
     return _END_OF[state]
 
 
 def after_command(state: S, command: Command) -> S:
-    """Return the state after a user's command. Commands that change nothing succeed; impossible ones say why not."""
+    """Return the state after a user's command. A command without effect succeeds. Raises NotAllowed."""
     target = _TARGET[command]
     if state == target or (command in (Command.CANCEL, Command.KILL) and not state.live):
         return target if allowed(state, target) else state

@@ -1,4 +1,4 @@
-"""A generic task's states (docs/concepts/lifecycle.md#generic-task), and what requests and exits make of them."""
+"""The states of a generic task, and its state after requests and exits (docs/concepts/lifecycle.md#generic-task)."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -36,11 +36,11 @@ NEXT: dict[S, frozenset[S]] = {
 
 
 class NotAllowed(Exception):
-    """The state does not allow what was asked; the message says why."""
+    """The state does not allow the request. The message gives the reason."""
 
 
 def after_pause(state: S, *, may_pause: bool) -> S:
-    """Return the state once a pause was asked for; repeating it changes nothing."""
+    """Return the state after a pause request. A repeated request has no effect."""
     if not may_pause:
         raise NotAllowed("was created to run without pauses")
     if state is S.ACTIVE:
@@ -59,7 +59,7 @@ def after_unpause(state: S) -> S:
 
 
 def after_kill(state: S) -> S:
-    """Return the state once an end was asked for; what has ended stays as it is."""
+    """Return the state after a kill request. Terminal states do not change."""
     if state is S.PAUSED:
         return S.CANCELED
     return state if state.terminal else S.STOPPING_CANCELED
@@ -67,7 +67,7 @@ def after_kill(state: S) -> S:
 
 @dataclass(frozen=True, slots=True)
 class AfterExit:
-    """The state after an allocation has ended, and whether the task has another one at once."""
+    """The state after the end of an allocation, and whether the task gets another allocation now."""
 
     state: S
     runs_again: bool = False
@@ -76,9 +76,9 @@ class AfterExit:
 def after_exit(
     state: S, reached: AllocationState, exit: Exit, failures: int, *, was_asked: bool = False
 ) -> AfterExit:
-    """Return what an exit makes of a task; `failures` of infrastructure in a row, this one with them.
+    """Return the state after an exit. `failures` counts the infrastructure failures in a row, including this one.
 
-    A task that the scheduler asked to leave goes on later, also where it had to be killed."""
+    A task that the scheduler preempted (`was_asked`) runs again later, also if it had to be killed."""
     if state is S.STOPPING_CANCELED:
         return AfterExit(S.CANCELED)
     if exit.kind is ExitKind.CLEAN:
@@ -96,5 +96,5 @@ def after_exit(
 
 
 def after_return(state: S) -> S:
-    """Return the state of a task when its lost run continues. The loss made the task fail, or ended a pause early."""
+    """Return the state of a task with a lost run that continues. The loss made the task fail or completed a pause."""
     return {S.ERROR: S.ACTIVE, S.PAUSED: S.STOPPING_PAUSED}.get(state, state)

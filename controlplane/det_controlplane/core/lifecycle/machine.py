@@ -1,16 +1,18 @@
-"""A rented machine's states. Idle and busy are not among them: they follow from allocations."""
+"""The states of a rented machine. Its allocations show whether it is idle or busy, so these are not states."""
 
 from enum import Enum
 
 
 class MachineState(str, Enum):
-    REQUESTED = "REQUESTED"  # the intent is committed; the cloud may or may not have heard of it
-    LAUNCHED = "LAUNCHED"  # the cloud has it; its agent has not joined
-    REGISTERED = "REGISTERED"  # its agent joined
-    DRAINING = "DRAINING"  # nothing new is placed there
-    TERMINATING = "TERMINATING"  # its end was ordered, and is not seen yet
-    GONE = "GONE"  # it was, and its cloud no longer lists it
-    FAILED = "FAILED"  # never launched: no capacity, quota, denied, invalid
+    REQUESTED = "REQUESTED"  # The request is stored. The cloud may not have received it yet.
+    LAUNCHED = "LAUNCHED"  # The cloud has started it. Its agent has not joined yet.
+    REGISTERED = "REGISTERED"  # Its agent has joined.
+    DRAINING = "DRAINING"  # It gets no new work.
+    TERMINATING = "TERMINATING"  # Its termination was ordered and is not confirmed yet.
+    GONE = "GONE"  # The cloud no longer lists it.
+    FAILED = (
+        "FAILED"  # It was never launched: no capacity, quota, no permission or an invalid request.
+    )
 
 
 S = MachineState
@@ -27,5 +29,5 @@ NEXT = {
 
 
 def before(state: MachineState) -> tuple[MachineState, ...]:
-    """Return the states from which a machine may come to a state."""
+    """Return the states from which a machine can enter this state."""
     return tuple(earlier for earlier, later in NEXT.items() if state in later)

@@ -26,7 +26,7 @@ def was_interrupted(ticked_at: datetime | None, now: datetime, *, is_watching: b
 
 
 def watched_since(previous: datetime | None, ticked_at: datetime | None, now: datetime) -> datetime:
-    """Return since when ticks have followed each other closely, given the time that the last tick stored."""
+    """Return the time since which ticks have followed each other closely. The last tick stored the previous value."""
     if previous is None or _had_pause(ticked_at, now, LONGEST_WATCHING_PAUSE):
         return now
     return previous
@@ -42,6 +42,6 @@ def lost_after(
 
 
 def _had_pause(ticked_at: datetime | None, now: datetime, longest: timedelta) -> bool:
-    if ticked_at is None or ticked_at - now > LONGEST_PAUSE:  # a clock was wrong, and is right now
+    if ticked_at is None or ticked_at - now > LONGEST_PAUSE:  # the clock was wrong before
         return True
     return now - ticked_at > longest

@@ -1,4 +1,4 @@
-"""Tasks that are no trials: their kinds, and whether one is started again (docs/concepts/lifecycle.md#task)."""
+"""The kinds of tasks, and the rule for repeating a run of a task (docs/concepts/lifecycle.md#task)."""
 
 from enum import Enum
 
@@ -15,15 +15,15 @@ class TaskKind(str, Enum):
     GENERIC = "GENERIC"
 
 
-# The kinds with listings of their own, as their users call them.
+# The kinds that have their own listings, by the names that users know.
 NAMES = {
     TaskKind.COMMAND: "command",
     TaskKind.NOTEBOOK: "notebook",
     TaskKind.SHELL: "shell",
     TaskKind.TENSORBOARD: "tensorboard",
 }
-MAX_FAILURES = 5  # of infrastructure, in a row
-# Started again they serve as before. What a command had done when its machine was lost, nobody knows.
+MAX_FAILURES = 5  # infrastructure failures in a row
+# These tasks can start again at any time. A lost command cannot: its effects up to the loss are unknown.
 _SERVE = (TaskKind.NOTEBOOK, TaskKind.SHELL, TaskKind.TENSORBOARD)
 _NEVER_STARTED = (
     AllocationState.QUEUED,
@@ -36,9 +36,9 @@ _NEVER_STARTED = (
 def runs_again(
     kind: TaskKind, state: AllocationState, exit: Exit, failures: int, *, was_asked: bool = False
 ) -> bool:
-    """Return whether infrastructure ended a run that may be repeated; `state` is how far the run was.
+    """Return whether a run that infrastructure ended is repeated. `state` is the last state that the run reached.
 
-    A deletion that was asked to leave its machine (`was_asked`) is repeated where nothing else ended it."""
+    A checkpoint deletion that was killed after a request to release its machine (`was_asked`) is repeated too."""
     if kind is TaskKind.CHECKPOINT_GC and was_asked and exit.kind is ExitKind.KILLED:
         return True
     if exit.kind is not ExitKind.INFRASTRUCTURE or failures >= MAX_FAILURES:

@@ -1,4 +1,4 @@
-"""A trial's states, and what follows when its allocation has ended (docs/concepts/lifecycle.md#trial)."""
+"""The states of a trial, and its state after the end of an allocation (docs/concepts/lifecycle.md#trial)."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,7 +7,7 @@ from enum import Enum
 from det_controlplane.core.lifecycle.allocation import Exit, ExitKind, Signal
 from det_controlplane.core.search.events import ExitReason
 
-# A pull that failed this often in a row is the user's image, not our luck.
+# After so many failed pulls in a row, the image is considered wrong and the trial fails.
 MAX_PULL_FAILURES = 3
 FIRST_RETRY_DELAY = timedelta(seconds=5)
 LONGEST_RETRY_DELAY = timedelta(minutes=5)
@@ -56,7 +56,7 @@ def end_of(state: S) -> S:
 
 
 def after_patch(state: S, target: S) -> S:
-    """Return the state after a request; what is terminal stays, and stopping only becomes more severe."""
+    """Return the state after a request. Terminal states stay, and stopping only becomes more severe."""
     if state.terminal or target.terminal:
         return state
     if state.stopping and _SEVERITY.get(target, 0) < _SEVERITY[state]:
@@ -72,22 +72,22 @@ def signal_for(state: S) -> Signal:
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """The facts of a trial that decide how it goes on after an exit."""
+    """The facts about a trial that decide its state after an exit."""
 
     state: S
     restarts: int
     max_restarts: int
     stopped_by_searcher: bool
     early_exit: ExitReason | None  # as its program reported
-    parked: bool  # promotion form: waits at a rung
+    parked: bool  # it waits at a rung for its promotion
     retries_cancelled: bool  # a log policy matched
     out_of_agents: bool  # log policies leave it fewer slots than it needs
-    pull_failures: int  # in a row, this one included
+    pull_failures: int  # in a row, including this one
 
 
 @dataclass(frozen=True, slots=True)
 class AfterExit:
-    """The trial's next state (ACTIVE: try again) and whether that spends one of the user's restarts."""
+    """The trial's next state, and whether a new run counts as a restart. ACTIVE means that it runs again."""
 
     state: S
     counts_as_restart: bool = False
@@ -95,7 +95,7 @@ class AfterExit:
 
 
 def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
-    """Return the state of a trial after an exit, and whether it runs again; the first rule that matches decides."""
+    """Return the state of a trial after an exit. The first rule that applies decides."""
     failed = exit.kind is ExitKind.FAILED
     if trial.state.stopping:
         return AfterExit(S.ERROR if failed else end_of(trial.state), False, exit.message)
@@ -103,7 +103,7 @@ def after_exit(trial: TrialView, exit: Exit) -> AfterExit:
         return AfterExit(S.ERROR if failed else S.COMPLETED, False, exit.message)
     if exit.pull_failed and trial.pull_failures >= MAX_PULL_FAILURES:
         return AfterExit(S.ERROR, False, f"{exit.message} ({trial.pull_failures} times in a row)")
-    # Before what would try again: the program has said that trying is useless, and nothing would start it.
+    # This rule precedes the retries: the program has reported that another run is useless.
     if trial.early_exit is not None:
         return AfterExit(S.COMPLETED, False, early_exit_sentence(trial.early_exit))
     if exit.kind is ExitKind.INFRASTRUCTURE:
@@ -134,7 +134,7 @@ def _after_failure(trial: TrialView, exit: Exit) -> AfterExit:
 
 
 def retry_delay(setbacks: int) -> timedelta:
-    """Return how long to wait after so many runs in a row that infrastructure ended before they were ready."""
+    """Return the delay before the next run. `setbacks` counts lost runs in a row that never became ready."""
     if setbacks < 2:
         return timedelta(0)
     doublings: int = 2 ** min(setbacks - 2, 16)
@@ -142,7 +142,7 @@ def retry_delay(setbacks: int) -> timedelta:
 
 
 def log_line(trial: TrialView, exit: Exit, after: AfterExit, delay: timedelta | None = None) -> str:
-    """Return the line of the trial's own log about the end of a run; empty where nothing is to explain."""
+    """Return a line for the trial's log about the end of a run, or '' if the end needs no explanation."""
     if after.state is S.ERROR:
         return f"The trial failed: {after.reason}."
     if after.counts_as_restart:

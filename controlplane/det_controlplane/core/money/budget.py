@@ -1,4 +1,4 @@
-"""Budgets in money: what is spent in a scope, and what follows from it."""
+"""Budgets in US dollars: the spending of a scope, and the actions that follow from it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class BudgetScope(str, Enum):
-    """Name the thing that a budget bounds."""
+    """The kind of object that a budget limits."""
 
     EXPERIMENT = "experiment"
     USER = "user"
@@ -16,7 +16,7 @@ class BudgetScope(str, Enum):
 
 
 class BudgetPeriod(str, Enum):
-    """The period whose spending counts."""
+    """The period in which spending counts."""
 
     TOTAL = "total"
     MONTH = "month"  # the calendar month, in UTC
@@ -24,19 +24,19 @@ class BudgetPeriod(str, Enum):
 
 class BudgetState(str, Enum):
     WITHIN = "WITHIN"
-    WARNED = "WARNED"  # four fifths are spent
-    DRAINING = "DRAINING"  # all is spent: what runs checkpoints and stops, nothing new starts
-    STOPPED = "STOPPED"  # what did not stop by itself was killed
+    WARNED = "WARNED"  # 80 % is spent
+    DRAINING = "DRAINING"  # 100 % is spent: running work checkpoints and stops, no new work starts
+    STOPPED = "STOPPED"  # 110 % is spent: work that did not stop was killed
 
 
 WARN_AT = Decimal("0.8")
-# Checkpoints of what drains cost money too; what spends more than this is not stopping.
+# Checkpoints of stopping work cost money too. Work that exceeds this limit is not stopping.
 KILL_AT = Decimal("1.1")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit in US dollars; `scope_id` is an experiment's or user's number, a workspace's number or a pool's name."""
+    """A limit in US dollars. `scope_id` is the id of an experiment, user or workspace, or the name of a pool."""
 
     id: int
     scope: BudgetScope
@@ -66,7 +66,7 @@ def sentence_of(budget: Budget, state: BudgetState) -> str:
 
 
 def spent_sentence(budget: Budget) -> str:
-    """Return that a budget is spent, with the way out."""
+    """Return a message that the budget is spent, with the command that raises it."""
     return f"{budget.name} is spent; raise it with `det budget set`"
 
 
@@ -75,7 +75,7 @@ def is_worse(state: BudgetState, than: BudgetState) -> bool:
 
 
 def state_of(budget: Budget, spent_usd: Decimal) -> BudgetState:
-    """Return the state that spending calls for. A new month, or a higher limit, lets work go on."""
+    """Return the state for this spending. Work continues in a new month or after the limit was raised."""
     if spent_usd >= budget.limit_usd * KILL_AT:
         return BudgetState.STOPPED
     if spent_usd >= budget.limit_usd:
@@ -86,18 +86,18 @@ def state_of(budget: Budget, spent_usd: Decimal) -> BudgetState:
 
 
 def starts_at(period: BudgetPeriod, now: datetime) -> datetime | None:
-    """Return from when on spending counts, None for always."""
+    """Return the time from which spending counts, or None if all spending counts."""
     if period is BudgetPeriod.TOTAL:
         return None
     return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def ends_at(period: BudgetPeriod, now: datetime) -> datetime | None:
-    """Return when spending counts from zero again, None for never."""
-    begun = starts_at(period, now)
-    return None if begun is None else (begun + timedelta(days=31)).replace(day=1)
+    """Return the time at which spending starts from zero again, or None if it never does."""
+    start = starts_at(period, now)
+    return None if start is None else (start + timedelta(days=31)).replace(day=1)
 
 
 def is_spent(state: BudgetState) -> bool:
-    """Return whether nothing new may start."""
+    """Return whether new work is not allowed to start."""
     return state in (BudgetState.DRAINING, BudgetState.STOPPED)

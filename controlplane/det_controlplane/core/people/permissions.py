@@ -16,12 +16,12 @@ from det_controlplane.core.people.roles import Right
 class TaskRule(Enum):
     """The access of a task's token to a route."""
 
-    READ = "read"  # the task may read everything that its owner may read
-    AS_OWNER = "owner"  # the task may do everything that its owner may do
-    OWN_TRIAL = "trial"  # only for its own trial, or for an unmanaged trial of its owner
-    OWN_EXPERIMENT = "experiment"  # only for experiments of its owner
-    OWN_TASK = "task"  # only for tasks of its owner
-    BY_SERVICE = "service"  # the use case decides by the objects that the body names
+    READ = "read"  # The task may read everything that its owner may read.
+    AS_OWNER = "owner"  # The task may do everything that its owner may do.
+    OWN_TRIAL = "trial"  # Only for its own trial, or for an unmanaged trial of its owner.
+    OWN_EXPERIMENT = "experiment"  # Only for experiments of its owner.
+    OWN_TASK = "task"  # Only for tasks of its owner.
+    BY_SERVICE = "service"  # The service decides by the objects that the body names.
     NEVER = "never"
 
 
@@ -35,7 +35,7 @@ class NeedScope(Enum):
     SERVICE = "service"
 
 
-# What a request can name, with the right to see it.
+# The kinds of objects that a request can name, with the right to see each kind.
 KINDS: Mapping[str, Right] = {
     "workspace": Right.VIEW_WORKSPACE,
     "project": Right.VIEW_PROJECT,
@@ -51,12 +51,12 @@ KINDS: Mapping[str, Right] = {
     "model": Right.VIEW_MODEL_REGISTRY,
     "template": Right.VIEW_TEMPLATES,
 }
-# Tasks of no experiment (notebooks, commands …) have rights of their own in place of those of experiments.
+# Tasks without an experiment (notebooks, commands …) require these rights instead of the experiment rights.
 OF_TASKS: Mapping[Right, Right] = {
     Right.VIEW_EXPERIMENT_METADATA: Right.VIEW_NSC,
     Right.VIEW_EXPERIMENT_ARTIFACTS: Right.VIEW_NSC,
 }
-_FROM_PATH = "{kind}"  # the path itself has the kind
+_FROM_PATH = "{kind}"  # the path contains the kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Need:
     of: NeedScope
     kind: str = ""
     place: str = ""  # path, query or body
-    names: tuple[str, ...] = ()  # the parameter, or the fields on the way to the names in the body
+    names: tuple[str, ...] = ()  # the parameter, or the path of fields to the names in the body
 
     def kind_of(self, params: Mapping[str, str]) -> str:
         return params.get("kind", "") if self.kind == _FROM_PATH else self.kind
@@ -75,9 +75,9 @@ class Need:
 class Rule:
     needs: tuple[Need, ...]
     task: TaskRule
-    own: bool  # also for a token that is limited to the task itself
-    session: bool  # not for access tokens, unless the cluster lets them administer
-    report: bool  # for a managed trial or an allocation: only from its tasks, its owner and administrators
+    own: bool  # also accepts a token that is limited to the task itself
+    session: bool  # rejects access tokens, unless the cluster lets them administer
+    report: bool  # for managed trials and allocations: accepts only their tasks, their owner and administrators
 
 
 def require(

@@ -1,4 +1,4 @@
-"""The rights that there are, the roles that bundle them, and the decision whether a user has a right."""
+"""The rights, the roles that combine them, and the rights of a user."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -32,14 +32,16 @@ class Right(Enum):
     CREATE_TEMPLATES = "CREATE_TEMPLATES"
     UPDATE_TEMPLATES = "UPDATE_TEMPLATES"
     DELETE_TEMPLATES = "DELETE_TEMPLATES"
-    EDIT_WEBHOOKS = "EDIT_WEBHOOKS"  # and see them: the address of one is often a secret
+    EDIT_WEBHOOKS = (
+        "EDIT_WEBHOOKS"  # also required to list webhooks, because their URLs are often secret
+    )
     CREATE_NSC = "CREATE_NSC"
     UPDATE_NSC = "UPDATE_NSC"
     UPDATE_WORKSPACE = "UPDATE_WORKSPACE"
     DELETE_WORKSPACE = "DELETE_WORKSPACE"
     MODIFY_WORKSPACE_CONFIG_POLICIES = "MODIFY_WORKSPACE_CONFIG_POLICIES"
     ASSIGN_ROLES = "ASSIGN_ROLES"
-    # Of the cluster as a whole.
+    # The following rights apply to the whole cluster.
     CREATE_WORKSPACE = "CREATE_WORKSPACE"
     UPDATE_AGENTS = "UPDATE_AGENTS"
     VIEW_CLUSTER_USAGE = "VIEW_CLUSTER_USAGE"
@@ -61,7 +63,7 @@ _READING = frozenset(right for right in Right if right.name.startswith("VIEW_"))
 OF_CLUSTER = frozenset(list(Right)[list(Right).index(Right.CREATE_WORKSPACE) :])
 _VIEWER = _READING - OF_CLUSTER
 _INTERACTIVE = frozenset({Right.CREATE_NSC, Right.UPDATE_NSC})
-# Who may give roles in a workspace presides over what others have there, too.
+# A user with this right may also change the objects of other users in the workspace.
 PRESIDING = Right.ASSIGN_ROLES
 _PRESIDENTS = frozenset({
     Right.UPDATE_WORKSPACE, Right.DELETE_WORKSPACE, Right.MODIFY_WORKSPACE_CONFIG_POLICIES, PRESIDING,
@@ -71,7 +73,7 @@ _EDITOR = frozenset(Right) - OF_CLUSTER - _PRESIDENTS
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    id: int  # as the API numbers them
+    id: int  # the number in the API
     name: str
     rights: frozenset[Right]
     meaning: str
@@ -101,12 +103,12 @@ BY_ID: Mapping[int, Role] = MappingProxyType({role.id: role for role in ROLES.va
 CLUSTER_ADMIN, WORKSPACE_ADMIN = ROLES["ClusterAdmin"], ROLES["WorkspaceAdmin"]
 
 _FOR_TASKS = frozenset({Right.CREATE_WORKSPACE, Right.VIEW_CLUSTER_USAGE})
-CLUSTER = 0  # stands for the cluster where a workspace's id could
+CLUSTER = 0  # stands for the whole cluster in place of a workspace id
 
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Hold what a caller may do: everywhere, and in single workspaces."""
+    """The rights of a caller: in the whole cluster, and in single workspaces."""
 
     everywhere: frozenset[Right]
     by_workspace: Mapping[int, frozenset[Right]]
@@ -118,20 +120,20 @@ class Grants:
         return right in self.everywhere or any(right in r for r in self.by_workspace.values())
 
     def workspaces(self, right: Right) -> tuple[int, ...] | None:
-        """Return the workspaces in which the caller has a right; None stands for all of them."""
+        """Return the workspaces in which the caller has a right. None means all workspaces."""
         if right in self.everywhere:
             return None
         return tuple(sorted(id for id, rights in self.by_workspace.items() if right in rights))
 
     def for_task(self) -> "Grants":
-        """Return the rights of a task's code, which acts for its owner: none that are for administrators."""
+        """Return the rights of a task's code, which acts for its owner. It gets no rights of administrators."""
         reserved = _PRESIDENTS | OF_CLUSTER - _FOR_TASKS
         own = {id: rights - reserved for id, rights in self.by_workspace.items()}
         return replace(self, everywhere=self.everywhere - reserved, by_workspace=own)
 
 
-# Without roles everybody is an editor everywhere; what only administrators or owners may do there,
-# the use cases know.
+# Without roles, everyone is an editor everywhere, except for these rights. The services check the actions that are
+# reserved for owners.
 ADMINISTRATORS_ONLY = frozenset({
     PRESIDING, Right.UPDATE_AGENTS, Right.VIEW_MASTER_CONFIG, Right.UPDATE_MASTER_CONFIG,
     Right.MODIFY_GLOBAL_CONFIG_POLICIES, Right.MODIFY_RP_WORKSPACE_BINDINGS, Right.ADMINISTRATE_USER,
@@ -143,7 +145,7 @@ ALL = Grants(frozenset(Right), MappingProxyType({}))
 
 @lru_cache(maxsize=1024)
 def grants_of(assigned: tuple[tuple[str, int], ...], *, admin: bool) -> Grants:
-    """Return the rights of roles, each for a workspace or the cluster; unknown roles of a later version give none."""
+    """Return the rights from roles, each assigned for a workspace or the cluster. Unknown roles give no rights."""
     if admin or (CLUSTER_ADMIN.name, CLUSTER) in assigned:
         return ALL
     by_workspace: dict[int, frozenset[Right]] = {}

@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The names of an experiment after a report, and the refused names of the report."""
+    """The names of an experiment after a report, and the rejected names of the report."""
 
     names: MetricNames
     refused: tuple[str, ...] = ()
@@ -33,11 +33,11 @@ class Admission:
 
 def are_known(names: MetricNames, group: str, metrics: Mapping[str, Any]) -> bool:
     """Return True if a report adds no name and changes no type."""
-    known = names.get(group)
-    if known is None:
+    kinds = names.get(group)
+    if kinds is None:
         return False
     for name, value in metrics.items():
-        kind = known.get(name)
+        kind = kinds.get(name)
         is_number = kind == "number" and type(value) is float  # the common case, without a call
         if not is_number and kind != kind_of(value):
             return False
@@ -48,7 +48,7 @@ def admit(
     names: MetricNames, group: str, metrics: Mapping[str, Any], searched: Collection[str] = ()
 ) -> Admission:
     """Add the names of a report up to the limits. The searcher's metrics in `searched` are always admitted."""
-    known = dict(names.get(group, {}))
+    kinds = dict(names.get(group, {}))
     is_standard = group in _STANDARD_GROUPS
     count, size = measure(names)
     if group not in names:
@@ -59,25 +59,25 @@ def admit(
     for name, value in metrics.items():
         kind = kind_of(value)
         added = _bytes(group) + _bytes(name)
-        if name in known:
-            known[name] = kind if known[name] == kind else "string"
+        if name in kinds:
+            kinds[name] = kind if kinds[name] == kind else "string"
         elif (count < MOST_NAMES and size + added <= MOST_BYTES) or (
             is_standard and (name in _POSITIONS or (group == VALIDATION and name in searched))
         ):
-            known[name] = kind
+            kinds[name] = kind
             count, size = count + 1, size + added
         else:
             refused.append(name)
-    if refused and not known:  # a group without names is not kept
+    if refused and not kinds:  # do not store a group without names
         return Admission(names, tuple(refused))
-    return Admission({**names, group: known}, tuple(refused))
+    return Admission({**names, group: kinds}, tuple(refused))
 
 
 def measure(names: MetricNames) -> tuple[int, int]:
     """Return the number of names and their bytes. The group counts with each name, because a column contains both."""
     count = sum(map(len, names.values()))
     size = sum(
-        _bytes(group) * (len(known) + 1) + sum(map(_bytes, known)) for group, known in names.items()
+        _bytes(group) * (len(kinds) + 1) + sum(map(_bytes, kinds)) for group, kinds in names.items()
     )
     return count, size
 

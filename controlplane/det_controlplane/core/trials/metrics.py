@@ -1,4 +1,4 @@
-"""Metrics as numbers: what a report may contain, how reports merge, what a summary keeps.
+"""Metrics: allowed values, merging of reports and summaries.
 
 See docs/reference/compatibility.md#metrics."""
 
@@ -20,7 +20,7 @@ _SUMMARY_KEYS = {"training": "avg_metrics", VALIDATION: "validation_metrics"}
 
 @dataclass(frozen=True, slots=True)
 class MetricsReport:
-    """Metrics that the harness reports of a step."""
+    """Metrics that the harness reports for a step."""
 
     trial_id: int
     run_id: int
@@ -29,24 +29,24 @@ class MetricsReport:
     metrics: dict[str, Any]
     batch_metrics: list[Any] | None = None
     reported_at: datetime | None = None
-    request_key: str | None = None  # the same in each repetition of the report
+    request_key: str | None = None  # equal in each repetition of the report
 
     def goes_on(self, run_id: int, total_batches: int) -> bool:
-        """Return whether the trial's present run reports, and takes nothing back that an earlier one reported."""
+        """Return whether the trial's current run reports, at or after the steps that an earlier run reported."""
         if self.run_id != run_id:
             return False
         return self.run_id <= 1 or (self.total_batches or 0) >= total_batches
 
 
 def steps_problem(steps: int) -> str | None:
-    """Return why a number of completed steps cannot be stored, or None."""
+    """Return the reason why a number of completed steps cannot be stored, or None."""
     if 0 <= steps <= MOST_STEPS:
         return None
     return f"steps are a number from 0 to {MOST_STEPS}, not {steps}"
 
 
 class Conflict(Exception):
-    """Two reports of one step disagree."""
+    """Two reports of one step have different values of a metric."""
 
 
 def summary_key(group: str) -> str:
@@ -55,7 +55,7 @@ def summary_key(group: str) -> str:
 
 
 def storable(value: Any) -> Any:
-    """Make a value storable: JSON has no NaN and no infinity, so they are kept as the strings that clients send."""
+    """Make a value storable. JSON has no NaN and no infinity, so these become the strings that clients send."""
     if isinstance(value, float):
         if math.isfinite(value):
             return value
@@ -68,7 +68,7 @@ def storable(value: Any) -> Any:
 
 
 def number(value: Any) -> float | None:
-    """Return the metric as a number, non-finite ones included; None when it is none."""
+    """Return the metric as a number, which may be NaN or infinite, or None if it is not a number."""
     if isinstance(value, float):
         return value
     if isinstance(value, int):
@@ -77,7 +77,7 @@ def number(value: Any) -> float | None:
 
 
 def beyond_range(metrics: Metrics) -> str | None:
-    """Return the name of a metric that is an integer beyond the range of a float, which no summary can have."""
+    """Return the name of a metric with an integer beyond the range of a float, or None. Summaries use floats."""
     return next((name for name, value in metrics.items() if _is_beyond_range(value)), None)
 
 
@@ -92,7 +92,7 @@ def _is_beyond_range(value: Any) -> bool:
 
 
 def merged(present: Metrics, added: Metrics, what: str) -> dict[str, Any]:
-    """Merge both reports of a step; a metric that both have must be the same in both."""
+    """Merge two reports of a step. Raises Conflict if a metric has different values in them."""
     for name in present.keys() & added.keys():
         if present[name] != added[name]:
             raise Conflict(
@@ -111,7 +111,7 @@ def is_better(metric: float, best: float | None, smaller_is_better: bool) -> boo
 
 
 def summarise(summary: Metrics, reports: Iterable[Metrics]) -> dict[str, Any]:
-    """Fold reports, oldest first, into a group's summary. `metric_names` bounds the names of reports."""
+    """Add reports, oldest first, to a group's summary. `metric_names` limits the names of reports."""
     result = {name: dict(entry) for name, entry in summary.items()}
     for report in reports:
         for name, value in report.items():
@@ -120,21 +120,21 @@ def summarise(summary: Metrics, reports: Iterable[Metrics]) -> dict[str, Any]:
 
 
 def _folded(entry: dict[str, Any] | None, value: Any) -> dict[str, Any]:
-    found = number(value)
-    kind = _kind(value) if found is None else "number"
+    as_number = number(value)
+    kind = _kind(value) if as_number is None else "number"
     if entry is None:
         entry = {"type": kind, "count": 0}
     if entry["type"] != kind:
         return {"type": "string", "count": entry["count"] + 1, "last": _short(value)}
     entry["count"] += 1
     entry["last"] = _short(value)
-    if found is not None:
-        _fold_number(entry, found)
+    if as_number is not None:
+        _fold_number(entry, as_number)
     return entry
 
 
 def _short(value: Any) -> Any:
-    """Leave out what is too long for a summary; reports themselves have it."""
+    """Return None for a value that is too long for a summary. The report itself keeps the value."""
     is_text = isinstance(value, (str, list, dict))
     return None if is_text and len(repr(value)) > _LONGEST_LAST else value
 
@@ -148,12 +148,12 @@ def _fold_number(entry: dict[str, Any], value: float) -> None:
 
 
 def kind_of(value: Any) -> str:
-    """Return the type of a metric as summaries name it: number, string, date, bool, array, object or null."""
+    """Return the type of a metric in summaries: number, string, date, bool, array, object or null."""
     return "number" if number(value) is not None else _kind(value)
 
 
 def _kind(value: Any) -> str:
-    """Return the kind of what is no number."""
+    """Return the type of a value that is not a number."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Derive a trial's workloads: what to train, validate or save next, handed out one at a time.
+"""Determine a trial's next workload: train, validate, save a checkpoint or terminate.
 
-They follow from the configuration and the trial's reports, so no plan is stored.
+The workload follows from the configuration and the trial's reports, so no plan is stored.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Lengths and periods in batches; a period of 0 is never due by itself."""
+    """Lengths and periods in batches. A period of 0 means no periodic validation or checkpoint."""
 
     length: int  # of the current searcher operation
     step: int
@@ -38,14 +38,14 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Progress:
     steps: int
-    validated_at: int | None  # the newest validation
-    validation_is_best: bool  # of the experiment so far
+    validated_at: int | None  # steps at the newest validation
+    validation_is_best: bool  # the best of the experiment so far
     checkpointed_at: int | None
-    stopping: bool = False  # paused, preempted, stopped by the searcher
+    stopping: bool = False  # the trial was paused, preempted or stopped by the searcher
 
 
 def next_workload(plan: Plan, progress: Progress) -> Workload:
-    """Return the first of these that is due."""
+    """Return the first workload that is due."""
     steps = progress.steps
     unsaved = steps > (progress.checkpointed_at or 0)
     if progress.stopping:
@@ -87,7 +87,7 @@ def _step_length(plan: Plan, steps: int) -> int:
 
 
 def plan_of(config: Mapping[str, Any], hparams: Mapping[str, Any], length: Any) -> Plan | None:
-    """Return the plan of a resolved configuration; None where only the training code knows how long a batch is."""
+    """Return the plan of a resolved configuration, or None if only the training code knows the size of a batch."""
     batch_size = hparams.get("global_batch_size")
     records = config.get("records_per_epoch") or 0
     total = in_batches(length, batch_size, records)
@@ -106,7 +106,7 @@ def plan_of(config: Mapping[str, Any], hparams: Mapping[str, Any], length: Any) 
 
 
 def in_batches(length: Any, batch_size: Any, records_per_epoch: int) -> int | None:
-    """Convert `{"epochs": 2}` to batches; a plain number is batches."""
+    """Convert a length such as `{"epochs": 2}` to batches. A plain number is batches."""
     if isinstance(length, (int, float)):
         return int(length)
     if not isinstance(length, Mapping) or len(length) != 1:
