@@ -1,4 +1,4 @@
-"""Searches: pure folds from events to actions, random only by the experiment's seed."""
+"""Search methods. A search is a pure function from events to actions; its only randomness is the experiment's seed."""
 
 from .actions import (
     Action,

@@ -1,4 +1,4 @@
-"""The actions that a search asks for. Each names its trial by request id."""
+"""The actions that a search returns. Each action names its trial by request id."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Start a trial; from `checkpoint`, or the one that `warm_start_from` left when it last parked, where set."""
+    """Start a trial: from `checkpoint`, from the last checkpoint of the trial `warm_start_from`, or from scratch."""
 
     request_id: str
     seed: int
@@ -18,7 +18,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class TrainTo:
-    """Train up to this total length (in the search's unit) and validate; resumes a parked trial."""
+    """Train up to this total length, in the unit of the search, and validate. This resumes a parked trial."""
 
     request_id: str
     length: int
@@ -26,28 +26,28 @@ class TrainTo:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Checkpoint and give the slots back: a later TrainTo continues, a later Stop ends it."""
+    """Save a checkpoint and release the slots. A later TrainTo continues the trial, a later Stop ends it."""
 
     request_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Let the trial be for now, without an interruption: a clean end of its script does not close it."""
+    """Leave the trial running without new work. It stays open even if its script exits cleanly."""
 
     request_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Preempt the trial for good; what it reports afterwards is not read."""
+    """Stop the trial permanently. The search ignores its later reports."""
 
     request_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Every trial is closed and no other will come."""
+    """End the search. Every trial is closed and no other trial will start."""
 
     cancel: bool = False
     failure: bool = False
@@ -55,10 +55,10 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The search cannot go on; the experiment ends in error with this reason."""
+    """End the experiment with an error, because the search cannot continue."""
 
     reason: str
-    request_id: str | None = None  # of the trial that the reason is about
+    request_id: str | None = None  # the trial that caused the error
 
 
 Action = Create | TrainTo | Park | Rest | Stop | Shutdown | Fail

@@ -1,4 +1,4 @@
-"""`adaptive_asha`: independent brackets that differ in how early they stop (docs/concepts/search.md#rungs)."""
+"""`adaptive_asha`: independent brackets with different numbers of rungs (docs/concepts/search.md#rungs)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,8 +8,8 @@ from .history import History
 from .method import Method
 
 
-class Tournament(Method):
-    """Routes every event to the bracket that created the trial."""
+class AdaptiveAsha(Method):
+    """Pass every event to the bracket that created the trial."""
 
     def __init__(self, brackets: Sequence[Method]) -> None:
         self._brackets = brackets

@@ -1,4 +1,4 @@
-"""`async_halving`, stopping form: only the best of a rung go on from it.
+"""`async_halving`, stopping form: each rung stops all trials except the best.
 
 See docs/concepts/search.md#stopping-time_metric-and-max_time."""
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .actions import Action, Stop, TrainTo
 from .brackets import initial_trials, rung_units
-from .history import NO_HISTORY, History, Outcome, beginning
+from .history import NO_HISTORY, History, Outcome, new_history
 from .method import NOTHING, Method
 from .metrics import WORST, as_loss, read_loss, read_time
 from .proposal import Proposal
@@ -25,12 +25,12 @@ class AshaConfig:
     divisor: float
     max_trials: int
     max_concurrent: int
-    # `max_length`: the harness is told how far to train, and answers when it is there.
-    tells_length: bool = False
+    # With `max_length`, the search sets the length with TrainTo and the harness reports when it has trained so far.
+    sets_length: bool = False
 
     def progress(self, reported: int, ended: int) -> float:
-        """Return how far a search is, from the trials that reached the first rung and those that ended."""
-        # A fifth is kept for the trials that go on after all have reported once.
+        """Return the progress of a search: `reported` trials reached the first rung, and `ended` trials ended."""
+        # The factor reserves a sixth for the trials that continue after all have reported once.
         progress = reported / (1.2 * self.max_trials)
         if reported >= self.max_trials:
             progress = max(progress, ended / self.max_trials)
@@ -49,7 +49,7 @@ class StoppingAsha(Method):
         self._sign = 1.0 if config.smaller_is_better else -1.0
         self._units = rung_units(config.num_rungs, config.max_time, config.divisor)
         self._rungs = [rung(config.divisor) for _ in self._units]
-        # The losses with which each live trial passed its rungs: their number is the rung it is on.
+        # The losses of each live trial at the rungs that it passed. Their number is the index of its current rung.
         self._passed: dict[str, list[float]] = {}
         self._created = 0
         self._invalid = 0
@@ -65,8 +65,8 @@ class StoppingAsha(Method):
 
     def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
         config = self._config
-        if config.tells_length and config.time_metric not in metrics:
-            return NOTHING  # a harness that answers TrainTo reports its length by `completed`
+        if config.sets_length and config.time_metric not in metrics:
+            return NOTHING  # a harness that answers TrainTo reports its length in `completed`
         time = read_time(metrics, config.time_metric, request_id)
         loss = read_loss(metrics, config.metric, self._sign, request_id)
         return self._climb(request_id, time, loss)
@@ -79,7 +79,7 @@ class StoppingAsha(Method):
         for rung, loss in zip(self._rungs, self._passed.pop(request_id), strict=False):
             rung.remove(loss)
         self._proposal.forget(request_id)
-        self._history.forgotten(request_id)
+        self._history.removed(request_id)
         self._invalid += 1
         return [Stop(request_id), *self._create()]
 
@@ -103,7 +103,7 @@ class StoppingAsha(Method):
         return self._config.progress(len(self._rungs[0]), self._completed - self._invalid)
 
     def watched(self) -> Sequence[History]:
-        self._history = beginning(self._units)
+        self._history = new_history(self._units)
         return [self._history]
 
     def snapshot(self) -> dict[str, Any]:
@@ -126,22 +126,22 @@ class StoppingAsha(Method):
         self._passed = {request_id: unpack(text) for request_id, text in state["passed"].items()}
 
     def _climb(self, request_id: str, time: float, loss: float) -> Sequence[Action]:
-        """Decide every rung the trial has reached: one report may pass several."""
+        """Decide at every rung that the trial has reached. One report may pass several rungs."""
         passed, units = self._passed[request_id], self._units
         rung, top = len(passed), len(units) - 1
         if time < units[rung]:
             return NOTHING
         while time >= units[rung]:
             self._proposal.record(request_id, rung, loss)
-            goes_on = self._rungs[rung].insert(loss)
+            continues = self._rungs[rung].insert(loss)
             if self._history is not NO_HISTORY:
-                outcome = _outcome(goes_on, rung == top)
+                outcome = _outcome(continues, rung == top)
                 self._history.arrived(request_id, rung, loss, outcome, self._rungs[rung].cut())
-            if not goes_on or rung == top:
+            if not continues or rung == top:
                 return self._stop(request_id)
             passed.append(loss)
             rung += 1
-        return [TrainTo(request_id, units[rung])] if self._config.tells_length else NOTHING
+        return [TrainTo(request_id, units[rung])] if self._config.sets_length else NOTHING
 
     def _stop(self, request_id: str) -> list[Action]:
         del self._passed[request_id]
@@ -161,12 +161,12 @@ class StoppingAsha(Method):
         self._created += 1
         self._passed[create.request_id] = []
         self._history.created(create.request_id)
-        if self._config.tells_length:
+        if self._config.sets_length:
             return [create, TrainTo(create.request_id, self._units[0])]
         return [create]
 
 
-def _outcome(goes_on: bool, at_top: bool) -> Outcome:
+def _outcome(continues: bool, at_top: bool) -> Outcome:
     if at_top:
         return Outcome.FINISHED
-    return Outcome.WENT_ON if goes_on else Outcome.STOPPED
+    return Outcome.WENT_ON if continues else Outcome.STOPPED

@@ -1,4 +1,4 @@
-"""ASHA, promotion form: trials wait at a rung with a checkpoint and go on when promoted.
+"""ASHA, promotion form: trials wait at a rung with a checkpoint and continue when they are promoted.
 
 See docs/concepts/search.md#promotion-max_length."""
 
@@ -8,7 +8,7 @@ from typing import Any
 from .actions import Action, Park, Stop, TrainTo
 from .asha import AshaConfig
 from .brackets import initial_trials, rung_units
-from .history import NO_HISTORY, History, Outcome, RungCut, beginning
+from .history import NO_HISTORY, History, Outcome, RungCut, new_history
 from .method import NOTHING, Method
 from .metrics import as_loss, read_loss, read_time
 from .promotion_rung import PromotionRung
@@ -21,10 +21,10 @@ class PromotionAsha(Method):
         self._config = config
         self._sign = 1.0 if config.smaller_is_better else -1.0
         units = rung_units(config.num_rungs, config.max_time, config.divisor)
-        self._units = sorted(set(units))  # a promotion to the same length would promise nothing
+        self._units = sorted(set(units))  # a promotion to the same length would have no effect
         self._rungs = [PromotionRung() for _ in self._units]
-        self._training: dict[str, int] = {}  # the rung each running trial is on its way to
-        self._gone: set[str] = set()  # ended while they waited
+        self._training: dict[str, int] = {}  # the next rung of each running trial
+        self._gone: set[str] = set()  # trials that ended while they waited
         self._created = 0
         self._invalid = 0
         self._completed = 0
@@ -66,7 +66,7 @@ class PromotionAsha(Method):
             rung.arrived -= 1
             rung.promoted -= 1
         self._proposal.forget(request_id)
-        self._history.forgotten(request_id)
+        self._history.removed(request_id)
         self._invalid += 1
         return [Stop(request_id), *self._create()]
 
@@ -84,7 +84,7 @@ class PromotionAsha(Method):
         return self._config.progress(self._rungs[0].arrived, self._completed - self._invalid)
 
     def watched(self) -> Sequence[History]:
-        self._history = beginning(self._units)
+        self._history = new_history(self._units)
         return [self._history]
 
     def snapshot(self) -> dict[str, Any]:
@@ -122,24 +122,24 @@ class PromotionAsha(Method):
             return [Stop(request_id), *self._create_if_due(), *self._close_full_rungs()]
         self._arrivals += 1
         rung.wait((loss, self._arrivals, request_id))
-        onwards = self._promote(index)
+        promotions = self._promote(index)
         actions: list[Action] = [] if request_id in self._training else [Park(request_id)]
-        return [*actions, *(onwards or self._create_if_due()), *self._close_full_rungs()]
+        return [*actions, *(promotions or self._create_if_due()), *self._close_full_rungs()]
 
     def _lose(self, request_id: str) -> Sequence[Action]:
-        """Count a trial that ended outside the plan as the worst of the rung it was going to."""
+        """Count a trial that ended early as the worst of its next rung."""
         self._proposal.close(request_id)
         index = self._training.pop(request_id, None)
         if index is None:
-            self._gone.add(request_id)  # it held no slots, so nothing takes its place
+            self._gone.add(request_id)  # it held no slots, so no trial replaces it
             return NOTHING
         self._rungs[index].arrived += 1
         self._history.lost(index)
-        onwards = self._promote(index) if index < len(self._rungs) - 1 else []
-        return [*(onwards or self._create_if_due()), *self._close_full_rungs()]
+        promotions = self._promote(index) if index < len(self._rungs) - 1 else []
+        return [*(promotions or self._create_if_due()), *self._close_full_rungs()]
 
     def _promote(self, index: int) -> list[Action]:
-        """Send the best waiting trial on where the rung has a place open."""
+        """Promote the best waiting trial if the rung may promote another one."""
         rung = self._rungs[index]
         if rung.promoted >= int(rung.arrived // self._config.divisor):
             return []
@@ -154,7 +154,7 @@ class PromotionAsha(Method):
         return []
 
     def _close_full_rungs(self) -> list[Action]:
-        """Close rungs to which no other trial can come: trials that still wait there wait for nothing."""
+        """Stop the trials that wait at rungs which no other trial can reach. They cannot be promoted any more."""
         actions: list[Action] = []
         expected = self._config.max_trials
         for index, rung in enumerate(self._rungs[:-1]):
@@ -167,16 +167,16 @@ class PromotionAsha(Method):
         return actions
 
     def _release(self, rung: PromotionRung) -> list[Action]:
-        waited = rung.clear()
-        released = [request_id for request_id in waited if request_id not in self._gone]
-        self._gone.difference_update(waited)
+        waiting = rung.clear()
+        released = [request_id for request_id in waiting if request_id not in self._gone]
+        self._gone.difference_update(waiting)
         for request_id in released:
             self._proposal.close(request_id)
             self._history.settled(request_id, Outcome.PASSED_OVER)
         return [Stop(request_id) for request_id in released]
 
     def _rung_of_waiting(self, request_id: str) -> int:
-        """Find the rung of a waiting trial. Linear, but only for invalid hyperparameters found late."""
+        """Return the rung of a waiting trial. The scan is linear, but only needed for late invalid hyperparameters."""
         return next(
             index
             for index, rung in enumerate(self._rungs)

@@ -1,4 +1,4 @@
-"""The arithmetic of ASHA: rungs, brackets, and what each bracket gets (docs/concepts/search.md#rungs)."""
+"""The arithmetic of ASHA: the rungs, and the trials of each bracket (docs/concepts/search.md#rungs)."""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +15,11 @@ class Bracket:
 
 
 def rung_units(num_rungs: int, max_time: float, divisor: float) -> list[int]:
-    """Return how far a trial trains to reach each rung, the last being the whole training."""
+    """Return the training length of each rung. The last rung is the whole training."""
     return [
-        max(int(max_time / divisor ** (num_rungs - 1 - i)), 1)  # a rung of 0 would decide untrained
+        max(
+            int(max_time / divisor ** (num_rungs - 1 - i)), 1
+        )  # length 0 would judge untrained models
         for i in range(num_rungs)
     ]
 
@@ -32,19 +34,19 @@ def initial_trials(num_rungs: int, divisor: float, max_trials: int, max_concurre
 def bracket_rungs(
     mode: str, max_rungs: int, max_time: float, divisor: float, max_trials: int
 ) -> list[int]:
-    """Return the rung count of every bracket, the one that stops earliest first."""
+    """Return the number of rungs of every bracket, the most aggressive bracket first."""
     highest = min(max_rungs, levels(max_time, divisor), levels(max_trials, divisor))
     lowest = {"aggressive": highest, "standard": (highest - 1) // 2 + 1, "conservative": 1}[mode]
     return list(range(highest, lowest - 1, -1))
 
 
 def bracket_trials(max_trials: int, divisor: float, rungs: Sequence[int]) -> list[int]:
-    """Share trials so that every bracket trains about as long in all; the remainder goes to the first."""
+    """Divide trials so that all brackets train for about the same total length. The first gets the remainder."""
     rungs = rungs[:max_trials]
     weights = [divisor ** (count - 1) / count for count in rungs]
     shares = [max(int(weight / sum(weights) * max_trials), 1) for weight in weights]
     shares[0] += max(max_trials - sum(shares), 0)
-    while sum(shares) > max_trials:  # the ones forced up to a single trial
+    while sum(shares) > max_trials:  # brackets were rounded up to one trial
         shares[shares.index(max(shares))] -= 1
     return shares
 
@@ -66,5 +68,5 @@ def make_brackets(
 
 
 def levels(total: float, divisor: float) -> int:
-    """Return ⌊log_divisor(total)⌋ + 1, exact for powers whose floating logarithm falls just short."""
+    """Return ⌊log_divisor(total)⌋ + 1. It is exact for powers, where the floating logarithm may be too small."""
     return int(math.log(total) / math.log(divisor) + 1e-9) + 1

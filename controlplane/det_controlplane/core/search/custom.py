@@ -1,4 +1,4 @@
-"""`custom`: a remote search method reads events and posts operations, as harnesses up to 0.37 do.
+"""`custom`: a remote search method reads events and posts operations, as harnesses up to version 0.37 do.
 
 See docs/reference/searcher.md."""
 
@@ -12,7 +12,7 @@ from .method import NOTHING, Method, SearchFailed
 from .metrics import read_time
 from .rng import Rng
 
-# The API never named the error: its unspecified value stands for it.
+# The API has no name for an error, so its unspecified value is used.
 _REASONS = {
     ExitReason.INVALID_HP: "EXITED_REASON_INVALID_HP",
     ExitReason.INIT_INVALID_HP: "EXITED_REASON_INVALID_HP",
@@ -23,7 +23,7 @@ _REASONS = {
 
 
 class RemoteSearch(Method):
-    """Keeps the queue of unread events. Only the remote method creates, closes and shuts down."""
+    """Keep the queue of unread events. Only the remote method creates and closes trials and ends the search."""
 
     decides_its_end: ClassVar[bool] = True
 
@@ -32,33 +32,33 @@ class RemoteSearch(Method):
         self._metric = metric
         self._time_metric = time_metric
         self._last_id = 0
-        self._answered = 0  # the newest event that operations have answered
+        self._answered = 0  # the newest event that was answered with operations
         self._queue: list[dict[str, Any]] = []
-        self._targets: dict[str, int | None] = {}  # of live trials; None while not asked to train
-        self._closing: set[str] = set()  # close when they have trained as far as they were asked to
+        self._targets: dict[str, int | None] = {}  # of live trials; None without a training length
+        self._closing: set[str] = set()  # trials that close when they reach their training length
         self._created: set[str] = set()
         self._progress = 0.0
 
     @property
     def last_id(self) -> int:
-        """Return the id of the newest event; none has a higher one."""
+        """Return the id of the newest event, which is the highest id."""
         return self._last_id
 
     def created(self, request_id: str) -> bool:
         return request_id in self._created
 
     def started(self) -> Sequence[Action]:
-        return self._tell("initialOperations", {})
+        return self._enqueue("initialOperations", {})
 
     def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
         if self._time_metric not in metrics or self._metric not in metrics:
             return NOTHING
         time = read_time(metrics, self._time_metric, request_id)
-        # A script that tells its length by metrics trains on until it is asked to stop.
+        # A script that reports metrics trains until it is stopped, so the trial parks.
         return self._reached(request_id, time, metrics[self._metric], Park(request_id))
 
     def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
-        # A script that answers operations asks for the next one: it may have come by then.
+        # A script that answers operations asks for the next operation, so the trial only rests.
         return self._reached(request_id, length, metric, Rest(request_id))
 
     def progressed(self, request_id: str, fraction: float) -> Sequence[Action]:
@@ -66,33 +66,33 @@ class RemoteSearch(Method):
         if target is None:
             return NOTHING
         self._forget("trialProgress", request_id)
-        told = {"requestId": request_id, "partialUnits": fraction * target}
-        return self._tell("trialProgress", told)
+        details = {"requestId": request_id, "partialUnits": fraction * target}
+        return self._enqueue("trialProgress", details)
 
     def invalid(self, request_id: str) -> Sequence[Action]:
         return self.exited_early(request_id, ExitReason.INVALID_HP)
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
-        told = {"requestId": request_id, "exitedReason": _REASONS[ExitReason(reason)]}
-        return self._tell("trialExitedEarly", told)
+        details = {"requestId": request_id, "exitedReason": _REASONS[ExitReason(reason)]}
+        return self._enqueue("trialExitedEarly", details)
 
     def exited(self, request_id: str) -> Sequence[Action]:
         self._targets.pop(request_id, None)
         self._closing.discard(request_id)
         self._forget("trialProgress", request_id)
-        return self._tell("trialClosed", {"requestId": request_id})
+        return self._enqueue("trialClosed", {"requestId": request_id})
 
     def inactivated(self, state: str) -> Sequence[Action]:
         self._queue = [event for event in self._queue if "experimentInactive" not in event]
-        return self._tell("experimentInactive", {"experimentState": state})
+        return self._enqueue("experimentInactive", {"experimentState": state})
 
     def operated(
         self, operations: Sequence[Mapping[str, Any]], triggered_by: int | None
     ) -> Sequence[Action]:
-        """Take operations: they answer an event and everything before it, which leave the queue."""
+        """Execute operations. They answer an event, which leaves the queue together with all earlier events."""
         if triggered_by is not None:
             if triggered_by <= self._answered:
-                return NOTHING  # a repeated request: its operations were carried out before
+                return NOTHING  # a repeated request, which was executed before
             self._answered = triggered_by
             self._queue = [event for event in self._queue if event["id"] > triggered_by]
         return self._resting([a for o in operations for a in self._carry_out(o)])
@@ -123,13 +123,13 @@ class RemoteSearch(Method):
         self._created = set(state["created"])
         self._progress = state["progress"]
 
-    def _tell(self, kind: str, told: Mapping[str, Any]) -> Sequence[Action]:
+    def _enqueue(self, kind: str, details: Mapping[str, Any]) -> Sequence[Action]:
         self._last_id += 1
-        self._queue.append({"id": self._last_id, kind: dict(told)})
+        self._queue.append({"id": self._last_id, kind: dict(details)})
         return NOTHING
 
     def _forget(self, kind: str, request_id: str) -> None:
-        """Forget events of a kind about a trial, which a newer one replaces, unless they were answered."""
+        """Remove the queued events of a kind about a trial, because a newer event replaces them."""
         self._queue = [e for e in self._queue if e.get(kind, {}).get("requestId") != request_id]
 
     def _reached(
@@ -144,9 +144,9 @@ class RemoteSearch(Method):
             return NOTHING
         self._targets[request_id] = None
         self._forget("trialProgress", request_id)
-        told = {"requestId": request_id, "metric": writable(metric)}
-        told["validateAfterLength"] = str(target)
-        self._tell("validationCompleted", told)
+        details = {"requestId": request_id, "metric": writable(metric)}
+        details["validateAfterLength"] = str(target)
+        self._enqueue("validationCompleted", details)
         return [Stop(request_id) if request_id in self._closing else then]
 
     def _carry_out(self, operation: Mapping[str, Any]) -> Sequence[Action]:
@@ -173,7 +173,7 @@ class RemoteSearch(Method):
             return NOTHING
         self._created.add(request_id)
         self._targets[request_id] = None
-        self._tell("trialCreated", {"requestId": request_id})
+        self._enqueue("trialCreated", {"requestId": request_id})
         hparams = details["hyperparams"]
         if isinstance(hparams, str):
             hparams = json.loads(hparams)
@@ -181,7 +181,7 @@ class RemoteSearch(Method):
         return [Create(request_id, self._rng.seed31(), hparams, checkpoint=checkpoint)]
 
     def _resting(self, actions: list[Action]) -> list[Action]:
-        """Let new trials rest that were not asked to train: they need no slots yet."""
+        """Add Rest for new trials without a training length. They need no slots yet."""
         idle = [
             Rest(action.request_id)
             for action in actions
@@ -190,7 +190,7 @@ class RemoteSearch(Method):
         return [*actions, *idle]
 
     def _close(self, request_id: str) -> Sequence[Action]:
-        """Close a trial after what it was asked to train: create, train and close are often posted together."""
+        """Close a trial after its training. Remote methods often post create, train and close together."""
         if request_id not in self._targets or request_id in self._closing:
             return NOTHING
         self._closing.add(request_id)

@@ -1,4 +1,4 @@
-"""The events of a search. Its whole state is the fold of them, in order."""
+"""The events of a search. The state of a search follows from its events in order."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class ExitReason(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The experiment begins."""
+    """The experiment starts."""
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "started"}
@@ -39,7 +39,7 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class OperationCompleted:
-    """A trial trained to `length` and validated: how harnesses up to 0.37 answer TrainTo."""
+    """A trial trained to `length` and validated. Harnesses up to version 0.37 answer TrainTo with it."""
 
     request_id: str
     length: float
@@ -56,7 +56,7 @@ class OperationCompleted:
 
 @dataclass(frozen=True, slots=True)
 class ExitedEarly:
-    """User code ended the trial, or it failed for good. Exited follows when it is closed."""
+    """User code ended the trial, or the trial failed finally. Exited follows when the trial is closed."""
 
     request_id: str
     reason: ExitReason
@@ -71,7 +71,7 @@ class ExitedEarly:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The trial is closed: nothing of it runs and nothing will."""
+    """The trial is closed: it does not run and will not run again."""
 
     request_id: str
 
@@ -81,7 +81,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class CustomOperations:
-    """Carry operations of a remote search method, in the JSON of the API (docs/reference/searcher.md#operations)."""
+    """Operations of a remote search method, in the JSON of the API (docs/reference/searcher.md#operations)."""
 
     operations: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     triggered_by: int | None = None
@@ -96,7 +96,7 @@ class CustomOperations:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """A trial is this fraction of the way to what it was asked to train: sent to remote search methods."""
+    """A trial has completed this fraction of its training length. Remote search methods receive it."""
 
     request_id: str
     fraction: float
@@ -107,7 +107,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Inactivated:
-    """The experiment was paused or is ending: remote search methods get the state."""
+    """The experiment was paused or is ending. Remote search methods receive the state."""
 
     state: str
 
@@ -117,7 +117,7 @@ class Inactivated:
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """A user took the ended experiment up again: these trials run once more, all others are closed."""
+    """A user continued the ended experiment. These trials run again, and all others are closed."""
 
     request_ids: Sequence[str]
 
@@ -160,7 +160,7 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
 
 
 def writable(value: Any) -> Any:
-    """Write NaN and infinity, which JSON columns do not hold, as strings the fold understands."""
+    """Convert NaN and infinity, which JSON columns cannot store, to strings that the search understands."""
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
             return "NaN"

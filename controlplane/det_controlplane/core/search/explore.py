@@ -1,4 +1,4 @@
-"""Change the hyperparameters of a good trial: resample some, push the others up or down."""
+"""Change the hyperparameters of a good trial: resample some, and increase or decrease the others."""
 
 import math
 from collections.abc import Mapping
@@ -50,9 +50,9 @@ class Explorer:
 
 def _perturbed(hparam: Int | Double | Log, value: Any, factor: float) -> Any:
     if isinstance(hparam, Int):
-        # Rounded away from the old value, or small integers would never change.
-        whole = math.ceil(value * factor) if factor > 1 else math.floor(value * factor)
-        return min(max(whole, hparam.minval), hparam.maxval)
+        # Round away from the old value, because rounding to nearest would never change small integers.
+        rounded = math.ceil(value * factor) if factor > 1 else math.floor(value * factor)
+        return min(max(rounded, hparam.minval), hparam.maxval)
     low, high = _bounds(hparam)
     return min(max(value * factor, low), high)
 

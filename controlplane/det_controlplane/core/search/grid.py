@@ -1,4 +1,4 @@
-"""`grid`: every combination of the axes, the last one first."""
+"""`grid`: every combination of the axes, starting with the last combination."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def grid_size(space: Space) -> int:
 
 
 def axes_of(space: Space, prefix: Path = ()) -> list[Axis]:
-    """Return the leaves of the space with their values, names sorted at every level."""
+    """Return the leaves of the space with their values. Names are sorted at every level."""
     axes: list[Axis] = []
     for name in sorted(space):
         hparam, path = space[name], (*prefix, name)
@@ -85,12 +85,12 @@ def _points(low: float, high: float, count: int) -> list[float]:
 
 
 def _round(value: float) -> int:
-    """Round half away from zero: rounding half to even would make uneven grids."""
+    """Round half away from zero. Rounding half to even would make uneven grids."""
     return int(math.copysign(math.floor(abs(value) + 0.5), value))
 
 
 def _point(axes: list[Axis], index: int) -> dict[Path, Any]:
-    """Return one point without building the others: grids may have millions."""
+    """Return one point without building the others, because grids may have millions of points."""
     point: dict[Path, Any] = {}
     for path, values in reversed(axes):
         index, digit = divmod(index, len(values))

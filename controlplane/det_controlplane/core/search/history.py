@@ -1,4 +1,4 @@
-"""Keep what a halving search decides of each trial at its rungs, while its events are folded once more."""
+"""Record the decisions of a halving search at its rungs while its events are replayed."""
 
 import math
 import sys
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-# What failed counts as this or more, and is no number to show.
+# The loss of a failed trial is at least this large. It is not displayed as a number.
 _NO_NUMBER = sys.float_info.max
 
 
 class Outcome(Enum):
     WENT_ON = "WENT_ON"
     STOPPED = "STOPPED"
-    WAITS = "WAITS"  # promotion form: for others to come to its rung
-    PASSED_OVER = "PASSED_OVER"  # promotion form: nobody else can come, and others were promoted
-    FINISHED = "FINISHED"  # at the last rung, after the whole training
+    WAITS = "WAITS"  # promotion form: it waits for other trials to reach its rung
+    PASSED_OVER = "PASSED_OVER"  # promotion form: other trials were promoted, and no more can come
+    FINISHED = "FINISHED"  # it reached the last rung, so its training is complete
 
 
 _STOPS = (Outcome.STOPPED, Outcome.PASSED_OVER)
@@ -23,7 +23,7 @@ _STOPS = (Outcome.STOPPED, Outcome.PASSED_OVER)
 
 @dataclass(frozen=True, slots=True)
 class RungCut:
-    """Hold how many of a rung's trials go on from it, and the worst loss among those that do."""
+    """The number of trials that continue from a rung, and the worst loss among them."""
 
     best: int
     among: int
@@ -44,12 +44,12 @@ class RungHistory:
     arrived: int = 0
     went_on: int = 0
     stopped: int = 0
-    worst_on: float = -math.inf  # the worst loss that went on
+    worst_on: float = -math.inf  # the worst loss that continued
 
 
 @dataclass(slots=True)
 class History:
-    """Hold the rungs of one bracket, and what was decided at them."""
+    """The rungs of one bracket, and the decisions at them."""
 
     rungs: list[RungHistory]
     trials: dict[str, list[Judgement]] = field(default_factory=dict)
@@ -65,22 +65,22 @@ class History:
         self._count(self.trials[request_id][-1])
 
     def settled(self, request_id: str, outcome: Outcome) -> None:
-        """Note what became of a trial that waited: it is judged among all that came to its rung."""
-        waited = self.trials[request_id].pop()
-        rung = self.rungs[waited.rung]
-        worst = max(rung.worst_on, waited.loss) if outcome is Outcome.WENT_ON else rung.worst_on
+        """Record the outcome of a waiting trial. It was compared with all trials that reached its rung."""
+        waiting = self.trials[request_id].pop()
+        rung = self.rungs[waiting.rung]
+        worst = max(rung.worst_on, waiting.loss) if outcome is Outcome.WENT_ON else rung.worst_on
         best = rung.went_on + (outcome is Outcome.WENT_ON)
-        decided = replace(waited, outcome=outcome, cut=RungCut(best, rung.arrived, worst))
+        decided = replace(waiting, outcome=outcome, cut=RungCut(best, rung.arrived, worst))
         self.trials[request_id].append(decided)
         self._count(decided)
 
     def lost(self, rung: int) -> None:
-        """Count a trial that failed on its way to a rung: it is the worst there."""
+        """Count a trial that failed on its way to a rung. It counts as the worst trial of the rung."""
         self.rungs[rung].arrived += 1
         self.rungs[rung].stopped += 1
 
-    def forgotten(self, request_id: str) -> None:
-        """Take a trial out whose hyperparameters were invalid."""
+    def removed(self, request_id: str) -> None:
+        """Remove a trial with invalid hyperparameters."""
         for judgement in self.trials[request_id]:
             rung = self.rungs[judgement.rung]
             rung.arrived -= 1
@@ -98,7 +98,7 @@ class History:
 
 
 class NoHistory(History):
-    """Keep nothing: a search that only decides pays a call for each judgement, not its memory."""
+    """Record no decisions. A search without an audience uses it to save memory."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -113,19 +113,19 @@ class NoHistory(History):
 
     def lost(self, rung: int) -> None: ...
 
-    def forgotten(self, request_id: str) -> None: ...
+    def removed(self, request_id: str) -> None: ...
 
 
 NO_HISTORY = NoHistory()
 
 
-def beginning(lengths: Sequence[int]) -> History:
+def new_history(lengths: Sequence[int]) -> History:
     return History([RungHistory(length) for length in lengths])
 
 
 @dataclass(frozen=True, slots=True)
 class JudgementWording:
-    """Puts the judgements of one bracket into sentences."""
+    """Describe the judgements of one bracket in sentences."""
 
     method: str
     metric: str
@@ -134,13 +134,13 @@ class JudgementWording:
     lengths: Sequence[int]
 
     def value(self, loss: float) -> float | None:
-        """Return a loss as the metric was reported; None where it was not a number."""
+        """Return a loss as the reported metric, or None if the metric was not a number."""
         if abs(loss) >= _NO_NUMBER:
             return None
         return loss if self.smaller_is_better else -loss
 
     def sentence(self, judgement: Judgement) -> str:
-        """Tell what was decided of a trial last, as it goes on after "Trial 7"."""
+        """Return the latest decision about a trial, as the end of a sentence that begins with "Trial 7"."""
         value, cut, at = self._shown(judgement.loss), judgement.cut, judgement.rung
         length = f"{self.lengths[at]} {self.unit}"
         place = f"rung {at + 1} of {len(self.lengths)} ({length})"
@@ -157,8 +157,8 @@ class JudgementWording:
                 promoted = f"{share} were promoted"
                 return f"{stopped}: {promoted}, and {value} was never the best that waited"
             case Outcome.STOPPED:
-                off = f"cut-off {self._shown(cut.loss)}"
-                return f"{stopped}: {value} was not among the best {share} ({off})"
+                cut_off = f"cut-off {self._shown(cut.loss)}"
+                return f"{stopped}: {value} was not among the best {share} ({cut_off})"
 
     def _shown(self, loss: float) -> str:
         value = self.value(loss)

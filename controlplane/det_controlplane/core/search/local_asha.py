@@ -1,6 +1,6 @@
-"""`local_asha`: most new trials are neighbours of the best so far, judged among their own generation.
+"""`local_asha`: most new trials are neighbours of the best trials so far. Rungs compare recent trials only.
 
-What pays, and what was tried without gain, is measured in bench/search.py and told in the docs.
+bench/search.py measures the benefit of each rule. The docs describe the rules that were tried without benefit.
 """
 
 import math
@@ -19,19 +19,21 @@ from .rung import pack, unpack
 from .sampling import Sampler
 from .unit_cube import decode, encode, leaves_of
 
-LOCAL_FRACTION = 0.7  # the rest samples the whole space, so no valley is lost for good
+LOCAL_FRACTION = (
+    0.7  # the other trials sample the whole space, so the search can leave a local optimum
+)
 _PARENTS = 8
-_ENOUGH = 3  # entries that make a rung worth choosing parents from
-_RANK_PRESSURE = 3  # parents are drawn by uniform ** this: mostly the very best
-_STEPS = (0.02, 0.3)  # the step of each child is drawn between these on a log scale
-_MOVED = 0.6  # how many coordinates a child changes
-_SWITCHED = 0.1  # how often it draws a categorical value anew
+_ENOUGH = 3  # Parents are chosen from rungs with at least so many entries.
+_RANK_PRESSURE = 3  # The rank of a parent is uniform ** this, so the best are chosen most often.
+_STEPS = (0.02, 0.3)  # The step of each child is drawn between these on a log scale.
+_MOVED = 0.6  # The fraction of coordinates that a child changes.
+_SWITCHED = 0.1  # The probability of drawing a new categorical value.
 
 Elite = tuple[float, int, str, list[float]]  # loss, order of arrival, request id, point
 
 
 class LocalProposal(Proposal):
-    """Remembers the best points of every rung and proposes their neighbours."""
+    """Remember the best points of every rung and propose their neighbours."""
 
     def __init__(self, sampler: Sampler, num_rungs: int, fraction: float = LOCAL_FRACTION) -> None:
         super().__init__(sampler)
@@ -94,14 +96,14 @@ class LocalProposal(Proposal):
         ]
 
     def _parents(self) -> list[list[float]]:
-        """Return the best of the highest rung that has some, then of those below until there are enough."""
-        chosen: dict[str, list[float]] = {}
+        """Return the best points of the highest rung that has enough, filled up from the lower rungs."""
+        parents: dict[str, list[float]] = {}
         for elites in reversed(self._elites):
-            if chosen or len(elites) >= _ENOUGH:
+            if parents or len(elites) >= _ENOUGH:
                 for _, _, request_id, point in elites:
-                    if len(chosen) < _PARENTS:
-                        chosen.setdefault(request_id, point)
-        return list(chosen.values())
+                    if len(parents) < _PARENTS:
+                        parents.setdefault(request_id, point)
+        return list(parents.values())
 
     def _neighbour(self, parent: Sequence[float], rng: Rng) -> list[float]:
         low, high = _STEPS
@@ -129,16 +131,16 @@ def _gaussian(rng: Rng) -> float:
 
 
 class RecentRung:
-    """A stopping rung that compares with the latest arrivals only.
+    """A stopping rung that compares a loss with recent losses only.
 
-    Trials get better as the search learns: against everything ever seen nearly all of them would
-    go on, and the budget would drain into full trainings of the merely good.
+    Trials improve while the search learns. Compared with all earlier trials, nearly all new trials would continue,
+    and the search would spend its budget on full trainings of mediocre trials.
     """
 
     __slots__ = ("_count", "_recent", "_share")
 
     _WINDOW = 27
-    _SEVERITY = 2  # arrivals of a window still improve among themselves
+    _SEVERITY = 2  # stricter than a normal rung, because trials improve within a window too
 
     def __init__(self, divisor: float) -> None:
         self._count = 0

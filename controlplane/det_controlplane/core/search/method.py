@@ -1,4 +1,4 @@
-"""The contract of a search method: `Search` keeps the books, a method only decides."""
+"""The interface of a search method. `Search` keeps track of the trials, and the method makes the decisions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -8,18 +8,18 @@ from .actions import Action
 from .history import History
 
 NOTHING: tuple[Action, ...] = ()
-# Trials with which a search begins, whatever its configuration: one transaction creates them.
+# The largest number of trials at the start of a search. One transaction creates all of them.
 MOST_AT_ONCE = 10_000
 
 
 class SearchFailed(Exception):
-    """The search cannot go on; the message becomes the reason of a Fail action."""
+    """The search cannot continue. The message becomes the reason of a Fail action."""
 
 
 class Method(ABC):
-    """Decides a search. Trials passed in are live, and neither stopped nor exited early before."""
+    """A search method. Events are passed on only for live trials that were not stopped and did not exit early."""
 
-    # True where fewer creations than closings must not end the search (a remote method decides).
+    # True if the search stays open without live trials, because a remote method decides its end.
     decides_its_end: ClassVar[bool] = False
 
     @abstractmethod
@@ -27,37 +27,37 @@ class Method(ABC):
         """Create the first trials."""
 
     def validated(self, request_id: str, metrics: Mapping[str, Any]) -> Sequence[Action]:
-        """Take metrics of a live trial."""
+        """Handle validation metrics of a live trial."""
         return NOTHING
 
     def completed(self, request_id: str, length: float, metric: Any) -> Sequence[Action]:
-        """Handle that a live trial answered TrainTo."""
+        """Handle a live trial's answer to TrainTo."""
         return NOTHING
 
     def progressed(self, request_id: str, fraction: float) -> Sequence[Action]:
-        """Handle how far a live trial is on the way to its length."""
+        """Handle the progress of a live trial towards its length."""
         return NOTHING
 
     def invalid(self, request_id: str) -> Sequence[Action]:
-        """Handle that a live trial found its hyperparameters invalid; it is about to exit."""
+        """Handle a live trial that rejected its hyperparameters. It is about to exit."""
         return NOTHING
 
     def exited_early(self, request_id: str, reason: str) -> Sequence[Action]:
-        """Handle that a live trial failed, was canceled or asked to stop; it is about to exit."""
+        """Handle a live trial that failed, was canceled or asked to stop. It is about to exit."""
         return NOTHING
 
     def finished(self, request_id: str) -> Sequence[Action]:
-        """Handle that a live trial's own script came to its end."""
+        """Handle a live trial with a script that ended by itself."""
         return NOTHING
 
     def exited(self, request_id: str) -> Sequence[Action]:
-        """Handle that a trial is closed, for whatever reason; called after `finished` where that applies."""
+        """Handle a closed trial. If its script ended by itself, `finished` was called before."""
         return NOTHING
 
     def operated(
         self, operations: Sequence[Mapping[str, Any]], triggered_by: int | None
     ) -> Sequence[Action]:
-        """Take the operations that a remote search method posted; other methods get none."""
+        """Handle operations of a remote search method. Other methods ignore them."""
         return NOTHING
 
     def inactivated(self, state: str) -> Sequence[Action]:
@@ -69,17 +69,17 @@ class Method(ABC):
         return ()
 
     def watched(self) -> Sequence[History]:
-        """Keep from now on what is decided at rungs, by bracket; methods without rungs have none."""
+        """Start to record decisions at rungs and return the records by bracket. Methods without rungs have none."""
         return ()
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """Return JSON from which `restore` continues."""
+        """Return the state as JSON for `restore`."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up a snapshot of a method built from the same configuration."""
+        """Restore a snapshot of a method with the same configuration."""
 
     def progress(self) -> float | None:
-        """Return a number between 0 and 1, or None where the mean over the trials tells it."""
+        """Return the progress from 0 to 1, or None if it is the mean progress of the trials."""
         return None

@@ -1,4 +1,4 @@
-"""Read the numbers a search decides on from reported metrics."""
+"""Read the numbers that a search needs from reported metrics."""
 
 import math
 import sys
@@ -7,13 +7,15 @@ from typing import Any
 
 from .method import SearchFailed
 
-WORST = sys.float_info.max  # what a failed trial counts as: after every number, before infinity
-_LISTED = 20  # names of metrics in a sentence, at most
+WORST = (
+    sys.float_info.max
+)  # the loss of a failed trial: worse than every number, better than infinity
+_LISTED = 20  # metric names in a message
 _SPELLED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def read_loss(metrics: Mapping[str, Any], name: str, sign: float, request_id: str) -> float:
-    """Read the searcher metric as a loss: smaller is better, NaN is worst."""
+    """Return the searcher metric as a loss: smaller is better, and NaN becomes infinity."""
     value = metrics.get(name)
     if type(value) is float:
         return value * sign if value == value else math.inf
@@ -23,13 +25,13 @@ def read_loss(metrics: Mapping[str, Any], name: str, sign: float, request_id: st
 def as_loss(
     value: Any, name: str, sign: float, request_id: str, reported: Collection[str] = ()
 ) -> float:
-    """Return a value as a loss: smaller is better, NaN is worst. It was reported beside others."""
+    """Return a value as a loss: smaller is better, and NaN becomes infinity. `reported` are all names of the report."""
     loss = _number(value, name, request_id, reported) * sign
     return math.inf if math.isnan(loss) else loss
 
 
 def read_time(metrics: Mapping[str, Any], name: str, request_id: str) -> float:
-    """Read the time metric of the same report; it must be a number."""
+    """Return the time metric of the same report. Raises SearchFailed if it is not a number."""
     value = metrics.get(name)
     if type(value) is int:
         return value
@@ -46,11 +48,11 @@ def _number(value: Any, name: str, request_id: str, reported: Collection[str]) -
         return float(value)
     if isinstance(value, str) and value in _SPELLED:
         return _SPELLED[value]
-    found = "is missing" if value is None else f"is {value!r}, not a number"
+    fault = "is missing" if value is None else f"is {value!r}, not a number"
     names = sorted(reported)
     listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-    all_of_them = f", which are {listed}" if names else ""
+    others = f", which are {listed}" if names else ""
     raise SearchFailed(
-        f"trial {request_id}: metric {name!r} {found} in its validation metrics{all_of_them}; "
+        f"trial {request_id}: metric {name!r} {fault} in its validation metrics{others}; "
         f"report it with every validation, or change searcher.metric or searcher.time_metric"
     )

@@ -1,4 +1,4 @@
-"""`pbt`: a population trains in rounds; the worst give way to changed copies of the best.
+"""`pbt`: a population trains in rounds. After each round, modified copies of the best replace the worst.
 
 See docs/concepts/search.md#pbt."""
 
@@ -28,9 +28,9 @@ class PbtConfig:
 @dataclass(slots=True)
 class Member:
     hparams: Mapping[str, Any]
-    born: int  # the round it started in: a copy counts its own length from zero
+    born: int  # the first round of the trial; its length counts from there
     parent: str | None
-    loss: float | None = None  # of this round, None while it trains
+    loss: float | None = None  # of this round, or None while it trains
 
 
 class PopulationTraining(Method):
@@ -119,21 +119,21 @@ class PopulationTraining(Method):
         return [Park(request_id)]
 
     def _end_round(self) -> Sequence[Action]:
-        """End a round in which every trial has reported: the last round ends the search, others replace the worst."""
+        """End a round after every trial has reported. The last one ends the search; others replace the worst."""
         self._round += 1
         ranked = sorted(self._members, key=self._loss)
         if self._round >= self._config.num_rounds or not ranked:
             self._members.clear()
             return [Stop(request_id) for request_id in ranked]
         size = self._config.population_size
-        # Who failed in this round is among the worst, so fewer of the others have to go.
-        kept = ranked[: max(size - int(self._config.truncate_fraction * size), 1)]
-        actions: list[Action] = [Stop(request_id) for request_id in ranked[len(kept) :]]
-        for request_id in ranked[len(kept) :]:
+        # Failed trials of this round already count among the worst, so fewer others are replaced.
+        survivors = ranked[: max(size - int(self._config.truncate_fraction * size), 1)]
+        actions: list[Action] = [Stop(request_id) for request_id in ranked[len(survivors) :]]
+        for request_id in ranked[len(survivors) :]:
             del self._members[request_id]
-        actions.extend(self._continue(request_id) for request_id in kept)
-        for place in range(size - len(kept)):
-            actions.extend(self._create(kept[place % len(kept)]))
+        actions.extend(self._continue(request_id) for request_id in survivors)
+        for place in range(size - len(survivors)):
+            actions.extend(self._create(survivors[place % len(survivors)]))
         return actions
 
     def _loss(self, request_id: str) -> float:

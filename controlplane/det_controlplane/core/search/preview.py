@@ -1,4 +1,4 @@
-"""Tell what a search will do before it runs: the answer of /preview-hp-search."""
+"""Preview the trials of a search before it runs, for /preview-hp-search."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from .method import SearchFailed
 from .registry import Searcher, brackets_of, max_time_of, promotes, unit_of
 from .simulate import simulate
 
-_MOST_ROUNDS = 20_000  # a second or so
+_MOST_ROUNDS = 20_000  # takes about a second
 
 
 @dataclass(frozen=True, slots=True)
 class TrialsTo:
-    """A number of trials that train to one length; None is as long as their own script does."""
+    """A number of trials that train to the same length. None means as long as their script trains."""
 
     count: int
     length: int | None
@@ -31,9 +31,10 @@ class TrialsTo:
 
 
 def preview(searcher: Searcher, space: Space, seed: int = 0) -> list[TrialsTo]:
-    """Preview a search, by formula where there is one: at each rung one trial of `divisor` goes on.
+    """Preview a search. Halving searches use a formula: one of `divisor` trials continues from each rung.
 
-    Where trials are stopped at least one does, the first that comes; where they are promoted, so many must have come.
+    In the stopping form, at least one trial continues, because the first one does. The promotion form needs `divisor`
+    trials at a rung before it promotes one.
     """
     name, unit = str(searcher.get("name")), unit_of(searcher)
     if name == "single":
@@ -43,13 +44,13 @@ def preview(searcher: Searcher, space: Space, seed: int = 0) -> list[TrialsTo]:
     if name == "grid":
         return [TrialsTo(grid_size(space), None, unit)]
     if name == "pbt":
-        return _told(_simulated(searcher, space, seed), unit)
+        return _by_length(_simulated(searcher, space, seed), unit)
     if name == "custom":
         raise SearchFailed("a custom search is decided by a program of yours: run it to see")
-    return _told(_by_rung(searcher), unit)
+    return _by_length(_by_rung(searcher), unit)
 
 
-def _told(counts: Counter[int], unit: str) -> list[TrialsTo]:
+def _by_length(counts: Counter[int], unit: str) -> list[TrialsTo]:
     return [TrialsTo(counts[length], length, unit) for length in sorted(counts) if counts[length]]
 
 
@@ -69,7 +70,7 @@ def _by_rung(searcher: Searcher) -> Counter[int]:
 
 
 def _simulated(searcher: Searcher, space: Space, seed: int) -> Counter[int]:
-    """Preview by imagined metrics which trials of a population are replaced, and when."""
+    """Simulate a population with invented metrics, and count its trials by length."""
     rounds, most = int(searcher["population_size"]) * int(searcher["num_rounds"]), _MOST_ROUNDS
     if rounds > most:
         raise SearchFailed(

@@ -1,4 +1,4 @@
-"""A rung of promoting ASHA: the trials that wait there, the best first."""
+"""A rung of promoting ASHA: its waiting trials, the best first."""
 
 import heapq
 import math
@@ -15,17 +15,17 @@ _FEW = 1024
 
 
 class PromotionRung:
-    """Counts the trials that arrived and that were promoted, and keeps those that wait.
+    """Count the trials that arrived and that were promoted, and keep the waiting trials.
 
-    The next to be promoted are a small heap. The others are only put to a list, and looked at when the heap is empty:
-    most of a long queue came to stay, and is not touched again."""
+    A small heap contains the next trials to promote. All other trials are in an unsorted list, which is only read when
+    the heap is empty, because most trials of a long queue are never promoted."""
 
     __slots__ = ("_first_other", "_most_next", "_next", "_others", "arrived", "promoted")
 
     def __init__(self) -> None:
         self.arrived = 0
         self.promoted = 0
-        self._next: list[Waiting] = []  # each better than all others
+        self._next: list[Waiting] = []  # each is better than all others
         self._others: list[Waiting] = []
         self._first_other: Waiting = _WORST  # the best of the others
         self._most_next = _FEW
@@ -39,14 +39,14 @@ class PromotionRung:
             self._divide(_sorted(self._next), len(self._next) // 2)
 
     def pop(self) -> str | None:
-        """Take the best entry away and return it."""
+        """Remove and return the best entry."""
         if not self._next and self._others:
-            everybody, self._others = _sorted(self._others), []
-            self._divide(everybody, -(-len(everybody) // 4))
+            waiting, self._others = _sorted(self._others), []
+            self._divide(waiting, -(-len(waiting) // 4))
         return heapq.heappop(self._next)[2] if self._next else None
 
     def clear(self) -> list[str]:
-        """Take all entries away and return them, best first."""
+        """Remove and return all entries, the best first."""
         trials = [request_id for _, _, request_id in self.in_order()]
         self._fill([])
         return trials
@@ -75,7 +75,7 @@ class PromotionRung:
         self._divide(waiting, len(waiting))
 
     def _divide(self, in_order: list[Waiting], count: int) -> None:
-        """Divide the entries into the best, which go on next, and the rest; sorted lists are heaps."""
+        """Divide sorted entries into the next ones and the others. A sorted list is a valid heap."""
         self._next, others = in_order[:count], in_order[count:]
         self._first_other = others[0] if others else _WORST
         self._others += others
@@ -83,7 +83,7 @@ class PromotionRung:
 
 
 def _sorted(waiting: list[Waiting]) -> list[Waiting]:
-    """Sort by loss, then arrival: two sorts by numbers take half the time of one by tuples."""
+    """Sort by loss, then arrival. Two sorts by numbers take half the time of one sort by tuples."""
     by_arrival = sorted(waiting, key=itemgetter(1))
     by_arrival.sort(key=itemgetter(0))
     return by_arrival

@@ -8,7 +8,7 @@ from .sampling import Sampler
 
 
 class Proposal:
-    """Independent samples. A method that learns overrides the hooks and chooses better ones."""
+    """Propose independent samples. Methods that learn override the hooks to make better proposals."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -20,13 +20,13 @@ class Proposal:
         """Record that a trial reached a rung with this loss."""
 
     def forget(self, request_id: str) -> None:
-        """Forget what was recorded of a trial whose hyperparameters turned out invalid."""
+        """Remove the records of a trial with invalid hyperparameters."""
 
     def close(self, request_id: str) -> None:
-        """Handle that the trial will report no more."""
+        """Handle a trial that will not report again."""
 
     def snapshot(self) -> dict[str, Any]:
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up a snapshot."""
+        """Restore a snapshot."""

@@ -1,4 +1,4 @@
-"""`random` and `single`: independent samples, a bounded number at once."""
+"""`random` and `single`: independent samples with a limited number of concurrent trials."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class RandomSearch(Method):
         return [action for _ in range(self._at_once) for action in self._create()]
 
     def invalid(self, request_id: str) -> Sequence[Action]:
-        self._created -= 1  # its exit makes room for a replacement
+        self._created -= 1  # `exited` then creates a replacement
         return NOTHING
 
     def exited(self, request_id: str) -> Sequence[Action]:
@@ -40,7 +40,7 @@ class RandomSearch(Method):
 
 
 def with_length(create: Create, length: int | None) -> list[Action]:
-    """Add to a creation how far to train, where the configuration says so (`max_length`)."""
+    """Return the creation with its training length, if the configuration has one (`max_length`)."""
     if length is None:
         return [create]
     return [create, TrainTo(create.request_id, length)]

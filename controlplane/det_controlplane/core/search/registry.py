@@ -1,4 +1,4 @@
-"""Build the search of an experiment from the `searcher` of its configuration."""
+"""Build the search of an experiment from the `searcher` section of its configuration."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from det_controlplane.core.hparams import Space, is_constant
 
-from .adaptive import Tournament
+from .adaptive import AdaptiveAsha
 from .asha import AshaConfig, StoppingAsha
 from .asha_promotion import PromotionAsha
 from .brackets import Bracket, bracket_rungs, levels, make_brackets, rung_units
@@ -30,26 +30,26 @@ _MAX_RUNGS = 5
 
 
 def new(searcher: Searcher, space: Space, seed: int) -> Search:
-    """Make the search of an experiment before its first event; SearchFailed where none can be made."""
+    """Return a new search. Raises SearchFailed if the configuration is invalid."""
     return _build(searcher, space, Rng(seed))
 
 
 def restore(searcher: Searcher, space: Space, seed: int, snapshot: Mapping[str, Any]) -> Search:
-    """Restore the search as it was when the snapshot was taken: it folds on as the original would."""
+    """Return the search with the state of the snapshot. It continues exactly like the original search."""
     search = _build(searcher, space, Rng(seed, snapshot["rng"]["drawn"]))
     search.load(snapshot)
     return search
 
 
 def length_of(max_length: Any) -> int | None:
-    """Return the number of `{"batches": 100}` or of a plain 100."""
+    """Return the number in `{"batches": 100}` or in a plain 100."""
     if isinstance(max_length, Mapping):
         return int(next(iter(max_length.values())))
     return None if max_length is None else int(max_length)
 
 
 def unit_of(searcher: Searcher) -> str:
-    """Return the unit in which the search counts training: the time metric, or the unit of `max_length`."""
+    """Return the unit of training lengths: the time metric or the unit of `max_length`."""
     if searcher.get("time_metric"):
         return str(searcher["time_metric"])
     length = searcher.get("max_length") or searcher.get("length_per_round")
@@ -59,7 +59,7 @@ def unit_of(searcher: Searcher) -> str:
 
 
 def _rungs_of(searcher: Searcher) -> int:
-    """Return the rungs of a local_asha that names none: as many as its training is long enough for."""
+    """Return the number of rungs of local_asha. By default, it has as many as fit into its training length."""
     if searcher.get("num_rungs"):
         return int(searcher["num_rungs"])
     most = searcher.get("max_rungs") or _MAX_RUNGS
@@ -67,7 +67,7 @@ def _rungs_of(searcher: Searcher) -> int:
 
 
 def report_lengths(searcher: Searcher) -> list[int]:
-    """Return the lengths at which a search decides, ascending; the last is the whole training of a trial."""
+    """Return the ascending lengths at which a search decides. The last one is the whole training of a trial."""
     name, divisor = searcher.get("name"), searcher.get("divisor") or _DIVISOR
     if name == "pbt":
         each = _round_length(searcher)
@@ -79,7 +79,7 @@ def report_lengths(searcher: Searcher) -> list[int]:
 
 
 def brackets_of(searcher: Searcher) -> list[Bracket]:
-    """Return the brackets that a configuration of some halving makes."""
+    """Return the brackets of a halving configuration."""
     divisor = searcher.get("divisor") or _DIVISOR
     max_trials = int(searcher["max_trials"])
     if searcher.get("name") != "adaptive_asha":
@@ -97,19 +97,19 @@ def brackets_of(searcher: Searcher) -> list[Bracket]:
 def _build(searcher: Searcher, space: Space, rng: Rng) -> Search:
     name = str(searcher.get("name"))
     if name not in _METHODS:
-        known = ", ".join(sorted(_METHODS))
-        raise SearchFailed(f"searcher.name {name!r} is not a search method; use one of {known}")
+        names = ", ".join(sorted(_METHODS))
+        raise SearchFailed(f"searcher.name {name!r} is not a search method; use one of {names}")
     method = _METHODS[name](searcher, Sampler(space, rng))
     return Search(method, rng, _metric_names(name, searcher), _invalid_limit(name, searcher, space))
 
 
 def _invalid_limit(name: str, searcher: Searcher, space: Space) -> float:
-    """Return how many trials may find their hyperparameters invalid before the search ends."""
-    if name in ("custom", "grid"):  # which replace none
+    """Return the number of trials that may reject their hyperparameters before the search ends."""
+    if name in ("custom", "grid"):  # these methods do not replace such trials
         return math.inf
     if is_constant(space):
         return 0
-    # A space that is mostly invalid may use ten times its trials; one that is wholly so must end.
+    # A mostly invalid space may use ten times its trials. An entirely invalid space must end.
     trials = searcher.get("max_trials") or searcher.get("population_size") or 1
     return 100 + 10 * int(trials)
 
@@ -140,7 +140,7 @@ def _async_halving(searcher: Searcher, sampler: Sampler) -> Method:
 
 def _adaptive_asha(searcher: Searcher, sampler: Sampler) -> Method:
     brackets = brackets_of(searcher)
-    return Tournament([_bracket_method(searcher, sampler, bracket) for bracket in brackets])
+    return AdaptiveAsha([_bracket_method(searcher, sampler, bracket) for bracket in brackets])
 
 
 def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
@@ -156,7 +156,7 @@ def _local_asha(searcher: Searcher, sampler: Sampler) -> Method:
 
 
 def promotes(searcher: Searcher) -> bool:
-    """Return whether trials wait at rungs for their promotion, instead of being stopped there."""
+    """Return whether trials wait at rungs for their promotion instead of stopping there."""
     return searcher.get("max_time") is None and not searcher.get("stop_once")
 
 
@@ -209,7 +209,7 @@ def _asha_config(searcher: Searcher, bracket: Bracket) -> AshaConfig:
         divisor=searcher.get("divisor") or _DIVISOR,
         max_trials=bracket.max_trials,
         max_concurrent=bracket.max_concurrent,
-        tells_length=searcher.get("max_time") is None,
+        sets_length=searcher.get("max_time") is None,
     )
 
 

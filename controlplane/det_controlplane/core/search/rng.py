@@ -1,4 +1,4 @@
-"""The generator of a search: MT19937, drawing what numpy's RandomState would."""
+"""The random generator of a search: MT19937 with the same draws as numpy's RandomState."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 class Rng:
-    """Counts the 32-bit words it draws, so that a snapshot is a seed and a number."""
+    """Count the 32-bit words that were drawn, so that a snapshot is a seed and a number."""
 
     __slots__ = ("_bits", "_double", "drawn", "seed")
 
@@ -30,7 +30,7 @@ class Rng:
         return self._double()
 
     def below(self, bound: int) -> int:
-        """Draw an integer in [0, bound), by masked rejection."""
+        """Draw an integer in [0, bound) by masked rejection."""
         highest = bound - 1
         if highest <= 0:
             return 0
@@ -46,14 +46,14 @@ class Rng:
         return low + self.below(high - low)
 
     def uuid4(self) -> str:
-        """Draw sixteen bytes, four words little-endian, with the bits of a version 4 UUID forced."""
+        """Draw four little-endian words and return them as a version 4 UUID."""
         self.drawn += 4
         text = self._bits(128).to_bytes(16, "little").hex()
         variant = _VARIANTS[text[16]]
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
     def seed31(self) -> int:
-        """Draw the seed of a trial: `below(2**31)`, where no draw is ever rejected."""
+        """Draw the seed of a trial. It equals `below(2**31)`, which never rejects a draw."""
         self.drawn += 1
         return self._bits(32) & 0x7FFFFFFF
 
@@ -69,7 +69,7 @@ class Rng:
 
 
 def _seeded_state(seed: int) -> tuple[Any, ...]:
-    # The standard library seeds by array; numpy's integer seeding is the older init_genrand.
+    # The standard library seeds with an array. numpy seeds integers with the older init_genrand.
     word = first = seed & _WORD
     rest = [
         word := (1812433253 * (word ^ word >> 30) + i) & 0xFFFFFFFF for i in range(1, _STATE_WORDS)

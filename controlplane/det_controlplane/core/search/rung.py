@@ -1,4 +1,4 @@
-"""A rung of stopping ASHA: tell whether a loss is among the best 1/divisor of those seen here."""
+"""A rung of stopping ASHA: decide whether a loss is among the best 1/divisor of the rung."""
 
 import base64
 import heapq
@@ -10,18 +10,18 @@ from .history import RungCut
 
 
 class Rung(Protocol):
-    """Decides, one loss after the other, which trials go on from a rung."""
+    """Decide for one loss after the other whether its trial continues from a rung."""
 
     def __len__(self) -> int: ...
 
     def insert(self, loss: float) -> bool:
-        """Record the loss; true when its trial goes on."""
+        """Record the loss and return True if its trial continues."""
 
     def cut(self) -> RungCut:
-        """Tell by what the latest loss was judged."""
+        """Return the cut that decided about the latest loss."""
 
     def remove(self, loss: float) -> None:
-        """Forget one entry of this loss: its trial's hyperparameters were invalid."""
+        """Remove one entry with this loss, because its trial had invalid hyperparameters."""
 
     def snapshot(self) -> Any: ...
 
@@ -29,21 +29,21 @@ class Rung(Protocol):
 
 
 class StoppingRung:
-    """Keeps two heaps that meet at the cut: deciding on the 100,000th loss is as cheap as on the 100th."""
+    """Keep two heaps on both sides of the cut. A decision takes logarithmic time, also with 100,000 losses."""
 
     __slots__ = ("_best", "_count", "_divisor", "_rest")
 
     def __init__(self, divisor: float) -> None:
         self._divisor = int(divisor) if divisor == int(divisor) else divisor
         self._count = 0
-        self._best: list[float] = []  # negated, so the worst of the best is on top
+        self._best: list[float] = []  # negated, so the worst of the best is at the top
         self._rest: list[float] = []
 
     def __len__(self) -> int:
         return self._count
 
     def insert(self, loss: float) -> bool:
-        """Record the loss, before its equals; true when it is among those that continue."""
+        """Record the loss and return True if it is among the best. It ranks before equal losses."""
         best = self._best
         self._count = count = self._count + 1
         cut = count // self._divisor or 1
@@ -61,7 +61,7 @@ class StoppingRung:
         return RungCut(len(self._best), self._count, -self._best[0])
 
     def remove(self, loss: float) -> None:
-        """Forget one entry of this loss. Linear, but only for invalid hyperparameters found late."""
+        """Remove one entry with this loss. The cost is linear, but only late invalid hyperparameters need it."""
         losses = self.losses()
         losses.remove(loss)
         self._fill(losses)
@@ -85,7 +85,7 @@ class StoppingRung:
 
 
 def pack(numbers: Iterable[float]) -> str:
-    """Encode doubles as base64: exact, compact, and infinities survive JSON columns."""
+    """Encode doubles as base64. The encoding is exact and compact, and JSON columns can store infinities this way."""
     values = list(numbers)
     return base64.b64encode(struct.pack(f"<{len(values)}d", *values)).decode("ascii")
 

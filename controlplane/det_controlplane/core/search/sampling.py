@@ -1,4 +1,4 @@
-"""Draw hyperparameters from a space in the sorted order of names, and keep the user's order in the result."""
+"""Draw hyperparameters in the sorted order of names. The result has the user's order."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ Draw = Callable[[Rng], Any]
 
 
 class Sampler:
-    """Makes the trials of one search: hyperparameters first, then the request id, then the seed."""
+    """Create the trials of a search. The generator draws the hyperparameters, then the request id, then the seed."""
 
     __slots__ = ("_draw", "rng", "space")
 

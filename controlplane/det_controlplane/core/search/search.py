@@ -1,4 +1,4 @@
-"""Folds events into actions: the books every method needs, and the method that decides."""
+"""Turn events into actions. `Search` keeps track of the trials and calls the method for decisions."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +24,12 @@ from .rng import Rng
 _VERSION = 1
 _INVALID = (ExitReason.INVALID_HP, ExitReason.INIT_INVALID_HP)
 
-# What a live trial is to the search.
+# The status of a live trial.
 _UNKNOWN, _RUNNING, _STOPPED, _EXITED_EARLY, _FOUND_INVALID = range(-1, 4)
 
 
 class Search:
-    """The state of one experiment's search; `fold` is deterministic and changes it in place."""
+    """The state of an experiment's search. `fold` is deterministic and changes the state in place."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Search:
         invalid_limit: float = math.inf,
     ) -> None:
         self.method = method
-        # The metrics the fold reads: a caller may store only these with a Validated event.
+        # The metrics that `fold` reads. A caller may store only these with a Validated event.
         self.metric_names = metric_names
         self._rng = rng
         self._invalid_limit = invalid_limit
@@ -65,38 +65,38 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """Return whether Shutdown or Fail came: nothing that happens later changes anything."""
+        """Return whether Shutdown or Fail was returned. Later events have no effect."""
         return self._over
 
     @property
     def requested(self) -> int:
-        """Return how many trials were created so far, replacements included."""
+        """Return the number of created trials, including replacements."""
         return self._requested
 
     def fold(self, event: Event) -> tuple[Action, ...]:
-        """Return the actions that follow from an event; none for repeated events and unknown trials."""
+        """Return the actions for an event. Repeated events and unknown trials have no actions."""
         if self._over and not isinstance(event, Continued):
             return NOTHING
         try:
             actions = self._folds[type(event)](event)
-        except SearchFailed as failed:
+        except SearchFailed as error:
             self._over = True
-            return (Fail(str(failed), getattr(event, "request_id", None)),)
-        return self._booked(actions) if actions else NOTHING
+            return (Fail(str(error), getattr(event, "request_id", None)),)
+        return self._record(actions) if actions else NOTHING
 
     def remote_events(self) -> Sequence[Mapping[str, Any]]:
-        """Return the events a remote search method has yet to answer (`custom`), oldest first."""
+        """Return the events that a remote search method (`custom`) has not answered yet, oldest first."""
         return self.method.remote_events()
 
     def progress(self, fractions: Mapping[str, float]) -> float:
-        """Return a number between 0 and 1; `fractions` is what live trials reported, by request id."""
+        """Return the progress from 0 to 1. `fractions` has the reported progress of live trials by request id."""
         progress = self.method.progress()
         if progress is None:
             progress = self._mean_progress(fractions)
         return progress if math.isfinite(progress) else 0.0
 
     def snapshot(self) -> dict[str, Any]:
-        """Return JSON; it grows with the live trials and the rung entries, not with events."""
+        """Return the state as JSON. Its size depends on live trials and rung entries, not on the number of events."""
         return {
             "version": _VERSION,
             "rng": self._rng.snapshot(),
@@ -112,7 +112,7 @@ class Search:
         }
 
     def load(self, snapshot: Mapping[str, Any]) -> None:
-        """Take up a snapshot; the generator is the caller's to wind forward."""
+        """Restore a snapshot, except the random generator, which the caller restores."""
         self._live = dict(snapshot["live"])
         self._requested = snapshot["requested"]
         self._closed = snapshot["closed"]
@@ -140,7 +140,7 @@ class Search:
         return self.method.completed(event.request_id, event.length, event.metric)
 
     def _exit_early(self, event: ExitedEarly) -> Sequence[Action]:
-        # A trial the search stopped has done its part: how it went down does not count against it.
+        # The search stopped this trial, so its exit does not count as a failure.
         if self._live.get(event.request_id) != _RUNNING:
             return NOTHING
         if event.reason in _INVALID:
@@ -198,7 +198,7 @@ class Search:
         return self.method.inactivated(event.state)
 
     def _continue(self, event: Continued) -> Sequence[Action]:
-        """Continue. Trials of an experiment that was canceled are live here still: their exits were not folded."""
+        """Continue an ended experiment. Canceled trials are still live here, because their exits were not folded."""
         self._over = False
         self._failures = self._cancels = 0
         again = set(event.request_ids)
@@ -208,7 +208,7 @@ class Search:
             self._live[request_id] = _RUNNING
         return [action for request_id in gone for action in self._exit(Exited(request_id))]
 
-    def _booked(self, actions: Sequence[Action]) -> tuple[Action, ...]:
+    def _record(self, actions: Sequence[Action]) -> tuple[Action, ...]:
         live = self._live
         for action in actions:
             if type(action) is Create:

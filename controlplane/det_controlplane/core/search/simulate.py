@@ -1,4 +1,4 @@
-"""A whole search on imagined trials: what `det preview-search` shows and the benchmarks compare."""
+"""Simulate a whole search with invented trials, for `det preview-search` and the benchmarks."""
 
 import heapq
 import math
@@ -16,14 +16,14 @@ from .events import Event, Exited, Started, Validated
 from .registry import Searcher, new, report_lengths, unit_of
 from .search import Search
 
-# (hyperparameters, trial seed, length trained in all) -> the searcher metric
+# (hyperparameters, trial seed, total training length) -> the searcher metric
 Curve = Callable[[Mapping[str, Any], int, float], float]
 
 
 @dataclass(slots=True)
 class SimulatedTrial:
     create: Create
-    inherited: float = 0.0  # what its parent had trained when it was copied
+    inherited: float = 0.0  # the training length of its parent when it was copied
     length: float = 0.0
     target: float | None = None
     metric: float | None = None
@@ -33,7 +33,7 @@ class SimulatedTrial:
 
 @dataclass(slots=True)
 class Simulation:
-    """The fate of every trial, and the work of the whole search in units of training."""
+    """The outcome of every trial, and the work of the search in units of training."""
 
     trials: dict[str, SimulatedTrial] = field(default_factory=dict)
     work: float = 0.0
@@ -50,9 +50,9 @@ def simulate(
     budget: float = float("inf"),
     observe: Callable[[float, SimulatedTrial], None] | None = None,
 ) -> Simulation:
-    """Run to the end or until `budget` units are trained, at most `slots` trials at once (0: all).
+    """Run a search to its end or until `budget` units are trained. `slots` limits concurrent trials (0: no limit).
 
-    `observe(work, trial)` sees every report.
+    `observe(work, trial)` is called for every report.
     """
     world = _World(searcher, space, seed, curve or plausible_curve(searcher), slots, observe)
     world.run(budget)
@@ -60,7 +60,7 @@ def simulate(
 
 
 def plausible_curve(searcher: Searcher) -> Curve:
-    """Make curves that fall like a power of training and mostly keep their order: for previews."""
+    """Return a loss curve for previews. It falls like a power of the length, and curves seldom cross."""
     better_down = searcher.get("smaller_is_better", True) is not False
 
     def curve(hparams: Mapping[str, Any], seed: int, length: float) -> float:
@@ -168,7 +168,7 @@ class _World:
                 self._schedule(request_id)
 
     def _schedule(self, request_id: str) -> bool:
-        """Schedule the trial's next report; return False where its script has come to its end."""
+        """Schedule the trial's next report. Return False if its script has ended."""
         trial = self.simulation.trials[request_id]
         length: float
         if trial.target is not None and trial.target > trial.length:

@@ -1,4 +1,4 @@
-"""A space as a unit cube: every sampled hyperparameter is one coordinate in [0, 1]."""
+"""Map a hyperparameter space to a unit cube. Every sampled hyperparameter is one coordinate in [0, 1]."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Leaf = tuple[Path, Int | Double | Log | Categorical]
 
 
 def leaves_of(space: Space, prefix: Path = ()) -> list[Leaf]:
-    """Return the hyperparameters that vary, names sorted at every level."""
+    """Return the hyperparameters that vary. Names are sorted at every level."""
     leaves: list[Leaf] = []
     for name in sorted(space):
         hparam, path = space[name], (*prefix, name)
