@@ -305,7 +305,7 @@ class Deployment(ABC):
     def _warn(self) -> None:
         """Tell what in the configuration will hardly do what it is meant to."""
         from det_controlplane.core.config.cluster import load_cluster
-        from det_controlplane.core.config.reach_of_storage import warnings
+        from det_controlplane.core.config.storage_credentials import warnings
 
         config = load_cluster(self.config())
         for warning in (

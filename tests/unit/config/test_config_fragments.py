@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from det_controlplane.core.config import blamed, fragment_problems
+from det_controlplane.core.config import fragment_problems, with_template_name
 from det_controlplane.core.problems import Problem
 
 
@@ -69,6 +69,6 @@ def test_a_problem_is_blamed_on_the_template_that_alone_says_it() -> None:
         "entrypoint",
         "",
     )
-    told = blamed([Problem(p, "is wrong") for p in paths], submitted, template, "ours")
+    told = with_template_name([Problem(p, "is wrong") for p in paths], submitted, template, "ours")
     of_template = [p.path for p in told if p.message == "is wrong (template 'ours' says so)"]
     assert of_template == ["resurces", "resources.slots", "scheduling_unit"]

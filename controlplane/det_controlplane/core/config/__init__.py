@@ -1,6 +1,6 @@
-"""The experiment configuration: read, merged, completed and checked.
+"""The experiment configuration: reading, merging, defaults and checks.
 
-Names are imported when first used: reading YAML or naming an experiment needs no model.
+Names are imported when they are first used, because reading YAML or naming an experiment needs no model.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ from det_controlplane.core.problems import InvalidConfig, Problem
 if TYPE_CHECKING:
     from det_controlplane.core.config.cluster import ClusterConfig, load_cluster
     from det_controlplane.core.config.experiment import ExperimentConfig
-    from det_controlplane.core.config.fragments import blamed, fragment_problems
+    from det_controlplane.core.config.fragments import fragment_problems, with_template_name
     from det_controlplane.core.config.layers import merge
     from det_controlplane.core.config.legacy import shim
     from det_controlplane.core.config.names import petname
@@ -28,8 +28,8 @@ _HOMES = {
     "ClusterConfig": "cluster",
     "load_cluster": "cluster",
     "ExperimentConfig": "experiment",
-    "blamed": "fragments",
     "fragment_problems": "fragments",
+    "with_template_name": "fragments",
     "shim": "legacy",
     "merge": "layers",
     "petname": "names",
@@ -53,7 +53,6 @@ __all__ = [
     "ResolvedTask",
     "Sources",
     "TaskConfig",
-    "blamed",
     "fragment_problems",
     "load_cluster",
     "load_yaml",
@@ -64,6 +63,7 @@ __all__ = [
     "shim",
     "sources_of",
     "task_sources_of",
+    "with_template_name",
 ]
 
 

@@ -1,13 +1,13 @@
-"""Check the settings of a pool's machines against limits of EC2."""
+"""Check the settings of a pool's machines against the limits of EC2."""
 
 from collections.abc import Mapping
 
 from det_controlplane.core.config.reading import Reader
 from det_controlplane.core.provision import boot
 
-# EC2's limit for user data in bytes, before base64.
+# The limit of EC2 for user data, in bytes before base64.
 MOST_USER_DATA = 16_384
-# Space for the cluster's name and address and the pool's name, which are unknown here.
+# Space for the cluster's id and address and the pool's name, which are not known here.
 _RESERVED = 1_024
 _IN_USER_DATA = (
     "startup_script", "container_startup_script", "agent_config_file_contents", "pull_images", "google_credentials",

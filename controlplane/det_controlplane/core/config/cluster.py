@@ -1,4 +1,4 @@
-"""The cluster configuration, with the keys that Determined's administrators know (docs/reference/cluster-config.md)."""
+"""The cluster configuration. Its keys are the keys of Determined (docs/reference/cluster-config.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -34,9 +34,9 @@ _STORAGE_NEEDS = {
     "gcs": "bucket",
     "azure": "container",
 }
-# Younger rows of the audit log cannot be deleted (db/migrations, keep_audit_log).
+# The database refuses to delete newer entries of the audit log (db/migrations, keep_audit_log).
 LEAST_AUDIT_DAYS = 30
-# Keys of a resident master that mean nothing here.
+# Keys of Determined's master that have no effect here.
 _IGNORED = (
     "config_file", "db", "root", "cache", "telemetry", "enable_cors", "logging", "observability",
     "ui_customization", "hyperparameter_importance", "port_range",
@@ -47,7 +47,7 @@ _IGNORED = (
 @dataclass(frozen=True, slots=True)
 class ClusterRetention:
     log_retention_days: int = -1  # forever
-    task_retention_days: int = -1  # of tasks that are no trials; 0 and -1: forever
+    task_retention_days: int = -1  # of tasks other than trials; 0 and -1: forever
     schedule: str = ""
 
 
@@ -65,15 +65,15 @@ class Log:
 
 
 class Authz(Enum):
-    """The ways to decide who may do what."""
+    """The ways to authorize users."""
 
-    BASIC = "basic"  # everybody is an editor everywhere
-    RBAC = "rbac"  # what no role grants is refused
+    BASIC = "basic"  # everyone is an editor everywhere
+    RBAC = "rbac"  # only roles give rights
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    scheduler: Scheduler = _SCHEDULER  # of pools that name none
+    scheduler: Scheduler = _SCHEDULER  # of pools without their own scheduler
     resource_pools: tuple[Pool, ...] = (Pool(task_container_defaults=_TASK_DEFAULTS),)
     default_compute_resource_pool: str = DEFAULT_POOL
     default_aux_resource_pool: str = DEFAULT_POOL
@@ -81,9 +81,9 @@ class ClusterConfig:
     checkpoint_storage: Mapping[str, Any] | None = None
     cluster_name: str = ""
     port: int = 8080
-    reserved_ports: frozenset[int] = frozenset()  # that no trial may be told to use
-    initial_user_password: str | None = None  # None: it is made up
-    allowed_host_paths: tuple[str, ...] | None = None  # None: all but those of the system
+    reserved_ports: frozenset[int] = frozenset()  # ports that trials must not use
+    initial_user_password: str | None = None  # None: a random password
+    allowed_host_paths: tuple[str, ...] | None = None  # None: all paths except system directories
     authz: Authz = Authz.BASIC
     launch_error: bool = True
     feature_switches: tuple[str, ...] = ()  # reported to clients; no behaviour depends on them
@@ -93,24 +93,26 @@ class ClusterConfig:
     webhooks: Webhooks = Webhooks()
     log: Log = Log()
     audit_retention_days: int = -1  # forever
-    max_uploads_per_day: int = 20 << 30  # bytes of code that a user may send within 24 hours
-    max_streams_per_user: int = 256  # at once, in one process of the API
-    max_connections_per_address: int = 1024  # to one process of the API; 0: any number
+    max_uploads_per_day: int = 20 << 30  # bytes of code per user within 24 hours
+    max_streams_per_user: int = 256  # open streams in one API process
+    max_connections_per_address: int = 1024  # in one API process; 0: no limit
     token: AccessTokens = field(default_factory=AccessTokens)
-    oidc: SignInProvider | None = None  # where people sign in
-    pipelines: tuple[PipelineTrust, ...] = ()  # that sign in by a token of their CI service
-    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
+    oidc: SignInProvider | None = None  # the identity provider
+    pipelines: tuple[
+        PipelineTrust, ...
+    ] = ()  # CI pipelines that sign in with a token of their service
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys without effect
 
     def pool(self, name: str) -> Pool | None:
         return next((pool for pool in self.resource_pools if pool.pool_name == name), None)
 
     def pool_for(self, requested: str, slots: int) -> Pool | Problem:
-        """Return the pool asked for by name, or else the default for work with or without slots."""
+        """Return the requested pool, or the default pool for work with or without slots."""
         default = self.default_compute_resource_pool if slots else self.default_aux_resource_pool
         pool = self.pool(requested or default)
         if pool is None:
-            known = ", ".join(pool.pool_name for pool in self.resource_pools)
-            message = f"{requested!r} does not exist; this cluster has: {known}"
+            names = ", ".join(pool.pool_name for pool in self.resource_pools)
+            message = f"{requested!r} does not exist; this cluster has: {names}"
             return Problem("resources.resource_pool", message)
         return pool
 
@@ -120,7 +122,7 @@ class ClusterConfig:
         return any(pool.offers for pool in self.resource_pools)
 
     def section_settings(self, pool_name: str, section: int) -> Mapping[str, Any]:
-        """Return the settings by which a pool rents; none when the configuration changed meanwhile."""
+        """Return the settings of a pool's section, or {} if the configuration has changed and has no such section."""
         pool = self.pool(pool_name)
         sections = pool.sections if pool else ()
         return sections[section].settings if section < len(sections) else {}
@@ -131,7 +133,7 @@ class ClusterConfig:
 
 
 def load_cluster(source: str | Mapping[str, Any]) -> ClusterConfig:
-    """Read the configuration; raises InvalidConfig with everything that is wrong with it."""
+    """Read the configuration. Raises InvalidConfig with all problems."""
     raw = (
         load_yaml(source, what=WHAT) if isinstance(source, str) and source.strip() else source or {}
     )
@@ -145,7 +147,7 @@ def load_cluster(source: str | Mapping[str, Any]) -> ClusterConfig:
 
 
 def _sign_in(reader: Reader, security: Reader) -> tuple[SignInProvider | None, list[str]]:
-    """Read where people sign in, also at the top, where Determined has it."""
+    """Read the identity provider. Determined has this section at the top level, which is accepted too."""
     if reader.gives("oidc") and security.gives("oidc"):
         reader.refuse("oidc", "is given as security.oidc, too: leave one of them away")
     return read_provider((security if security.gives("oidc") else reader).section("oidc"))
@@ -210,7 +212,7 @@ def _authz(reader: Reader) -> tuple[Authz, list[str]]:
 
 
 def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
-    """Read the scheduler of the resource manager; `default_priority` and `preemption` at the top are a short form."""
+    """Read the default scheduler. `default_priority` and `preemption` at the top level are a short form."""
     resource_manager.choice("type", ("agent",), "agent")
     short = Scheduler(
         preemption=reader.flag("preemption", False),
@@ -218,7 +220,7 @@ def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
             "default_priority", DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
         ),
     )
-    # Before 0.15.5 the scheduler stood at the top.
+    # Before version 0.15.5, the scheduler was at the top level.
     for holder in (resource_manager, reader):
         if holder.gives("scheduler"):
             return read_scheduler(holder.section("scheduler"), short, given=True)
@@ -242,14 +244,14 @@ def _default_pool(resource_manager: Reader, pools: tuple[Pool, ...], use: str, o
     key = f"default_{use}_resource_pool"
     names = [pool.pool_name for pool in pools if pool.pool_name]
     fallback = names[0] if len(names) == 1 else DEFAULT_POOL
-    given = resource_manager.gives(key, old_key := f"default_{old}_resource_pool")
+    is_given = resource_manager.gives(key, old_key := f"default_{old}_resource_pool")
     name = resource_manager.text(key, fallback, old_key)
     if name not in names:
-        known = ", ".join(names) or "none"
+        choices = ", ".join(names) or "none"
         message = (
-            f"{name!r} is not one of the pools: {known}"
-            if given
-            else f"is required; the pools are {known}"
+            f"{name!r} is not one of the pools: {choices}"
+            if is_given
+            else f"is required; the pools are {choices}"
         )
         resource_manager.refuse(key, message)
     return name

@@ -1,4 +1,4 @@
-"""Check the parts of a cluster configuration that only take effect in a task, before a user meets them."""
+"""Check the parts of a cluster configuration that only take effect in tasks, before users run into the errors."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _ANY_STORAGE = {"type": "directory", "container_path": "/checkpoints"}
 
 
 def load_checked(source: str | Mapping[str, Any]) -> ClusterConfig:
-    """Read the configuration; refuse what would make every experiment fail: bad storage, bad task defaults."""
+    """Read the configuration. Raises InvalidConfig for storage or task defaults with which every experiment fails."""
     config = load_cluster(source)
     problems = list(dict.fromkeys(_problems(config)))
     if problems:
@@ -27,13 +27,13 @@ def load_checked(source: str | Mapping[str, Any]) -> ClusterConfig:
 
 
 def default_environments(config: ClusterConfig) -> Iterator[tuple[Pool, Environment]]:
-    """Yield each pool with the environment that its tasks have by default. Raises InvalidConfig."""
+    """Yield each pool with the default environment of its tasks. Raises InvalidConfig."""
     for pool in config.resource_pools:
         yield pool, _probed(config, pool).config.environment
 
 
 def _probed(config: ClusterConfig, pool: Pool) -> Resolved:
-    """Return the configuration of an experiment that only uses defaults of the pool. Raises InvalidConfig."""
+    """Return the configuration of an experiment that only has the pool's defaults. Raises InvalidConfig."""
     has_storage = config.checkpoint_storage is not None
     probe = _PROBE if has_storage else _PROBE | {"checkpoint_storage": _ANY_STORAGE}
     return resolve(probe, sources_of(config, pool), name="probe", seed=0)

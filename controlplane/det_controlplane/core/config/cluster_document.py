@@ -1,4 +1,4 @@
-"""The cluster's configuration as a document: `master.yaml` with every default written out."""
+"""Write the cluster's configuration as a document: `master.yaml` with all defaults."""
 
 from dataclasses import asdict, fields
 from typing import Any
@@ -67,9 +67,11 @@ def _pool(pool: Pool) -> dict[str, Any]:
 
 
 def _machines(provider: Provider) -> dict[str, Any]:
-    """Return a pool's keys about machines: its provider with how many there may be, or its offers beside that."""
-    kept = ("type", "settings", "sections", "warm_instances", "max_hourly_cost", "ignored")
-    sizes = {f.name: getattr(provider, f.name) for f in fields(provider) if f.name not in kept}
+    """Return the keys of a pool's machines: `provider` with its sizes, or `offers` beside the sizes."""
+    other_fields = ("type", "settings", "sections", "warm_instances", "max_hourly_cost", "ignored")
+    sizes = {
+        f.name: getattr(provider, f.name) for f in fields(provider) if f.name not in other_fields
+    }
     most = provider.max_hourly_cost
     warm = {
         "warm_instances": provider.warm_instances,

@@ -1,8 +1,8 @@
-"""Devices as Docker writes them: `/host:/container[:mode]`."""
+"""Devices in Docker's syntax: `/host:/container[:mode]`."""
 
 
 def device_of_text(text: str) -> dict[str, str]:
-    """Return the object that a text stands for."""
+    """Return the device as an object. Raises ValueError."""
     parts = text.split(":")
     if not all(parts) or len(parts) not in (2, 3):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The environment of a task: image, variables, mounts, and the share of the machine that it gets."""
+"""The environment of a task: image, variables, mounts and resources."""
 
 import posixpath
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Image(StrictModel):
 
 
 class EnvironmentVariables(StrictModel):
-    """`NAME=value`, or a bare `NAME` to pass on the value that the agent has."""
+    """`NAME=value`, or `NAME` alone to copy the value from the agent's environment."""
 
     cpu: tuple[str, ...] = Field((), strict=False)
     cuda: tuple[str, ...] = Field((), strict=False)
@@ -92,7 +92,7 @@ class Environment(StrictModel):
 
     @model_serializer(mode="wrap")
     def _without_unset_token(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a key of ours that was not set: Determined's configurations do not have it."""
+        """Omit `det_token` if it is not set, because Determined's configurations do not have this key."""
         written: dict[str, Any] = write(self)
         if self.det_token is None:
             written.pop("det_token", None)
@@ -120,8 +120,8 @@ class Device(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_text(cls, given: Any) -> Any:
-        return device_of_text(given) if isinstance(given, str) else given
+    def _read_text(cls, value: Any) -> Any:
+        return device_of_text(value) if isinstance(value, str) else value
 
 
 class Resources(CheckedModel):

@@ -1,4 +1,4 @@
-"""The resolved experiment configuration: every field, typed, with its default (docs/reference/experiment-config.md)."""
+"""The resolved experiment configuration: all fields with types and defaults (docs/reference/experiment-config.md)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Va
 from det_controlplane.core import hparams
 from det_controlplane.core.config import messages
 from det_controlplane.core.config.environment import BindMount, Environment, Resources
-from det_controlplane.core.config.extras import (
+from det_controlplane.core.config.experiment_sections import (
     Integrations,
     LogPolicy,
     Optimizations,
@@ -75,14 +75,14 @@ class ExperimentConfig(StrictModel):
 
     @classmethod
     def load(cls, resolved: Mapping[str, Any]) -> "ExperimentConfig":
-        """Read back what `to_json` wrote; nothing is merged or defaulted that matters."""
+        """Read a configuration that `to_json` wrote."""
         try:
             return cls.model_validate(resolved)
         except ValidationError as error:
             raise InvalidConfig(messages.problems_of(error, cls)) from error
 
     def to_json(self) -> dict[str, Any]:
-        """Return the complete configuration as `experiment.config` shows it, all defaults present."""
+        """Return the complete configuration with all defaults, as `experiment.config` shows it."""
         return self.model_dump(mode="json")
 
     def hparam_space(self) -> Space:

@@ -1,4 +1,4 @@
-"""Base models and field types of the configuration: closed objects, numbers, errors with several causes."""
+"""Base models and field types of the configuration: models without unknown keys, numbers and combined errors."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal
@@ -35,13 +35,13 @@ _INT32 = 2**31 - 1
 
 
 class StrictModel(BaseModel):
-    """An object with exactly these keys. Built when first used, so that importing it is cheap."""
+    """A model that rejects unknown keys. Its schema is built at first use, so that imports are fast."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class ModelProblems(ValueError):
-    """Several problems of one object, with paths relative to it."""
+    """Several problems of one object. Their paths are relative to the object."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -49,48 +49,44 @@ class ModelProblems(ValueError):
 
 
 def refuse(problems: Iterable[Problem]) -> None:
-    found = tuple(problems)
-    if found:
-        raise ModelProblems(found)
+    collected = tuple(problems)
+    if collected:
+        raise ModelProblems(collected)
 
 
 class CheckedModel(StrictModel):
-    """Checks an object as a whole, also when some of its fields are wrong by themselves."""
+    """A model that checks the object as a whole, even if some of its fields are invalid."""
 
     def problems(self) -> Iterator[Problem]:
-        """Return problems with paths relative to it. Fields that are wrong have the values that were given for them."""
+        """Yield problems with paths relative to the object. Invalid fields have their raw values."""
         yield from ()
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+    def _checked(cls, raw: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         try:
-            made = handler(given)
+            model = handler(raw)
         except ValidationError as error:
-            raise _with_problems(error, cls, given) from error
-        refuse(made.problems())
-        return made
+            raise _with_problems(error, cls, raw) from error
+        refuse(model.problems())
+        return model
 
 
-def _with_problems(
-    error: ValidationError, model: type[CheckedModel], given: Any
-) -> ValidationError:
-    if not isinstance(given, dict):
+def _with_problems(error: ValidationError, model: type[CheckedModel], raw: Any) -> ValidationError:
+    if not isinstance(raw, dict):
         return error
     fields = model.model_fields
-    found = [_as_raised(details) for details in error.errors(include_url=False)]
-    wrong = {details["loc"][0] for details in found if details["loc"]}
-    values = {
-        name: given.get(name) for name, f in fields.items() if name in given or f.is_required()
-    }
+    errors = [_as_init_error(details) for details in error.errors(include_url=False)]
+    wrong = {details["loc"][0] for details in errors if details["loc"]}
+    values = {name: raw.get(name) for name, f in fields.items() if name in raw or f.is_required()}
     more = [p for p in model.model_construct(**values).problems() if p.path not in wrong]
     if more:
         context = {"error": ModelProblems(more)}
-        found.append(InitErrorDetails(type="value_error", loc=(), input=given, ctx=context))
-    return ValidationError.from_exception_data(error.title, found)
+        errors.append(InitErrorDetails(type="value_error", loc=(), input=raw, ctx=context))
+    return ValidationError.from_exception_data(error.title, errors)
 
 
-def _as_raised(details: ErrorDetails) -> InitErrorDetails:
+def _as_init_error(details: ErrorDetails) -> InitErrorDetails:
     return InitErrorDetails(
         type=details["type"], loc=details["loc"], input=details["input"], ctx=details.get("ctx", {})
     )
@@ -111,14 +107,14 @@ def _absolute(value: str) -> str:
 
 
 def _length(raw: Any) -> Length:
-    return _told_at_its_unit(parse_length, raw)
+    return _with_unit_path(parse_length, raw)
 
 
 def _period(raw: Any) -> Length:
-    return _told_at_its_unit(parse_period, raw)
+    return _with_unit_path(parse_period, raw)
 
 
-def _told_at_its_unit(parse: Callable[[Any], Length], raw: Any) -> Length:
+def _with_unit_path(parse: Callable[[Any], Length], raw: Any) -> Length:
     try:
         return parse(raw)
     except WrongUnits as error:

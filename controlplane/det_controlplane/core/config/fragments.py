@@ -1,4 +1,4 @@
-"""Templates: parts of configurations of any kind, refused where no kind would take them."""
+"""Check templates. A template may contain parts of configurations of all kinds of work."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,44 +19,44 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def fragment_problems(template: Mapping[str, Any]) -> list[Problem]:
-    """Tell what neither experiments nor tasks would take, whatever is submitted over it."""
+    """Return the problems of a template that no submitted configuration can fix, for experiments and for tasks."""
     config = shim(template)[0]
-    of_kinds = [_refused(config, kind) for kind in _KINDS]
-    found: dict[str, Problem] = {}
-    for faults in of_kinds:
+    by_kind = [_refused(config, kind) for kind in _KINDS]
+    problems: dict[str, Problem] = {}
+    for faults in by_kind:
         for path, message in faults.items():
-            if all(_covers(others, path) for others in of_kinds):
-                found.setdefault(path, Problem(path, _of_any_kind(path, message, of_kinds)))
-    return list(found.values())
+            if all(_covers(others, path) for others in by_kind):
+                problems.setdefault(path, Problem(path, _of_any_kind(path, message, by_kind)))
+    return list(problems.values())
 
 
-def blamed(
+def with_template_name(
     problems: Iterable[Problem], submitted: Mapping[str, Any], template: Any, name: str
 ) -> Iterator[Problem]:
-    """Name the template in each problem of what it says, and what was submitted does not."""
+    """Add the template's name to each problem that comes from the template."""
     own = shim(submitted)[0]
-    given = shim(template)[0] if isinstance(template, Mapping) else {}
+    from_template = shim(template)[0] if isinstance(template, Mapping) else {}
     for problem in problems:
         keys = _INDEX.sub("", problem.path).split(".")
-        is_of_template = _depth(given, keys) > _depth(own, keys)
-        told = f"{problem.message} (template '{name}' says so)"
-        yield Problem(problem.path, told) if is_of_template else problem
+        is_of_template = _depth(from_template, keys) > _depth(own, keys)
+        message = f"{problem.message} (template '{name}' says so)"
+        yield Problem(problem.path, message) if is_of_template else problem
 
 
 def _refused(config: dict[str, Any], kind: type[BaseModel]) -> dict[str, str]:
     try:
         kind.model_validate(config)
     except ValidationError as error:
-        found = problems_of(error, kind, but_not=_is_unfinished)
-        return {problem.path: problem.message for problem in found}
+        problems = problems_of(error, kind, except_for=_is_unfinished)
+        return {problem.path: problem.message for problem in problems}
     return {}
 
 
 def _is_unfinished(details: Any) -> bool:
-    """Return whether what is submitted over a template may mend a fault, as a key that is lacking."""
-    context, given = details.get("ctx", {}), details["input"]
-    if details["type"] == "wrong_kind" and isinstance(given, Mapping):
-        return given.get(context["key"]) is None
+    """Return whether a submitted configuration can fix the problem, for example by a missing key."""
+    context, value = details.get("ctx", {}), details["input"]
+    if details["type"] == "wrong_kind" and isinstance(value, Mapping):
+        return value.get(context["key"]) is None
     return details["type"] == "missing" or isinstance(context.get("error"), ModelProblems)
 
 
@@ -64,9 +64,9 @@ def _covers(faults: Iterable[str], path: str) -> bool:
     return any(path == fault or path.startswith((f"{fault}.", f"{fault}[")) for fault in faults)
 
 
-def _of_any_kind(path: str, message: str, of_kinds: list[dict[str, str]]) -> str:
-    """Tell an unknown key of those of every kind, where all have its section."""
-    if not all(faults.get(path, "").startswith("is unknown") for faults in of_kinds):
+def _of_any_kind(path: str, message: str, by_kind: list[dict[str, str]]) -> str:
+    """Return the message with the keys of all kinds, if the key is unknown in every kind."""
+    if not all(faults.get(path, "").startswith("is unknown") for faults in by_kind):
         return message
     *section, key = _INDEX.sub("", path).split(".")
     try:
@@ -76,7 +76,7 @@ def _of_any_kind(path: str, message: str, of_kinds: list[dict[str, str]]) -> str
 
 
 def _depth(config: Any, keys: list[str]) -> int:
-    """Return how many keys of a path there are."""
+    """Return the number of leading keys of a path that exist in the configuration."""
     depth = 0
     while depth < len(keys) and isinstance(config, Mapping) and keys[depth] in config:
         config, depth = config[keys[depth]], depth + 1

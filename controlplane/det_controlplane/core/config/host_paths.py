@@ -1,4 +1,4 @@
-"""Decide what of a machine the tasks of ordinary users may have: directories, devices, capabilities, variables."""
+"""Check the access of tasks to their host: directories, devices, capabilities and variables of the agent."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from det_controlplane.core.config.devices import device_of_text
 from det_controlplane.core.problems import Problem
 from det_controlplane.core.secrets import speaks_of_secrets
 
-# With one of these, or what it lies in, a container has the machine: its programs, its settings, and what runs there.
+# A container with one of these directories, or with a parent of one, can take over the machine.
 _CLOSED = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root"),
     *("/run", "/sbin", "/snap", "/sys", "/usr", "/opt/determined"),
@@ -18,7 +18,7 @@ _CLOSED = (
     *("/var/run", "/var/spool"),
 )
 _OPEN = ("/dev/shm",)
-# Devices for computing and for fast networks, which reach no disk and no memory of the machine.
+# Devices for computing and fast networks. They give no access to disks or memory of the machine.
 _ACCELERATORS = (
     "/dev/infiniband/",
     "/dev/nvidia",
@@ -28,7 +28,7 @@ _ACCELERATORS = (
     "/dev/fuse",
     "/dev/net/tun",
 )
-# With one of these, code leaves its container, or hears what others of its machine say to their agent.
+# A container with one of these capabilities can escape, or read the network traffic of the machine.
 _MACHINE_WIDE = frozenset(
     {
         *("ALL", "BPF", "DAC_READ_SEARCH", "NET_ADMIN", "NET_RAW", "PERFMON", "SYSLOG"),
@@ -39,7 +39,7 @@ _MACHINE_WIDE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SharedHostAccess:
-    """Hold the parts of a machine that administrators give to all tasks; variables are names of the agent's own."""
+    """The access to hosts that administrators give to all tasks. `variables` are names in the agent's environment."""
 
     mounts: Sequence[Any] = ()
     devices: Sequence[Any] = ()
@@ -48,20 +48,20 @@ class SharedHostAccess:
 
 
 def problems(
-    config: Mapping[str, Any], given: SharedHostAccess, allowed: Sequence[str] | None
+    config: Mapping[str, Any], shared: SharedHostAccess, allowed: Sequence[str] | None
 ) -> Iterator[Problem]:
-    """Yield the parts of a configuration by which an ordinary user's code would get hold of the machine."""
-    trusted = [_path_of(mount) for mount in given.mounts]
+    """Yield the parts of a configuration that would give an ordinary user control over the machine."""
+    trusted = [_path_of(mount) for mount in shared.mounts]
     for index, mount in enumerate(config.get("bind_mounts") or ()):
         path = _path_of(mount)
         if path not in trusted and not _is_allowed(path, allowed):
             yield Problem(f"bind_mounts[{index}].host_path", _message(path, allowed))
     storage = config.get("checkpoint_storage") or {}
-    yield from of_storage(storage, given.mounts, allowed, "checkpoint_storage.")
-    yield from _devices(config.get("resources") or {}, given, allowed)
-    yield from _capabilities(config.get("environment") or {}, given)
+    yield from of_storage(storage, shared.mounts, allowed, "checkpoint_storage.")
+    yield from _devices(config.get("resources") or {}, shared, allowed)
+    yield from _capabilities(config.get("environment") or {}, shared)
     for name in bare_names((config.get("environment") or {}).get("environment_variables")):
-        if name not in given.variables and speaks_of_secrets(name):
+        if name not in shared.variables and speaks_of_secrets(name):
             message = (
                 f"{name} of the agent's own environment is passed on by administrators only: give {name}=VALUE,"
                 " or have task_container_defaults of the cluster name it for everybody"
@@ -70,9 +70,9 @@ def problems(
 
 
 def bare_names(variables: Any) -> list[str]:
-    """Return the variables that are given without a value: they have that of the agent."""
+    """Return the variables without a value. They get the value of the agent's environment."""
     lists = variables.values() if isinstance(variables, Mapping) else [variables]
-    each = (v for found in lists if isinstance(found, list | tuple) for v in found)
+    each = (v for entries in lists if isinstance(entries, list | tuple) for v in entries)
     return list(dict.fromkeys(v for v in each if isinstance(v, str) and "=" not in v))
 
 
@@ -81,15 +81,19 @@ def of_storage(
 ) -> Iterator[Problem]:
     """Yield the problems of a storage that is mounted into tasks."""
     path = _path_of(storage)
-    known = [_path_of(mount) for mount in trusted]
-    if storage.get("type") == "shared_fs" and path not in known and not _is_allowed(path, allowed):
+    trusted_paths = [_path_of(mount) for mount in trusted]
+    if (
+        storage.get("type") == "shared_fs"
+        and path not in trusted_paths
+        and not _is_allowed(path, allowed)
+    ):
         yield Problem(f"{prefix}host_path", _message(path, allowed))
 
 
 def _devices(
-    resources: Mapping[str, Any], given: SharedHostAccess, allowed: Sequence[str] | None
+    resources: Mapping[str, Any], shared: SharedHostAccess, allowed: Sequence[str] | None
 ) -> Iterator[Problem]:
-    trusted = [_path_of(_object(device)) for device in given.devices]
+    trusted = [_path_of(_object(device)) for device in shared.devices]
     for index, device in enumerate(resources.get("devices") or ()):
         path = _path_of(_object(device))
         open_to_all = (
@@ -103,8 +107,8 @@ def _object(device: Any) -> Any:
     return device_of_text(device) if isinstance(device, str) else device
 
 
-def _capabilities(environment: Mapping[str, Any], given: SharedHostAccess) -> Iterator[Problem]:
-    trusted = {_plain(name) for name in given.capabilities}
+def _capabilities(environment: Mapping[str, Any], shared: SharedHostAccess) -> Iterator[Problem]:
+    trusted = {_plain(name) for name in shared.capabilities}
     for index, name in enumerate(environment.get("add_capabilities") or ()):
         if _plain(name) in _MACHINE_WIDE - trusted:
             message = f"{name} gives a container the machine: only administrators may add it"
@@ -116,9 +120,9 @@ def _plain(capability: str) -> str:
 
 
 def _path_of(mount: Any) -> str:
-    given = mount.get("host_path") if isinstance(mount, Mapping) else None
-    # Two leading slashes are kept by normpath, and mean the same.
-    return "/" + posixpath.normpath(str(given or "")).lstrip("/")
+    path = mount.get("host_path") if isinstance(mount, Mapping) else None
+    # normpath keeps two leading slashes, which mean the same as one.
+    return "/" + posixpath.normpath(str(path or "")).lstrip("/")
 
 
 def _is_allowed(path: str, allowed: Sequence[str] | None) -> bool:
@@ -135,5 +139,5 @@ def _is_below(path: str, folders: Sequence[str]) -> bool:
 def _message(path: str, allowed: Sequence[str] | None) -> str:
     if allowed is None:
         return f"{path} of the machine may only be mounted by administrators"
-    known = ", ".join(allowed) or "none"
-    return f"{path} of the machine may not be mounted; the cluster allows {known} (security.allowed_host_paths)"
+    paths = ", ".join(allowed) or "none"
+    return f"{path} of the machine may not be mounted; the cluster allows {paths} (security.allowed_host_paths)"

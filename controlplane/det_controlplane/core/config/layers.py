@@ -1,4 +1,4 @@
-"""Lay one configuration over another (docs/reference/compatibility.md#configurations)."""
+"""Merge configurations of different precedence (docs/reference/compatibility.md#configurations)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 Path = tuple[str, ...]
 
 _UNION_KEYS: dict[Path, str] = {("checkpoint_storage",): "type", ("searcher",): "name"}
-# What every kind of a union has: it survives when a higher layer chooses another kind.
+# The keys that every kind of a union has. They are merged even if the higher layer chooses another kind.
 COMMON_KEYS: dict[Path, tuple[str, ...]] = {
     ("checkpoint_storage",): ("save_experiment_best", "save_trial_best", "save_trial_latest"),
     ("searcher",): ("metric", "smaller_is_better", "source_trial_id", "source_checkpoint_uuid"),
@@ -15,13 +15,13 @@ _OPEN = (("hyperparameters",), ("data",), ("pbs",), ("slurm",), ("environment", 
 
 
 def merge(high: Mapping[str, Any], low: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the configuration `high` by what only `low` says. Both are in the current form."""
+    """Return `high` with the missing keys from `low`. Both must be in the current form."""
     merged: dict[str, Any] = _object(high, low, ())
     return merged
 
 
 def without_nulls(raw: Any, path: Path = ()) -> Any:
-    """Leave out nulls: they are the same as no value, except where the user's own data begins."""
+    """Remove nulls, which mean the same as missing values. The user's own data keeps them."""
     if not isinstance(raw, dict) or path in _OPEN:
         return raw
     return {
@@ -30,7 +30,7 @@ def without_nulls(raw: Any, path: Path = ()) -> Any:
 
 
 def _object(high: Mapping[str, Any], low: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Merge two objects; the keys of the high one come first, in its order."""
+    """Merge two objects. The keys of `high` come first and keep their order."""
     own = _is_own_data(path)
     below = {key: value for key, value in low.items() if own or value is not None}
     merged = {
@@ -55,7 +55,7 @@ def _value(high: Any, low: Any, path: Path) -> Any:
 
 def _is_one_object(high: dict[str, Any], low: dict[str, Any], path: Path) -> bool:
     if path[0] == "hyperparameters" and len(path) > 1:
-        # A range or constant is replaced whole; only nested groups grow together.
+        # A range or constant is replaced as a whole. Only nested groups are merged.
         return "type" not in high and "type" not in low
     key = _UNION_KEYS.get(path)
     if key is None:
@@ -69,24 +69,24 @@ def _is_own_data(path: Path) -> bool:
 
 
 def _keyed(key: str) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """Return the high list first, then what the low list has under other keys."""
+    """Return a rule that appends the entries of the low list with other keys to the high list."""
 
     def appended(high: list[Any], low: list[Any]) -> list[Any]:
-        taken = [_get(item, key) for item in high]
-        return high + [item for item in low if _get(item, key) not in taken]
+        present = [_get(item, key) for item in high]
+        return high + [item for item in low if _get(item, key) not in present]
 
     return appended
 
 
 def _variables(high: list[Any], low: list[Any]) -> list[Any]:
-    # Later entries win in a container, so the user's come last.
-    taken = {_variable(entry) for entry in high}
-    return [entry for entry in low if _variable(entry) not in taken] + high
+    # Later entries win in a container, so the user's variables come last.
+    present = {_variable(entry) for entry in high}
+    return [entry for entry in low if _variable(entry) not in present] + high
 
 
 def _policies(high: list[Any], low: list[Any]) -> list[Any]:
-    taken = {_policy(item) for item in high}
-    return high + [item for item in low if _policy(item) not in taken]
+    present = {_policy(item) for item in high}
+    return high + [item for item in low if _policy(item) not in present]
 
 
 def _get(item: Any, key: str) -> Any:

@@ -1,4 +1,4 @@
-"""Bring configurations written for 0.12 to 0.38 to the current form.
+"""Convert configurations for versions 0.12 to 0.38 to the current form.
 
 See docs/reference/experiment-config.md#older-forms."""
 
@@ -37,16 +37,16 @@ Section = dict[str, Any]
 
 
 class _Shim:
-    """A document on its way to the current form, and the hints for its author."""
+    """A configuration that is being converted, and the warnings for its author."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.config: Section = dict(without_nulls(dict(raw)))
         self.warnings: list[str] = []
-        given = self.config.get("batches_per_step", self.config.get("scheduling_unit"))
-        self.step = _count(given) or _STEP_BATCHES
+        step_size = self.config.get("batches_per_step", self.config.get("scheduling_unit"))
+        self.step = _count(step_size) or _STEP_BATCHES
 
     def section(self, key: str, parent: Section | None = None) -> Section | None:
-        """Return a copy of the section that may be changed, or None where the user wrote something else."""
+        """Replace the section with a copy and return the copy. Return None if the value is not an object."""
         holder = self.config if parent is None else parent
         if not isinstance(holder.get(key), dict):
             return None
@@ -64,7 +64,7 @@ class _Shim:
 
 
 def shim(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the document in the current form, without nulls, and warnings about deprecated parts."""
+    """Return the document in the current form without nulls, and warnings about deprecated parts."""
     work = _Shim(raw)
     for change in _CHANGES:
         change(work)
@@ -80,8 +80,8 @@ def _drop_ignored(work: _Shim) -> None:
         work.warn("resources.agent_label", "is ignored since 0.20; use resources.resource_pool")
 
 
-def _warn_of_other_systems(work: _Shim) -> None:
-    """Warn of settings for Kubernetes and HPC schedulers. They stay in the configuration, as in 0.38.1."""
+def _warn_about_other_systems(work: _Shim) -> None:
+    """Warn about settings for Kubernetes and HPC schedulers. The configuration keeps them, as version 0.38.1 does."""
     for path, message in _FOR_OTHER_SYSTEMS.items():
         value: Any = work.config
         for key in path.split("."):
@@ -109,9 +109,11 @@ def _searcher_in_steps(work: _Shim) -> None:
     for old, new in _STEPS_OF_SEARCHERS:
         if old not in searcher:
             continue
-        given = searcher.pop(old)
-        steps = _count(given)
-        batches = given if steps is None else steps * work.step  # what is wrong is told there
+        value = searcher.pop(old)
+        steps = _count(value)
+        batches = (
+            value if steps is None else steps * work.step
+        )  # `max_length` reports a wrong value
         searcher.setdefault(new, {"batches": batches})
         work.warn(f"searcher.{old}", f"is now searcher.{new}: {{batches: {batches}}}")
     if searcher.get("stop_once") is not None and "max_time" in searcher:
@@ -154,18 +156,18 @@ def _storage(work: _Shim) -> None:
 
 
 def _devices(work: _Shim) -> None:
-    """Write devices given as text as objects, so that layers can be joined by their paths."""
+    """Convert devices from text to objects, so that they can be merged by path."""
     resources = work.section("resources")
     devices = resources.get("devices") if resources is not None else None
     if resources is not None and isinstance(devices, list | tuple):
         resources["devices"] = [_device(device) for device in devices]
 
 
-def _device(given: Any) -> Any:
+def _device(device: Any) -> Any:
     try:
-        return device_of_text(given) if isinstance(given, str) else given
+        return device_of_text(device) if isinstance(device, str) else device
     except ValueError:
-        return given  # told by its section
+        return device  # the check of `resources` reports the error
 
 
 def _log_policies(work: _Shim) -> None:
@@ -196,7 +198,7 @@ def _count(value: Any) -> int | None:
 
 _CHANGES: tuple[Callable[[_Shim], None], ...] = (
     _drop_ignored,
-    _warn_of_other_systems,
+    _warn_about_other_systems,
     _periods_in_steps,
     _searcher_in_steps,
     _rename_steps,

@@ -1,4 +1,4 @@
-"""Lengths of training: a number of batches, records or epochs, or of the user's own unit."""
+"""Training lengths: a number of batches, records or epochs, or a number in the user's own unit."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +11,7 @@ _MOST = 2**53
 
 
 class WrongUnits(ValueError):
-    """The number under a unit is wrong; `unit` says under which."""
+    """The number of a unit is wrong. `unit` is the key of the number."""
 
     def __init__(self, unit: Unit, message: str) -> None:
         super().__init__(message)
@@ -21,16 +21,16 @@ class WrongUnits(ValueError):
 @dataclass(frozen=True, slots=True)
 class Length:
     units: int
-    unit: Unit | None = None  # None: whatever the training code counts
+    unit: Unit | None = None  # None: the unit of the training code
 
 
 def parse_length(raw: Any) -> Length:
-    """Read a training length: `1000` or `{batches: 1000}`, at least 1."""
+    """Parse a training length: `1000` or `{batches: 1000}`, at least 1."""
     return _parsed(raw, least=1)
 
 
 def parse_period(raw: Any) -> Length:
-    """Read how often something happens; 0 means only where the search asks for it."""
+    """Parse a period. 0 means that the action only happens when the search requests it."""
     return _parsed(raw, least=0)
 
 
@@ -49,8 +49,8 @@ def _parsed(raw: Any, least: int) -> Length:
             raise ValueError(message)
         return Length(number)
     if len(raw) != 1 or next(iter(raw)) not in _UNITS:
-        given = ", ".join(map(repr, raw)) or "nothing"
-        raise ValueError(f"must have exactly one of batches, records, epochs, not {given}")
+        keys = ", ".join(map(repr, raw)) or "nothing"
+        raise ValueError(f"must have exactly one of batches, records, epochs, not {keys}")
     unit = next(iter(raw))
     number = _whole_number(raw[unit], least)
     if number is None:

@@ -1,4 +1,4 @@
-"""Turn pydantic's errors into sentences that name the field, the fault and what is allowed."""
+"""Translate pydantic's errors to messages that name the field, the problem and the allowed values."""
 
 import re
 from collections import Counter
@@ -50,28 +50,30 @@ def problems_of(
     error: ValidationError,
     model: type[BaseModel],
     without: Container[str] = (),
-    but_not: Callable[[Any], bool] = lambda details: False,
+    except_for: Callable[[Any], bool] = lambda details: False,
 ) -> list[Problem]:
-    """Return all problems, in the order of the fields, but those that pydantic tells with such details.
+    """Return all problems in the order of the fields, without the errors for which `except_for` returns True.
 
-    Unknown keys are not told of the fields in `without`."""
-    found: list[Problem] = []
+    Messages about unknown keys do not suggest the fields in `without`."""
+    problems: list[Problem] = []
     for details in error.errors(include_url=False):
-        if not but_not(details):
-            found.extend(_translated(details, model, without))
-    return _as_submitted(found)
+        if not except_for(details):
+            problems.extend(_translated(details, model, without))
+    return _as_submitted(problems)
 
 
-def _as_submitted(found: list[Problem]) -> list[Problem]:
-    """Tell problems of one list of variables, or one image, once: it stands for those of every kind of slot."""
-    general = [Problem(_OF_A_SLOT_KIND.sub(r"\1\2", p.path), p.message) for p in found]
+def _as_submitted(problems: list[Problem]) -> list[Problem]:
+    """Merge the problems of a value that was copied to all slot kinds, such as an image."""
+    general = [Problem(_OF_A_SLOT_KIND.sub(r"\1\2", p.path), p.message) for p in problems]
     times = Counter(general)
-    told = (g if times[g] == len(SLOT_KINDS) else p for g, p in zip(general, found, strict=True))
-    return list(dict.fromkeys(told))
+    merged = (
+        g if times[g] == len(SLOT_KINDS) else p for g, p in zip(general, problems, strict=True)
+    )
+    return list(dict.fromkeys(merged))
 
 
 def path_of(location: Location) -> str:
-    """Write `("bind_mounts", 0, "host_path")` as `bind_mounts[0].host_path`."""
+    """Format `("bind_mounts", 0, "host_path")` as `bind_mounts[0].host_path`."""
     path = ""
     for part in location:
         if isinstance(part, int):
@@ -102,8 +104,8 @@ def _joined(path: str, inner: str) -> str:
     return path + joint + inner
 
 
-def _wrong_kind(path: str, key: str, given: dict[str, Any]) -> Problem:
-    where, value = f"{path}.{key}", given.get(key)
+def _wrong_kind(path: str, key: str, raw: dict[str, Any]) -> Problem:
+    where, value = f"{path}.{key}", raw.get(key)
     if value is None:
         return Problem(where, _NEEDED.get(where, "is required"))
     allowed = NAMES if key == "name" else KINDS
@@ -114,7 +116,7 @@ def _wrong_kind(path: str, key: str, given: dict[str, Any]) -> Problem:
 
 
 def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str:
-    context, given = details.get("ctx", {}), shown(details["input"])
+    context, value = details.get("ctx", {}), shown(details["input"])
     if kind == "missing":
         return _NEEDED.get(path, "is required")
     if kind == "extra_forbidden":
@@ -123,9 +125,9 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
         words, bound = _BOUNDS[kind]
         limit = context[bound]
         exact = limit if isinstance(limit, int) else f"{limit:g}"
-        return f"must be {words} {exact}, not {given}"
+        return f"must be {words} {exact}, not {value}"
     if kind == "literal_error":
-        return f"must be one of {context['expected']}, not {given}"
+        return f"must be one of {context['expected']}, not {value}"
     if kind == "string_too_short":
         return "must not be empty"
     if kind == "string_too_long":
@@ -133,13 +135,13 @@ def _sentence(path: str, kind: str, details: Any, model: type[BaseModel]) -> str
     if kind == "value_error":
         return str(context["error"])
     if kind == "wrong_kind":
-        return f"must be an object, not {given}"
+        return f"must be an object, not {value}"
     wanted = _WANTED.get(kind.split("_")[0])
-    return f"must be {wanted}, not {given}" if wanted else str(details["msg"])
+    return f"must be {wanted}, not {value}" if wanted else str(details["msg"])
 
 
 def keys_at(model: type[BaseModel], location: Location) -> list[str]:
-    """Return the keys of the section that a path leads to."""
+    """Return the keys of the section at a path."""
     models = [model]
     for part in location:
         if is_tag(part):

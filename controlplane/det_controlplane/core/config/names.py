@@ -1,4 +1,4 @@
-"""Names for experiments and tasks that were submitted without one."""
+"""Generate names for experiments and tasks that were submitted without a name."""
 
 _MANNERS = (
     "boldly briskly calmly cheerfully cleverly clearly deftly duly eagerly early evenly fairly firmly "
@@ -23,8 +23,8 @@ _ANIMALS = (
 
 
 def petname(seed: int) -> str:
-    """Return three words that stay the same for the same number, such as `kindly-brave-otter`."""
-    # Multiplying by an odd constant spreads neighbouring seeds over all the words.
+    """Return three words, such as `kindly-brave-otter`. The same number always gives the same words."""
+    # Multiplying by an odd constant gives neighbouring seeds different words.
     spread = (seed * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) % 2**64 >> 16
     words = []
     for text in (_ANIMALS, _QUALITIES, _MANNERS):

@@ -1,4 +1,4 @@
-"""Read the roles and accounts that a section's machines have in the other cloud, for buckets there. No secrets."""
+"""Check the roles and accounts with which machines use buckets of the other cloud. They contain no secrets."""
 
 import re
 
@@ -11,7 +11,7 @@ _TEXTS = ("audience", "subject_token_type", *_ADDRESSES)
 
 
 def check(reader: Reader, provider: str) -> None:
-    """Refuse what gives machines no credentials, and what would put a secret into user data."""
+    """Reject roles that do not work and keys that would put a secret into user data."""
     if provider == "gcp":
         _check_role(reader)
     else:
@@ -30,9 +30,9 @@ def _check_account(reader: Reader) -> None:
     if not account:
         return None
     if account.get("type") != "external_account":
-        said = "must describe an external account, whose type is external_account"
+        message = "must describe an external account, whose type is external_account"
         return reader.refuse(
-            "google_credentials", f"{said}: a key would be a secret on each machine"
+            "google_credentials", f"{message}: a key would be a secret on each machine"
         )
     missing = [key for key in _TEXTS if not isinstance(account.get(key), str)]
     if missing:

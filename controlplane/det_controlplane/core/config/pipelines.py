@@ -1,4 +1,4 @@
-"""Read which pipelines may sign in by the token that their CI service gives them, and as which user."""
+"""Read the trust in CI pipelines, which sign in as a user with the token of their CI service."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _SESSION_S, _LONGEST_S = 6 * 3600.0, 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class PipelineTrust:
-    """Tokens of an issuer whose claims all match sign in as a user. `*` in a value stands for any characters."""
+    """The trust in an issuer. A token signs in as `user` if all claims match. `*` matches any characters."""
 
     issuer: str = ""
     audience: str = ""  # empty: determined:CLUSTER_ID
@@ -53,15 +53,15 @@ def _read(reader: Reader) -> PipelineTrust:
 
 def _claims(reader: Reader) -> dict[str, tuple[str, ...]]:
     claims = reader.section("claims")
-    found = {str(name): claims.texts(str(name)) for name in claims.content()}
-    if not any(value.strip("*") for values in found.values() for value in values):
+    claims_by_name = {str(name): claims.texts(str(name)) for name in claims.content()}
+    if not any(value.strip("*") for values in claims_by_name.values() for value in values):
         reader.refuse(
             "claims", "is required, such as {repository: me/mine}: without it every pipeline of the issuer may"
         )  # fmt: skip
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in claims_by_name.items() if values}
 
 
 def is_safe(address: str) -> bool:
-    """Tell whether what an address says can be trusted: https, or this machine."""
+    """Return whether responses from the address can be trusted: it uses https or is this machine."""
     parts = urlsplit(address)
     return bool(parts.hostname) and (parts.scheme == "https" or parts.hostname in _HERE)

@@ -1,4 +1,4 @@
-"""Read config policies, and check configurations against them.
+"""Read config policies and check configurations against them.
 
 See docs/reference/compatibility.md#configurations."""
 
@@ -17,10 +17,10 @@ _WHAT = "config policies"
 @dataclass(frozen=True, slots=True)
 class Constraints:
     max_slots: int | None = None
-    priority_limit: int | None = None  # numbers below it are too urgent
+    priority_limit: int | None = None  # smaller numbers are not allowed
 
     def under(self, cluster: "Constraints") -> "Constraints":
-        """Merge a workspace's constraints with the cluster's, which win where both have a value."""
+        """Merge a workspace's constraints with the cluster's constraints, which take precedence."""
         max_slots, limit = cluster.max_slots, cluster.priority_limit
         return Constraints(
             self.max_slots if max_slots is None else max_slots,
@@ -35,7 +35,7 @@ class Policies:
 
 
 def read_policies(raw: Any, workload: str) -> Policies:
-    """Read policies for a workload type, `experiment` or `tasks`, as an administrator writes them."""
+    """Read an administrator's policies for a workload type, `experiment` or `tasks`."""
     problems = list(json_problems(raw))
     if problems:
         raise InvalidConfig(problems, what=_WHAT)
@@ -52,12 +52,12 @@ def read_policies(raw: Any, workload: str) -> Policies:
 
 
 def check(config: Mapping[str, Any], constraints: Constraints) -> list[Problem]:
-    """Tell how a resolved configuration breaks the constraints."""
+    """Return the problems of a resolved configuration that violates the constraints."""
     return list(_broken(config.get("resources") or {}, constraints))
 
 
 def check_change(name: str, value: Any, policies: Policies) -> list[Problem]:
-    """Tell why a value of `resources` may not be set on work that is there: too much, or set by an invariant."""
+    """Return the reasons why a value of `resources` must not be set on existing work."""
     problems = check({"resources": {name: value}}, policies.constraints)
     pinned = ((policies.invariant_config or {}).get("resources") or {}).get(name)
     if pinned is not None and value != pinned:
@@ -80,9 +80,9 @@ def _broken(resources: Mapping[str, Any], constraints: Constraints) -> Iterator[
     if limit is None:
         return
     for key in ("max_slots", "slots_per_trial", "slots"):
-        asked = resources.get(key)
-        if asked is not None and asked > limit:
-            message = f"({asked}) is more than the {limit} slots that your administrator allows"
+        value = resources.get(key)
+        if value is not None and value > limit:
+            message = f"({value}) is more than the {limit} slots that your administrator allows"
             yield Problem(f"resources.{key}", message)
 
 

@@ -1,4 +1,4 @@
-"""Resource pools and their schedulers, as the cluster configuration describes them.
+"""Resource pools and their schedulers in the cluster configuration.
 
 See docs/reference/cluster-config.md#resource_pools."""
 
@@ -19,7 +19,7 @@ DEFAULT_POOL = "default"
 _SCHEDULERS = ("priority", "fair_share", "round_robin")
 _MOST = 2**31 - 1
 _LIMITS = Limits()
-DEFAULT_PRIORITY = 42  # of jobs whose configuration and pool name none
+DEFAULT_PRIORITY = 42  # of jobs without a priority in their configuration and pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Pool:
     agent_reattach_enabled: bool = True
     agent_reconnect_wait: float = 25.0  # seconds
     provider: Provider | None = None
-    # What the pool rents: offers name their section by its index.
+    # The machines that the pool can rent. Each offer has the index of its section.
     sections: tuple[Section, ...] = ()
     offers: tuple[Offer, ...] = ()
     limits: Limits = _LIMITS
 
 
 def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:
-    """Read a pool; its scheduler section, if any, replaces that of the resource manager."""
+    """Read a pool. Its own scheduler section replaces the default scheduler."""
     pool = Pool(
         pool_name=reader.text("pool_name", ""),
         description=reader.text("description", ""),
@@ -71,7 +71,7 @@ def read_pool(reader: Reader, scheduler: Scheduler) -> Pool:
 
 
 def _rented(pool: Pool, provider: Provider) -> Pool:
-    """Return the pool with what it may rent."""
+    """Return the pool with its sections, offers and limits."""
     return replace(
         pool,
         sections=provider.sections,
@@ -91,13 +91,13 @@ def _limits(provider: Provider, scheduler: Scheduler, max_aux_containers: int) -
         max_aux_containers=max_aux_containers,
         allow_heterogeneous_fits=scheduler.allow_heterogeneous_fits,
         fitting_policy=scheduler.fitting_policy,
-        # Only priorities keep what is behind them from starting.
+        # Only the priority scheduler without preemption lets a job block the jobs behind it.
         preemption=scheduler.preemption or scheduler.type != "priority",
     )
 
 
-def read_scheduler(reader: Reader, inherited: Scheduler, given: bool) -> Scheduler:
-    if not given:
+def read_scheduler(reader: Reader, inherited: Scheduler, is_given: bool) -> Scheduler:
+    if not is_given:
         return inherited
     kind = cast(SchedulerType, reader.choice("type", _SCHEDULERS, "priority"))
     scheduler = Scheduler(
@@ -116,5 +116,5 @@ def read_scheduler(reader: Reader, inherited: Scheduler, given: bool) -> Schedul
 
 
 def with_fallback(pool: Pool, defaults: TaskContainerDefaults) -> Pool:
-    """Return the pool with task defaults of its own: the cluster's, where it has none."""
+    """Return the pool with task defaults: its own or the cluster's."""
     return pool if pool.task_container_defaults else replace(pool, task_container_defaults=defaults)

@@ -1,4 +1,4 @@
-"""The source of a pool's machines: its `provider`, or its list of `offers`. See docs/reference/pools.md."""
+"""The machines of a pool: its `provider` section or its list of `offers`. See docs/reference/pools.md."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,15 +13,15 @@ from det_controlplane.core.provision.catalog import Priced, Unknown
 from det_controlplane.core.provision.offers import Capacity, Offer
 
 _MOST = 2**31 - 1
-# What Determined rents where a section names no type.
+# The types that Determined rents for a section without a type.
 _DEFAULT_TYPES = {"aws": "g4dn.metal", "gcp": "n1-standard-32"}
 _DEFAULT_GPUS = ("nvidia-tesla-t4", 4)
-# Passed on to the provisioner of the cloud as they are.
+# These settings are passed to the provisioner of the cloud without changes.
 _COMMON_SETTINGS = (
     "master_url", "startup_script", "container_startup_script", "agent_config_file_contents", "agent_package",
     "pull_images",
 )  # fmt: skip
-# Of Determined, whose agent is a container; they do nothing here. See docs/reference/pools.md.
+# Determined's settings for its agent container. They have no effect here. See docs/reference/pools.md.
 _NO_EFFECT = (
     "master_cert_name", "agent_docker_network", "agent_docker_runtime", "agent_docker_image",
     "agent_fluent_image", "agent_reconnect_attempts", "agent_reconnect_backoff",
@@ -50,19 +50,17 @@ _LEAST_DISK = {"aws": "root_volume_size", "gcp": "boot_disk_size"}
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a pool's configuration that rents from one provider, with one set of settings."""
+    """A part of a pool's configuration. It rents from one provider with one set of settings."""
 
     provider: str
-    settings: Mapping[str, Any]  # the section as it is written
+    settings: Mapping[str, Any]  # the section as written
     regions: tuple[str, ...] = ()
-    places: tuple[
-        tuple[str, str], ...
-    ] = ()  # regions, each with a zone or with an empty one for any
+    places: tuple[tuple[str, str], ...] = ()  # regions with zones; an empty zone means any zone
     types: tuple[Priced, ...] = ()
     capacities: tuple[Capacity, ...] = ()
-    max_price: Decimal | None = None  # dollars an hour and machine
+    max_price: Decimal | None = None  # dollars per hour and machine
     spot_max_price: Decimal | None = None
-    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys without effect
 
     def types_as(self, capacity: Capacity) -> Sequence[Priced]:
         """Return the types that the cloud rents with this capacity type."""
@@ -72,17 +70,17 @@ class Section:
         ]
 
     def cap(self, capacity: Capacity) -> Decimal | None:
-        """Return the highest price of a machine for an hour."""
+        """Return the highest hourly price of a machine, or None."""
         caps = [self.max_price, self.spot_max_price if capacity is Capacity.SPOT else None]
         return min((cap for cap in caps if cap is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """The machines of a pool: what it may rent, and how much of it. Durations are seconds."""
+    """The machines of a pool: the offers and the limits. Durations are seconds."""
 
     type: str  # of the first section
-    settings: Mapping[str, Any]  # the section `provider`; empty where the pool lists offers
+    settings: Mapping[str, Any]  # the section `provider`; empty if the pool lists offers
     sections: tuple[Section, ...] = ()
     min_instances: int = 0
     max_instances: int = 5
@@ -92,11 +90,11 @@ class Provider:
     launch_error_retries: int = 0
     warm_instances: int = 0
     max_hourly_cost: Decimal | None = None
-    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given in vain
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys without effect
 
 
 def expand(provider: Provider) -> tuple[Offer, ...]:
-    """Return every offer of a pool at the list's prices, in the operator's order."""
+    """Return all offers of a pool at list prices, in the operator's order."""
     return tuple(
         offer
         for number, section in enumerate(provider.sections)
@@ -115,26 +113,26 @@ def _offers(number: int, section: Section) -> Iterator[Offer]:
 
 
 def read_provider(pool: Reader) -> Provider | None:
-    """Read where the machines of a pool come from; None for a pool whose agents join by themselves."""
-    listed = pool.gives("offers")
+    """Read the machines of a pool. Return None for a pool with agents that are not rented."""
+    has_offers = pool.gives("offers")
     items = pool.items("offers")
     single = pool.section("provider")
-    if listed and pool.gives("provider"):
+    if has_offers and pool.gives("provider"):
         pool.refuse(
             "offers", "and provider cannot both be given; make provider the first of the offers"
         )
-    if not (listed or pool.gives("provider")):
+    if not (has_offers or pool.gives("provider")):
         _refuse_without_machines(pool)
         return None
-    if listed and not items:
+    if has_offers and not items:
         pool.refuse("offers", "must list at least one section: what the pool may rent")
-    sizes = pool if listed else single
-    sections = tuple(filter(None, map(_section, items if listed else [single])))
+    sizes = pool if has_offers else single
+    sections = tuple(filter(None, map(_section, items if has_offers else [single])))
     first = items[0] if items else single
-    given_in_vain = [key for section in sections for key in section.ignored]
+    without_effect = [key for section in sections for key in section.ignored]
     provider = Provider(
         type=sections[0].provider if sections else str(first.raw("type") or ""),
-        settings={} if listed else pool.object("provider"),
+        settings={} if has_offers else pool.object("provider"),
         sections=sections,
         min_instances=sizes.whole("min_instances", 0, 0, _MOST),
         max_instances=sizes.whole("max_instances", 5, 0, _MOST),
@@ -145,11 +143,11 @@ def read_provider(pool: Reader) -> Provider | None:
         warm_instances=pool.whole("warm_instances", 0, 0, _MOST),
         max_hourly_cost=pool.dollars("max_hourly_cost"),
         ignored=(
-            *given_in_vain,
+            *without_effect,
             *sizes.ignore(*(key for key in _NO_EFFECT_OF_POOLS if sizes.raw(key))),
         ),
     )
-    for section in items if listed else [single]:
+    for section in items if has_offers else [single]:
         section.close()
     _check_sizes(sizes, provider)
     return provider
@@ -169,12 +167,12 @@ def _check_sizes(reader: Reader, provider: Provider) -> None:
 
 
 def _section(reader: Reader) -> Section | None:
-    """Read one section; None, and problems, where nothing can be rented by it."""
+    """Read a section. Return None, and report problems, if the section cannot rent machines."""
     kind = reader.text("type", "")
     if kind not in catalog.PROVIDERS:
         given = f", not {kind!r}" if kind else ""
         reader.refuse("type", f"is required: the cloud of the machines, aws or gcp{given}")
-        reader.ignore(*reader.content())  # which keys there are depends on it
+        reader.ignore(*reader.content())  # the allowed keys depend on the type
         return None
     reader.ignore(*_COMMON_SETTINGS, *_SETTINGS[kind])
     reader.whole(_LEAST_DISK[kind], 200, 100, 65536)
@@ -208,15 +206,17 @@ def _refuse_spot_only(reader: Reader, kind: str, names: Iterable[str]) -> None:
 def _settings(
     reader: Reader, kind: str, names: Sequence[str], gpus: "_Gpus | None"
 ) -> Mapping[str, Any]:
-    """Return the section for the provisioner of the cloud, with the GPUs that N1 types get by default."""
+    """Return the section for the provisioner, with the default GPUs of N1 types."""
     settings = reader.content()
     if reader.gives("pull_images"):
         settings["pull_images"] = _images(reader)
     if kind == "gcp":
-        given = settings.get("instance_type")
+        instance_type = settings.get("instance_type")
         attached = {"gpu_type": gpus[0], "gpu_num": gpus[1]} if gpus else {"gpu_num": 0}
-        known = given if isinstance(given, Mapping) else {"machine_type": names[0]}
-        settings["instance_type"] = {**known, **attached}
+        machine = (
+            instance_type if isinstance(instance_type, Mapping) else {"machine_type": names[0]}
+        )
+        settings["instance_type"] = {**machine, **attached}
     return settings
 
 
@@ -233,8 +233,8 @@ def _places(reader: Reader, kind: str) -> Iterator[tuple[str, str]]:
     zones = reader.texts("zones", "zone")
     if not (regions or zones):
         reader.refuse("region", f"is required: where {kind} runs the machines; or give a zone")
-    known = _known_regions(reader, kind, regions)
-    by_region: dict[str, list[str]] = {region: [] for region in known}
+    valid_regions = _valid_regions(reader, kind, regions)
+    by_region: dict[str, list[str]] = {region: [] for region in valid_regions}
     for zone in zones:
         try:
             region = catalog.region_of(kind, zone)
@@ -249,7 +249,7 @@ def _places(reader: Reader, kind: str) -> Iterator[tuple[str, str]]:
         yield from ((region, zone) for zone in its_zones or ("",))
 
 
-def _known_regions(reader: Reader, kind: str, regions: Iterable[str]) -> Iterator[str]:
+def _valid_regions(reader: Reader, kind: str, regions: Iterable[str]) -> Iterator[str]:
     for region in regions:
         try:
             catalog.check_region(kind, region)
@@ -262,7 +262,7 @@ _Gpus = tuple[str, int]
 
 
 def _types(reader: Reader, kind: str, names: Iterable[str], gpus: _Gpus | None) -> Iterator[Priced]:
-    """Yield the types with their slots, as `instance_slots` and `cpu_slots_allowed` have it."""
+    """Yield the types with the slots from `instance_slots` and `cpu_slots_allowed`."""
     slots = reader.whole("instance_slots", -1, 0, 1024)
     price = reader.dollars("instance_price")
     cpu_slots = 1 if reader.flag("cpu_slots_allowed", False) else 0
@@ -283,7 +283,7 @@ def _types(reader: Reader, kind: str, names: Iterable[str], gpus: _Gpus | None) 
 
 
 def _names(reader: Reader, kind: str) -> tuple[tuple[str, ...], _Gpus | None]:
-    """Return the names of the types, and the GPUs that N1 types get."""
+    """Return the names of the types, and the GPUs of N1 types."""
     many = reader.texts("instance_types")
     one = reader.raw("instance_type")
     if many and one is not None and not isinstance(one, Mapping):
@@ -296,20 +296,20 @@ def _names(reader: Reader, kind: str) -> tuple[tuple[str, ...], _Gpus | None]:
         section.close()
         return many or (name,), gpus if gpus[1] and kind == "gcp" else None
     default = (_DEFAULT_TYPES[kind],)
-    given = many or ((reader.text("instance_type", ""),) if one is not None else default)
-    return given, _DEFAULT_GPUS if kind == "gcp" and given == default else None
+    names = many or ((reader.text("instance_type", ""),) if one is not None else default)
+    return names, _DEFAULT_GPUS if kind == "gcp" and names == default else None
 
 
 def _capacities(reader: Reader) -> tuple[Capacity, ...]:
-    """Return the capacities that `capacity` lists; its older forms are `spot` of AWS and `preemptible` of GCP."""
+    """Return the capacities in `capacity`. Its older forms are `spot` for AWS and `preemptible` for Google Cloud."""
     instance_type = reader.raw("instance_type")
     preemptible = isinstance(instance_type, Mapping) and bool(instance_type.get("preemptible"))
     spot = reader.flag("spot", False) or preemptible
-    known = {capacity.value: capacity for capacity in Capacity}
-    found = []
+    by_name = {capacity.value: capacity for capacity in Capacity}
+    capacities = []
     for name in reader.texts("capacity"):
-        if name in known:
-            found.append(known[name])
+        if name in by_name:
+            capacities.append(by_name[name])
         else:
-            reader.refuse("capacity", f"lists {name!r}; it may list {' and '.join(known)}")
-    return tuple(found) or (Capacity.SPOT if spot else Capacity.ON_DEMAND,)
+            reader.refuse("capacity", f"lists {name!r}; it may list {' and '.join(by_name)}")
+    return tuple(capacities) or (Capacity.SPOT if spot else Capacity.ON_DEMAND,)

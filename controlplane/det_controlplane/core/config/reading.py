@@ -1,7 +1,7 @@
-"""Reading a closed object key by key, collecting what is wrong instead of stopping at it.
+"""Read an object key by key and collect all problems.
 
-The cluster configuration is read so: it is on the path of every cold start, where building models
-would cost more than the rest of the request.
+The cluster configuration is read this way because every cold start reads it. Building models would take longer than the
+rest of the request.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from det_controlplane.core.problems import Problem, shown
 
 
 class Reader:
-    """An object of a document. Every key that is asked for is known; `close` reports the others."""
+    """An object of a document. `close` reports the keys that were never read."""
 
     def __init__(self, raw: Any, path: str, problems: list[Problem]) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class Reader:
         return any(self._raw.get(key) is not None for key in keys)
 
     def raw(self, key: str, *aliases: str) -> Any:
-        """Return the value as it stands, under its name or an older one; None where there is none."""
+        """Return the raw value under its name or an alias, or None."""
         self._known.update((key, *aliases))
         return next((self._raw[k] for k in (key, *aliases) if self._raw.get(k) is not None), None)
 
@@ -73,7 +73,7 @@ class Reader:
         return default
 
     def wholes(self, key: str, least: int, most: int) -> list[int]:
-        """Read a list of whole numbers; empty where there is none."""
+        """Read a list of whole numbers. A missing list is empty."""
         value = self.raw(key) or []
         if isinstance(value, list | tuple) and all(
             _is_number(n) and least <= n <= most and n == int(n) for n in value
@@ -83,7 +83,7 @@ class Reader:
         return []
 
     def size(self, key: str, default: int) -> int:
-        """Read bytes, as a number or like 4g."""
+        """Read a number of bytes, or a size such as 4g."""
         value = self.raw(key)
         try:
             amount = parse_bytes(value) if isinstance(value, str) else value
@@ -98,7 +98,7 @@ class Reader:
         return default
 
     def seconds(self, key: str, default: float | None) -> float | None:
-        """Read a duration: a number of seconds, or text like 25s, 10m, 1h30m."""
+        """Read a duration: a number of seconds, or text such as 25s, 10m, 1h30m."""
         value = self.raw(key)
         try:
             amount = parse_duration_s(value) if isinstance(value, str) else value
@@ -115,7 +115,7 @@ class Reader:
         return default
 
     def texts(self, key: str, *aliases: str) -> tuple[str, ...]:
-        """Read a list of text, or one text for a list of one; empty where there is none."""
+        """Read a list of texts. A single text is a list of one, and a missing list is empty."""
         value = self.raw(key, *aliases)
         items = [value] if isinstance(value, str) else value or []
         if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
@@ -126,7 +126,7 @@ class Reader:
         return ()
 
     def dollars(self, key: str) -> Decimal | None:
-        """Read an amount of money: a number, or text that is one."""
+        """Read an amount of money, which may be a number or text."""
         value = self.raw(key)
         if value is None:
             return None
@@ -140,11 +140,11 @@ class Reader:
         return None
 
     def name_of(self, key: str, *aliases: str) -> str:
-        """Return the name under which a value was given."""
+        """Return the name under which the document has the value."""
         return next((k for k in (key, *aliases) if self._raw.get(k) is not None), key)
 
     def content(self) -> dict[str, Any]:
-        """Return the object as it was given."""
+        """Return the raw object."""
         return {str(key): value for key, value in self._raw.items()}
 
     def section(self, key: str) -> "Reader":
@@ -161,7 +161,7 @@ class Reader:
         return [Reader(item, f"{path}[{i}]", self.problems) for i, item in enumerate(value)]
 
     def object(self, key: str) -> dict[str, Any]:
-        """Return an object whose keys are not checked here."""
+        """Return an object with unchecked keys."""
         value = self.raw(key)
         if value is None or isinstance(value, Mapping):
             return dict(value or {})
@@ -169,7 +169,7 @@ class Reader:
         return {}
 
     def ignore(self, *keys: str) -> list[str]:
-        """Accept keys that mean nothing here; tells those that were given."""
+        """Accept keys that have no effect here. Return the paths of the present ones."""
         self._known.update(keys)
         return [f"{self.path}.{k}" if self.path else k for k in keys if self.gives(k)]
 

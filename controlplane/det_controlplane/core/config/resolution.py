@@ -1,4 +1,4 @@
-"""Resolve what a user submitted to the configuration that runs (docs/reference/compatibility.md#configurations)."""
+"""Resolve a submitted configuration (docs/reference/compatibility.md#configurations)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from det_controlplane.core import hparams
 from det_controlplane.core.config.cluster import ClusterConfig
 from det_controlplane.core.config.experiment import ExperimentConfig
-from det_controlplane.core.config.extras import BUILT_IN_LOG_POLICIES
+from det_controlplane.core.config.experiment_sections import BUILT_IN_LOG_POLICIES
 from det_controlplane.core.config.layers import merge
 from det_controlplane.core.config.legacy import shim
 from det_controlplane.core.config.messages import problems_of
@@ -23,7 +23,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Hold the sources that are merged with a submitted configuration."""
+    """The configurations and defaults that are merged with a submitted configuration."""
 
     template: Raw | None = None
     # Fragments of an experiment configuration, see TaskContainerDefaults.experiment_fragment().
@@ -32,7 +32,7 @@ class Sources:
     workspace_storage: Raw | None = None
     cluster_storage: Raw | None = None
     default_priority: int | None = None
-    # Each overrides what comes before it: the workspace's, then the cluster's.
+    # Each policy overrides the policies before it. The workspace's policy comes first, then the cluster's.
     invariant_policies: tuple[Raw, ...] = ()
 
 
@@ -45,10 +45,10 @@ class Resolved:
 def resolve(
     submitted: Raw, sources: Sources, *, name: str, seed: int, managed: bool = True
 ) -> Resolved:
-    """Merge, default and check; raises InvalidConfig with every problem there is.
+    """Merge the sources, add defaults and check the result. Raises InvalidConfig with all problems.
 
-    `name` and `seed` are used where the user gave none. An unmanaged experiment, whose code runs
-    outside the cluster, needs no entrypoint.
+    `name` and `seed` are the defaults for missing values. An unmanaged experiment needs no entrypoint, because its code
+    runs outside the cluster.
     """
     _refuse_non_json(submitted, sources)
     merged, warnings = _merged(submitted, sources, name, seed)
@@ -71,7 +71,7 @@ def sources_of(
     workspace_storage: Raw | None = None,
     invariant_policies: tuple[Raw, ...] = (),
 ) -> Sources:
-    """Return the defaults and policies that a cluster lays around configurations of tasks in one of its pools."""
+    """Return the sources for configurations of experiments in a pool of the cluster."""
     defaults = pool.task_container_defaults
     scheduler = pool.scheduler
     return Sources(
@@ -120,7 +120,7 @@ def _merged(
 
 
 def _without_task_slots(template: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the slots of notebooks and other tasks, which may share a template with experiments."""
+    """Remove `slots`, which only notebooks and other tasks have. They may share a template with experiments."""
     resources = template.get("resources")
     if not isinstance(resources, dict):
         return template
@@ -168,7 +168,7 @@ def _repeated_names(policies: Any) -> Iterator[Problem]:
 def _problems_of_grid(raw: Any) -> Iterator[Problem]:
     space, problems = hparams.parse(raw or {})
     if problems:
-        return  # told by the section itself
+        return  # the check of the section reports them
     yield from hparams.grid_problems(space)
     if (size := hparams.grid_size(space)) > MAX_TRIALS:
         message = f"the grid has {size} points, more than the limit of {MAX_TRIALS}; use random or fewer counts"

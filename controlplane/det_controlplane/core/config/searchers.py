@@ -1,4 +1,4 @@
-"""The `searcher` section: one closed object for each search method (docs/reference/experiment-config.md#searcher)."""
+"""The `searcher` section: a model for each search method (docs/reference/experiment-config.md#searcher)."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -16,10 +16,10 @@ from det_controlplane.core.config.fields import (
     Positive,
     StrictModel,
 )
-from det_controlplane.core.config.unions import tag, told_by
+from det_controlplane.core.config.unions import discriminated_by, tag
 from det_controlplane.core.problems import Problem
 
-# Rungs and divisor are capped so that divisor^rungs stays a number.
+# The limits of rungs and divisor keep divisor^rungs within the range of a float.
 Rungs = Annotated[Positive, Field(le=50)]
 Divisor = Annotated[float, Field(gt=1, le=1000)]
 MAX_TRIALS = 1_000_000
@@ -76,7 +76,7 @@ class Grid(_Searcher):
 
 
 class _Halving(_Searcher):
-    """Stops trials by what they report (time_metric), or promotes them by length as before 0.38."""
+    """A search that stops trials by time_metric, or promotes them by length as versions before 0.38 did."""
 
     max_trials: Trials
     max_concurrent_trials: Natural = 16
@@ -112,7 +112,7 @@ class AdaptiveASHA(_Halving):
 
 
 class LocalASHA(_Halving):
-    """ASHA whose new trials are mostly neighbours of the best trials of the highest rung."""
+    """ASHA with new trials that are mostly neighbours of the best trials of the highest rung."""
 
     name: Literal["local_asha"]
     num_rungs: Rungs | None = None
@@ -130,7 +130,7 @@ class ExploreFunction(StrictModel):
 
 
 class PBT(_Searcher):
-    """Population-based training: each round the worst become changed copies of the best."""
+    """Population-based training. In each round, modified copies of the best trials replace the worst."""
 
     name: Literal["pbt"]
     population_size: Annotated[Positive, Field(ge=2, le=10_000)]
@@ -152,7 +152,7 @@ class PBT(_Searcher):
 
 
 class Custom(_Searcher):
-    """The search method runs outside, driven by events."""
+    """A search method that runs outside of the cluster and reads events."""
 
     name: Literal["custom"]
     unit: Literal["batches", "records", "epochs"] | None = None
@@ -167,7 +167,7 @@ Searcher = Annotated[
     | Annotated[LocalASHA, tag("local_asha")]
     | Annotated[PBT, tag("pbt")]
     | Annotated[Custom, tag("custom")],
-    told_by("name"),
+    discriminated_by("name"),
 ]
 
 NAMES = (

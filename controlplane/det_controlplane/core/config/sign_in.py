@@ -1,4 +1,4 @@
-"""Read how people sign in at the identity provider of their organization (OIDC)."""
+"""Read the settings for the sign-in with an organization's identity provider (OIDC)."""
 
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -8,7 +8,7 @@ from det_controlplane.core.config.reading import Reader
 
 _SESSION_S = 7 * 24 * 3600.0
 _LONGEST_S = 30 * 24 * 3600.0
-# Determined's keys that mean nothing here.
+# Keys of Determined that have no effect here.
 _IGNORED = (
     "idp_recipient_url", "scim_authentication_attribute", "always_redirect", "exclude_groups_scope",
 )  # fmt: skip
@@ -16,19 +16,19 @@ _IGNORED = (
 
 @dataclass(frozen=True, slots=True)
 class SignInProvider:
-    """The keys are those that Determined's administrators know, where they have one."""
+    """The identity provider. Its keys have Determined's names where Determined has the setting."""
 
-    provider: str = "OIDC"  # as people see it
+    provider: str = "OIDC"  # the displayed name
     issuer: str = ""
     client_id: str = ""
     client_secret: str = field(
         default="", repr=False
-    )  # empty: a public client, which proves itself by PKCE alone
+    )  # empty: a public client, which uses PKCE only
     authentication_claim: str = "email"
     display_name_attribute_name: str = "name"
-    groups_attribute_name: str = ""  # empty: groups are kept here
+    groups_attribute_name: str = ""  # empty: the cluster's own groups
     auto_provision_users: bool = False
-    domains: tuple[str, ...] = ()  # of e-mail addresses; empty: all
+    domains: tuple[str, ...] = ()  # of email addresses; empty: all
     scopes: tuple[str, ...] = ("openid", "email", "profile")
     session: float = _SESSION_S  # seconds
 
@@ -37,11 +37,11 @@ _DEFAULT = SignInProvider()
 
 
 def read_provider(reader: Reader) -> tuple[SignInProvider | None, list[str]]:
-    """Return the provider, and the keys that were given in vain."""
+    """Return the provider and the keys without effect."""
     if not reader.content() or not reader.flag("enabled", True):
         return None, []
     ignored = reader.ignore(*_IGNORED)
-    found = SignInProvider(
+    provider = SignInProvider(
         provider=reader.text("provider", _DEFAULT.provider),
         issuer=reader.text("issuer", "", "idp_sso_url").rstrip("/"),
         client_id=reader.text("client_id", ""),
@@ -55,21 +55,21 @@ def read_provider(reader: Reader) -> tuple[SignInProvider | None, list[str]]:
         session=reader.seconds("session", _SESSION_S) or _SESSION_S,
     )
     reader.close()
-    _check(reader, found)
-    return found, ignored
+    _check(reader, provider)
+    return provider, ignored
 
 
 def _scopes(reader: Reader) -> tuple[str, ...]:
-    given = reader.texts("scopes") or _DEFAULT.scopes
-    return given if "openid" in given else ("openid", *given)
+    scopes = reader.texts("scopes") or _DEFAULT.scopes
+    return scopes if "openid" in scopes else ("openid", *scopes)
 
 
-def _check(reader: Reader, found: SignInProvider) -> None:
-    if not is_safe(found.issuer) or urlsplit(found.issuer).query:
+def _check(reader: Reader, provider: SignInProvider) -> None:
+    if not is_safe(provider.issuer) or urlsplit(provider.issuer).query:
         reader.refuse("issuer", "must be the https address of the identity provider")
-    if not found.client_id:
+    if not provider.client_id:
         reader.refuse("client_id", "is required: the name that the provider gave this cluster")
-    if found.session > _LONGEST_S:
+    if provider.session > _LONGEST_S:
         reader.refuse("session", "must be 30 days at most")
-    if found.domains and found.authentication_claim != "email":
+    if provider.domains and provider.authentication_claim != "email":
         reader.refuse("domains", "needs authentication_claim: email")

@@ -1,4 +1,4 @@
-"""Amounts as people write them: bytes ("4g", "1.5 GiB") and durations ("10m", "1h30m")."""
+"""Parse sizes ("4g", "1.5 GiB") and durations ("10m", "1h30m")."""
 
 import re
 
@@ -9,7 +9,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_bytes(text: str) -> int:
-    """Read bytes from a size as Docker writes them: units are powers of 1024."""
+    """Parse a size in Docker's syntax. Units are powers of 1024."""
     match = _BYTES.fullmatch(text)
     if match is None:
         raise ValueError(f"must be a number of bytes or a size like 4g or '1.5 GiB', not {text!r}")
@@ -17,7 +17,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """Read seconds from a duration like 25s, 10m or 1h30m."""
+    """Parse a duration such as 25s, 10m or 1h30m. Return seconds."""
     parts = _DURATION.findall(text.strip())
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The `checkpoint_storage` section: where checkpoints are stored."""
+"""The `checkpoint_storage` section."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -10,8 +10,8 @@ from det_controlplane.core.config.fields import (
     Natural,
     Propagation,
 )
-from det_controlplane.core.config.storage_paths import leading_out
-from det_controlplane.core.config.unions import tag, told_by
+from det_controlplane.core.config.storage_paths import escaping_paths
+from det_controlplane.core.config.unions import discriminated_by, tag
 from det_controlplane.core.problems import Problem
 
 KINDS = ("shared_fs", "directory", "s3", "gcs", "azure")
@@ -23,7 +23,7 @@ class _Storage(CheckedModel):
     save_trial_latest: Natural = 1
 
     def problems(self) -> Iterator[Problem]:
-        yield from leading_out({"prefix": getattr(self, "prefix", None)})
+        yield from escaping_paths({"prefix": getattr(self, "prefix", None)})
 
 
 class SharedFS(_Storage):
@@ -31,12 +31,12 @@ class SharedFS(_Storage):
     host_path: AbsolutePath
     storage_path: Name | None = None
     propagation: Propagation = "rprivate"
-    container_path: str | None = None  # this and the following: accepted, without effect
+    container_path: str | None = None  # this key and the next two have no effect
     checkpoint_path: str | None = None
     tensorboard_path: str | None = None
 
     def problems(self) -> Iterator[Problem]:
-        yield from leading_out({"host_path": self.host_path, "storage_path": self.storage_path})
+        yield from escaping_paths({"host_path": self.host_path, "storage_path": self.storage_path})
 
 
 class Directory(_Storage):
@@ -85,5 +85,5 @@ Storage = Annotated[
     | Annotated[S3, tag("s3")]
     | Annotated[GCS, tag("gcs")]
     | Annotated[Azure, tag("azure")],
-    told_by("type"),
+    discriminated_by("type"),
 ]

@@ -1,4 +1,4 @@
-"""Hold the paths of storages within the places that they name. No models: what only reads imports it, too."""
+"""Check that the paths of a storage stay within it. This module imports no models, so it is cheap to import."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -7,8 +7,8 @@ from typing import Any
 from det_controlplane.core.problems import Problem
 
 
-def leading_out(storage: Mapping[str, Any], section: str = "") -> Iterator[Problem]:
-    """Yield the paths of a storage that leave the place that it names."""
+def escaping_paths(storage: Mapping[str, Any], section: str = "") -> Iterator[Problem]:
+    """Yield a problem for each path that leaves its storage."""
     for field in ("storage_path", "prefix"):
         path = storage.get(field)
         if isinstance(path, str) and ".." in PurePosixPath(path).parts:

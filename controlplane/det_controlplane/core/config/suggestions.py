@@ -1,4 +1,4 @@
-"""Suggest the key that was probably meant by one that does not exist."""
+"""Suggest an existing key for an unknown key."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,7 +9,7 @@ def unknown_key(key: str, allowed: Iterable[str]) -> str:
 
 
 def unknown_keys(keys: Sequence[str], allowed: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each key with its message, of which the last one tells what is allowed."""
+    """Yield each key with its message. Only the last message lists the allowed keys."""
     names = sorted(allowed)
     for key in keys[:-1]:
         yield key, f"is unknown; {_guess(key, names)}".rstrip("; ")
@@ -23,6 +23,6 @@ def _guess(key: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(key, names, n=3, cutoff=0.6)
     if not close and len(key) > 3:
         close = [name for name in names if key.startswith(name) or name.startswith(key)]
-    # People rarely mistype the first letter.
+    # Typing errors in the first letter are rare.
     best = min(close, key=lambda name: name[0] != key[0], default=None)
     return f"did you mean '{best}'? " if best else ""

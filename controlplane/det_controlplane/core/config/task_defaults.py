@@ -28,14 +28,14 @@ class TaskContainerDefaults:
     startup_hook: str = ""
     work_dir: str | None = None
     dtrain_network_interface: str = ""
-    # What the user's configuration is laid over, in the form of the user's configuration.
+    # These defaults are merged under the user's configuration and have its form.
     environment: Mapping[str, Any] = field(default_factory=dict)
     bind_mounts: tuple[Any, ...] = ()
     devices: tuple[Any, ...] = ()
     log_policies: tuple[Any, ...] = ()
 
     def experiment_fragment(self) -> dict[str, Any]:
-        """Return the part of an experiment configuration that these defaults are."""
+        """Return the defaults as a part of an experiment configuration."""
         return {
             "environment": dict(self.environment),
             "bind_mounts": list(self.bind_mounts),
@@ -45,14 +45,14 @@ class TaskContainerDefaults:
         }
 
     def task_fragment(self) -> dict[str, Any]:
-        """Return the defaults of notebooks, shells, commands and TensorBoards."""
+        """Return the defaults for notebooks, shells, commands and TensorBoards."""
         fragment = self.experiment_fragment()
         del fragment["log_policies"], fragment["preemption_timeout"]
         return fragment | {"work_dir": self.work_dir}
 
 
 def read_task_defaults(reader: Reader) -> TaskContainerDefaults:
-    """Read task defaults; bad values inside fragments are reported when an administrator checks the configuration."""
+    """Read task defaults. Invalid values inside of fragments are reported by `load_checked` only."""
     environment = {key: reader.raw(key) for key in _ENVIRONMENT_KEYS}
     defaults = TaskContainerDefaults(
         shm_size_bytes=reader.size("shm_size_bytes", _FOUR_GIB),

@@ -27,7 +27,7 @@ from det_controlplane.core.config.text import json_problems
 from det_controlplane.core.lifecycle.task import TaskKind
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
 
-_CALLED = {
+_DEFAULT_NAMES = {
     TaskKind.NOTEBOOK: "JupyterLab",
     TaskKind.SHELL: "Shell",
     TaskKind.COMMAND: "Command",
@@ -35,7 +35,7 @@ _CALLED = {
     TaskKind.GENERIC: "Task",
 }
 _RUN_BY_USER = (TaskKind.COMMAND, TaskKind.GENERIC)
-# What the other kinds run, unless their users have a program of their own that serves on the port of this variable.
+# The default programs of the other kinds. A user's own program must serve on the port in the variable below.
 _SERVED = {
     TaskKind.NOTEBOOK: "JupyterLab",
     TaskKind.SHELL: "OpenSSH's server",
@@ -46,8 +46,8 @@ _PORTS = {
     TaskKind.SHELL: "SHELL_PORT",
     TaskKind.TENSORBOARD: "TENSORBOARD_PORT",
 }
-# What only some kinds have, and how those are called.
-_OF_KINDS: dict[str, tuple[tuple[TaskKind, ...], str]] = {
+# Keys that only some kinds have, with the names of these kinds for messages.
+_KEYS_OF_KINDS: dict[str, tuple[tuple[TaskKind, ...], str]] = {
     "idle_timeout": (tuple(_SERVED), "notebooks, shells and TensorBoards"),
     "notebook_idle_type": ((TaskKind.NOTEBOOK,), "notebooks"),
     "preemption_timeout": ((TaskKind.GENERIC,), "generic tasks (`det task create`)"),
@@ -109,7 +109,7 @@ class TaskConfig(StrictModel):
 
     @classmethod
     def load(cls, resolved: Mapping[str, Any]) -> "TaskConfig":
-        """Read back what `to_json` wrote."""
+        """Read a configuration that `to_json` wrote."""
         try:
             return cls.model_validate(resolved)
         except ValidationError as error:
@@ -119,7 +119,7 @@ class TaskConfig(StrictModel):
         return self.model_dump(mode="json")
 
     def of_kind(self, kind: TaskKind) -> dict[str, Any]:
-        """Return the configuration without the keys that only other kinds of task have."""
+        """Return the configuration without keys that only other kinds of tasks have."""
         return self.model_dump(mode="json", exclude=set(_keys_of_other_kinds(kind)))
 
 
@@ -130,7 +130,7 @@ class ResolvedTask:
 
 
 def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None = None) -> Sources:
-    """Return the defaults and policies of a cluster for tasks, other than trials, in one of its pools."""
+    """Return the sources for configurations of tasks other than trials in a pool of the cluster."""
     sources = sources_of(cluster, pool, template=template)
     defaults = pool.task_container_defaults or cluster.task_container_defaults
     return Sources(
@@ -141,11 +141,11 @@ def task_sources_of(cluster: ClusterConfig, pool: Pool, *, template: Raw | None 
 
 
 def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str) -> ResolvedTask:
-    """Merge, default and check; `name` is the petname of a task without a description."""
+    """Merge the sources, add defaults and check the result. `name` becomes part of a missing description."""
     what = f"{kind.value.lower()} configuration"
     merged, warnings = _merged(kind, submitted, sources, name, what)
     problems = []
-    # A command without one runs the startup hook alone.
+    # A command without an entrypoint only runs the startup hook.
     if kind is TaskKind.GENERIC and merged.get("entrypoint") is None:
         problems.append(
             Problem("entrypoint", "is required: the command to run, as a list of arguments")
@@ -153,8 +153,8 @@ def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str)
     try:
         config = TaskConfig.model_validate(merged)
     except ValidationError as error:
-        found = problems_of(error, TaskConfig, without=_keys_of_other_kinds(kind))
-        raise InvalidConfig(found + problems, what=what) from error
+        task_problems = problems_of(error, TaskConfig, without=_keys_of_other_kinds(kind))
+        raise InvalidConfig(task_problems + problems, what=what) from error
     problems += _of_other_kinds(kind, submitted, config)
     if problems:
         raise InvalidConfig(problems, what=what)
@@ -165,13 +165,13 @@ def resolve_task(kind: TaskKind, submitted: Raw, sources: Sources, *, name: str)
 
 
 def _keys_of_other_kinds(kind: TaskKind) -> list[str]:
-    return [key for key, (kinds, _) in _OF_KINDS.items() if kind not in kinds]
+    return [key for key, (kinds, _) in _KEYS_OF_KINDS.items() if kind not in kinds]
 
 
 def _of_other_kinds(kind: TaskKind, submitted: Raw, config: TaskConfig) -> list[Problem]:
-    """Return keys that would do nothing; a template may have them, and a printed configuration their defaults."""
+    """Return problems for keys of other kinds. Templates and defaults in printed configurations are accepted."""
     return [
-        Problem(key, f"is for {_OF_KINDS[key][1]} only")
+        Problem(key, f"is for {_KEYS_OF_KINDS[key][1]} only")
         for key in _keys_of_other_kinds(kind)
         if submitted.get(key) is not None
         and getattr(config, key) != TaskConfig.model_fields[key].default
@@ -189,7 +189,7 @@ def _merged(
     config, warnings = shim(submitted)
     defaults = sources.pool_task_defaults or sources.cluster_task_defaults
     own: dict[str, Any] = {
-        "description": f"{_CALLED[kind]} ({name})",
+        "description": f"{_DEFAULT_NAMES[kind]} ({name})",
         "resources": {"priority": sources.default_priority},
     }
     for low in (_of_tasks(kind, sources.template), defaults, own):
@@ -200,7 +200,7 @@ def _merged(
 
 
 def _of_tasks(kind: TaskKind, template: Raw | None) -> Raw | None:
-    """Leave out what only experiments have, and what they and commands run: a template may serve all."""
+    """Return the template without the keys of experiments. Only commands and generic tasks keep the entrypoint."""
     if template is None:
         return None
     of_experiments = ExperimentConfig.model_fields.keys() - TaskConfig.model_fields.keys()

@@ -1,4 +1,4 @@
-"""Reading a configuration document: YAML 1.2 or JSON, with the line of whatever is wrong in it."""
+"""Read a configuration document in YAML 1.2 or JSON. Errors contain the line of the problem."""
 
 import json
 import math
@@ -11,24 +11,24 @@ from typing import Any
 from det_controlplane.core.problems import InvalidConfig, Problem, shown
 
 _MAX_DEPTH = 100
-# Aliases can make a small text huge.
+# Aliases can make a short text expand to a huge document.
 _MAX_VALUES = 200_000
 _MAX_CHARACTERS = 1_000_000
-_LARGEST = int(sys.float_info.max)  # of integers: no column of a table holds more
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL has no such characters
+_LARGEST = int(sys.float_info.max)  # columns of tables cannot store larger integers
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # characters that PostgreSQL cannot store
 
 
 def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str, Any]:
-    """Return the document as JSON values; raises InvalidConfig with line and column for bad syntax."""
+    """Return the document as JSON values. Raises InvalidConfig with line and column for bad syntax."""
     if len(text) > _MAX_CHARACTERS:
         problem = Problem("", f"the document has more than {_MAX_CHARACTERS} characters")
         raise InvalidConfig([problem], what=what)
     value: Any = _parsed(text, what)
     problems = json_problems(value)
     if not isinstance(value, dict):
-        found = "is empty" if value is None else f"is {shown(value)}"
+        actual = "is empty" if value is None else f"is {shown(value)}"
         problems = [
-            Problem("", f"the document must be a mapping of keys to values, but it {found}")
+            Problem("", f"the document must be a mapping of keys to values, but it {actual}")
         ]
     if problems:
         raise InvalidConfig(problems, what=what)
@@ -38,21 +38,21 @@ def load_yaml(text: str, *, what: str = "experiment configuration") -> dict[str,
 
 @dataclass(slots=True)
 class _Budget:
-    """The values and characters that a document may still have."""
+    """The remaining values and characters of a document."""
 
     values: int = _MAX_VALUES
     characters: int = _MAX_CHARACTERS
 
 
 def json_problems(value: Any) -> list[Problem]:
-    """Name what JSON in PostgreSQL could not hold: cycles, excess, NaN, NUL, objects of other kinds."""
+    """Return the parts that JSON in PostgreSQL cannot store: cycles, too many values, NaN, NUL and other types."""
     if _is_plain(value, _MAX_DEPTH, _Budget()):
         return []
     return list(_unplain("", value, _MAX_DEPTH, _Budget()))
 
 
 def _is_plain(value: Any, depth: int, budget: _Budget) -> bool:
-    """Return whether all is well, without the paths: this is asked of every configuration."""
+    """Return whether the value is storable. This is fast, because every configuration needs it, but finds no paths."""
     kind = type(value)
     if kind is str:
         budget.characters -= len(value)
@@ -122,7 +122,7 @@ def _parsed(text: str, what: str) -> Any:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            pass  # flow-style YAML also starts so, and its parser knows line and column
+            pass  # flow-style YAML starts with "{" too, and its parser reports line and column
     import yaml
 
     from det_controlplane.core.config.yaml_values import values_of
@@ -138,5 +138,5 @@ def _parsed(text: str, what: str) -> Any:
 def _located(error: Any) -> str:
     mark = error.problem_mark or error.context_mark
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    told = " ".join(part for part in (error.context, error.problem) if part)
-    return f"not valid YAML: {where}{told}"
+    description = " ".join(part for part in (error.context, error.problem) if part)
+    return f"not valid YAML: {where}{description}"

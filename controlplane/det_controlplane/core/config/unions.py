@@ -1,11 +1,11 @@
-"""Objects that are one of several kinds, told apart by a key."""
+"""Unions of several kinds of objects, which differ in the value of a key."""
 
 from collections.abc import Callable
 from typing import Any
 
 from pydantic import Discriminator, Tag
 
-_MARK = "·"  # so that error paths can tell the kind apart from a key
+_MARK = "·"  # distinguishes a kind from a key in error paths
 
 
 def tag(kind: str) -> Tag:
@@ -20,7 +20,7 @@ def bare(part: str) -> str:
     return part.removeprefix(_MARK)
 
 
-def told_by(key: str) -> Discriminator:
+def discriminated_by(key: str) -> Discriminator:
     return Discriminator(
         _reader(key),
         custom_error_type="wrong_kind",

@@ -1,7 +1,7 @@
-"""Turn YAML text into JSON values, read as YAML 1.2 does: `on` is text, `1e-3` is a number.
+"""Convert YAML text to JSON values with the rules of YAML 1.2: `on` is text, `1e-3` is a number.
 
-PyYAML's constructor knows only YAML 1.1 and keeps the last of two equal keys silently, so values are made
-from its nodes here; that is also twice as fast.
+PyYAML's constructor follows YAML 1.1 and silently keeps the last of two equal keys. This module builds values from
+PyYAML's nodes instead, which is also twice as fast.
 """
 
 import json
@@ -23,14 +23,16 @@ _SCALAR = re.compile(
     r"|(?P<merge><<)"
 )
 _MAX_DEPTH = 200
-# A node takes some hundred bytes, from two in the text; what a merge copies takes time for each key.
+# A node of two characters takes some hundred bytes of memory. A merge takes time for each copied key.
 MAX_NODES = 200_000
-_MAX_DIGITS = 1000  # what is read in hexadecimal must be written in decimal, which Python bounds
+_MAX_DIGITS = (
+    1000  # hexadecimal integers must be written as decimal text, and Python limits its length
+)
 _NOT_TEXT = frozenset("~nNtTfF-+.0123456789<")
 
 
 def values_of(text: str) -> Any:
-    """Return the value of the only document; raises yaml.YAMLError with the place of the fault."""
+    """Return the value of the only document. Raises yaml.YAMLError with the position of an error."""
     loader = _loader()(text)
     try:
         node = loader.get_single_node()
@@ -48,7 +50,7 @@ def _loader() -> Any:
         nodes = 0
 
         def descend_resolver(self, parent: Any, index: Any) -> None:
-            # Called for every node: the parser in C would overflow its stack and end the process.
+            # Called for every node. Without a limit, PyYAML's C parser would overflow its stack and crash.
             self.depth += 1
             self.nodes += 1
             if self.nodes > MAX_NODES:
@@ -71,10 +73,10 @@ def _loader() -> Any:
 
 
 class _Values:
-    """The values of a graph of nodes; a node that an alias repeats is made once."""
+    """The values of a graph of nodes. A node that aliases repeat is converted once."""
 
     def __init__(self) -> None:
-        self._made: dict[int, Any] = {}
+        self._finished: dict[int, Any] = {}
         self._open: set[int] = set()
         self._copied = 0
 
@@ -82,21 +84,21 @@ class _Values:
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
         key = id(node)
-        if key in self._made:
-            return self._made[key]
+        if key in self._finished:
+            return self._finished[key]
         if key in self._open:
-            raise _refused("this value contains itself", node)
+            raise _error("this value contains itself", node)
         self._open.add(key)
-        self._made[key] = made = self._collection(node)
+        self._finished[key] = collection = self._collection(node)
         self._open.discard(key)
-        return made
+        return collection
 
     def _collection(self, node: Any) -> Any:
         if isinstance(node, yaml.SequenceNode) and node.tag == _SEQ:
             return [self.value(item) for item in node.value]
         if isinstance(node, yaml.MappingNode) and node.tag == _MAP:
             return self._mapping(node)
-        raise _refused(f"the tag {node.tag} is not supported", node)
+        raise _error(f"the tag {node.tag} is not supported", node)
 
     def _mapping(self, node: Any) -> dict[str, Any]:
         own: dict[str, Any] = {}
@@ -107,7 +109,7 @@ class _Values:
                 continue
             key = _key(key_node)
             if key in own:
-                raise _refused(f"the key '{key}' appears twice in one mapping", key_node)
+                raise _error(f"the key '{key}' appears twice in one mapping", key_node)
             own[key] = self.value(value_node)
         return merged | own if merged else own
 
@@ -115,12 +117,12 @@ class _Values:
         merged: dict[str, Any] = {}
         for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if not isinstance(source, yaml.MappingNode):
-                raise _refused("'<<' must be given a mapping or a list of mappings", node)
-            given = self.value(source)
-            self._copied += len(given) + len(merged)
+                raise _error("'<<' must be given a mapping or a list of mappings", node)
+            source_values = self.value(source)
+            self._copied += len(source_values) + len(merged)
             if self._copied > MAX_NODES:
-                raise _refused(f"'<<' merges more than {MAX_NODES} values", node)
-            merged = given | merged
+                raise _error(f"'<<' merges more than {MAX_NODES} values", node)
+            merged = source_values | merged
         return merged
 
 
@@ -129,18 +131,18 @@ def _scalar(node: Any) -> Any:
         return node.value
     make = _MAKERS.get(node.tag)
     if make is None:
-        raise _refused(f"the tag {node.tag} is not supported", node)
+        raise _error(f"the tag {node.tag} is not supported", node)
     try:
         return make(node.value)
     except ValueError as error:
-        raise _refused(str(error), node) from error
+        raise _error(str(error), node) from error
 
 
 def _key(node: Any) -> str:
     if not isinstance(node, yaml.ScalarNode):
-        raise _refused("a key must be text, not a list or a mapping", node)
+        raise _error("a key must be text, not a list or a mapping", node)
     key = _scalar(node)
-    # JSON has only text as keys; the usual client sends other scalars in this form too.
+    # JSON only has text keys. The usual client converts other scalar keys the same way.
     return key if isinstance(key, str) else json.dumps(key)
 
 
@@ -166,5 +168,5 @@ _MAKERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _refused(problem: str, node: Any) -> yaml.MarkedYAMLError:
+def _error(problem: str, node: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -5,7 +5,7 @@ from typing import Any
 
 from det_controlplane.core.config import host_paths
 from det_controlplane.core.config.host_paths import SharedHostAccess
-from det_controlplane.core.config.storage_paths import leading_out
+from det_controlplane.core.config.storage_paths import escaping_paths
 from det_controlplane.core.problems import InvalidConfig, Problem
 from det_controlplane.services.context import Context
 from det_controlplane.services.principal import User
@@ -51,7 +51,7 @@ def require_storage(
     trusted: Sequence[Mapping[str, Any] | None] = (),
 ) -> None:
     """Refuse a storage that leads out of its own place, or would be mounted from where an ordinary user may not look."""
-    _refuse(list(leading_out(storage, f"{name}.")))
+    _refuse(list(escaping_paths(storage, f"{name}.")))
     if user.admin:
         return
     known = [place or {} for place in (ctx.config.checkpoint_storage, *trusted)]

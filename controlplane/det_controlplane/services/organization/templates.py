@@ -51,7 +51,9 @@ def naming(name: str, submitted: Mapping[str, Any], config: Any) -> Iterator[Non
     except InvalidConfig as e:
         if config is None:
             raise
-        raise InvalidConfig(list(configs.blamed(e.problems, submitted, config, name))) from e
+        raise InvalidConfig(
+            list(configs.with_template_name(e.problems, submitted, config, name))
+        ) from e
 
 
 def create(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from det_controlplane.core.config.cluster import load_cluster
-from det_controlplane.core.config.reach_of_storage import warnings
+from det_controlplane.core.config.storage_credentials import warnings
 
 AWS = {"type": "aws", "region": "us-east-1", "instance_type": "g5.xlarge"}
 GCP = {"type": "gcp", "region": "us-central1", "instance_type": "g2-standard-8"}

@@ -21,7 +21,7 @@ _LONGEST_PATTERN = 4096
 
 
 class Optimizations(StrictModel):
-    """Deprecated, still handed to the training code."""
+    """Deprecated settings, which are still passed to the training code."""
 
     aggregation_frequency: Positive = 1
     auto_tune_tensor_fusion: bool = False
@@ -57,7 +57,7 @@ class RetentionPolicy(StrictModel):
 
 
 class LogPolicy(StrictModel):
-    """A pattern of log lines with the action on a match; a policy with a name and no pattern is switched off."""
+    """A pattern of log lines and the action on a match. A policy with a name and without a pattern is disabled."""
 
     name: Name | None = None
     pattern: str | None = Field(None, max_length=_LONGEST_PATTERN)
