@@ -88,7 +88,7 @@ def test_without_a_place_for_the_summary_it_follows_the_rest(
 def bare(cluster: FakeCluster, environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """A runner without `det`. The libraries are lent, as tests ask no index: a folder whose editable packages
     a program does not see."""
-    wheel = own_wheel.found()
+    wheel = own_wheel.find()
     assert wheel is not None
     place = {"Location": f"wheel/{wheel.name()}"}
     cluster.on("GET", "/agents/v1/wheel", Raw(b"", place, status=302))

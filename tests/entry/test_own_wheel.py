@@ -26,7 +26,7 @@ MIB = 2**20
 
 @pytest.fixture(scope="module")
 def wheel() -> InstalledWheel:
-    found = own_wheel.found()
+    found = own_wheel.find()
     assert isinstance(found, InstalledWheel)
     return found
 
@@ -42,7 +42,7 @@ def front(task_root: Path, environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def test_the_same_installation_is_the_same_bytes(wheel: InstalledWheel) -> None:
-    assert own_wheel.found().content() == wheel.content()  # type: ignore[union-attr]
+    assert own_wheel.find().content() == wheel.content()  # type: ignore[union-attr]
 
 
 def test_it_asks_for_what_the_distribution_asks_for_and_has_its_commands(
@@ -74,7 +74,7 @@ def test_lambda_can_answer_with_it(wheel: InstalledWheel) -> None:
 
 def test_a_wheel_that_a_deployment_brought_is_taken_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "determined_serverless-9.9-py3-none-any.whl").write_bytes(b"brought")
-    found = own_wheel.found(beside=tmp_path)
+    found = own_wheel.find(beside=tmp_path)
     assert isinstance(found, PackedWheel)
     assert (found.name(), found.content()) == (
         "determined_serverless-9.9-py3-none-any.whl",

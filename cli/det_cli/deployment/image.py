@@ -40,7 +40,7 @@ def context() -> bytes:
     """Return the folder that the image is built from, packed: Dockerfile, versions, a wheel of this installation."""
     from det_controlplane.adapters import own_wheel
 
-    wheel = own_wheel.found()
+    wheel = own_wheel.find()
     if wheel is None:
         raise CommandError("this is no installation of determined-serverless", "install it again")
     files = {

@@ -1,4 +1,4 @@
-"""AES-256-GCM under keys that are derived from what an operator gives (docs/concepts/security.md#keys)."""
+"""AES-256-GCM with keys that are derived from the operator's keys (docs/concepts/security.md#keys)."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ _NONCE = 12
 
 
 class AesCipher:
-    """Encrypts with the first key and decrypts with any of them, so that a key can be replaced."""
+    """Encrypt with the first key and decrypt with any key, so that operators can replace a key."""
 
     def __init__(self, materials: Sequence[str]) -> None:
         keys = [hmac.digest(m.encode(), _PURPOSE, "sha256") for m in materials]
@@ -21,7 +21,7 @@ class AesCipher:
         self._first = next(iter(self._keys))
 
     def seal(self, content: bytes) -> str:
-        # Imported here: most processes of most clusters never meet a secret.
+        # Imported late, because most processes never encrypt or decrypt.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = os.urandom(_NONCE)

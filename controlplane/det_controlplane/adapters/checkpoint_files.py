@@ -1,4 +1,4 @@
-"""Reading checkpoints where the control plane can: directories of this machine, S3, Google Cloud Storage."""
+"""Read checkpoints from storages that the control plane can reach: local directories, S3, Google Cloud Storage."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from det_controlplane.adapters.checkpoint_folder import PIECE, CheckpointFolder
 from det_controlplane.ports.checkpoint_files import StorageUnreachable, StoredFile
 
 CONNECT_S, READ_S, RETRIES = 5, 30, 2
-# A storage that does not answer must not hold up a tick: no second try either.
+# A slow storage must not block a tick. Requests are therefore not retried.
 LOOK_S = 3
 
 
@@ -22,7 +22,7 @@ class _Reader(Protocol):
 
 
 class ReachableCheckpoints:
-    """Chooses the reader by the storage's type."""
+    """Choose the reader by the type of the storage."""
 
     def files(self, storage: Mapping[str, Any], checkpoint: str) -> Sequence[StoredFile]:
         return sorted(_reader(storage).files(checkpoint), key=lambda f: f.path)
@@ -39,10 +39,10 @@ class ReachableCheckpoints:
 def _reader(storage: Mapping[str, Any]) -> _Reader:
     kind = storage.get("type")
     if kind == "directory":
-        return CheckpointFolder(Path(_told(storage, "container_path")))
+        return CheckpointFolder(Path(_required(storage, "container_path")))
     if kind == "shared_fs":
         return CheckpointFolder(
-            Path(_told(storage, "host_path")) / (storage.get("storage_path") or "")
+            Path(_required(storage, "host_path")) / (storage.get("storage_path") or "")
         )
     if kind == "s3":
         return _S3(storage)
@@ -51,7 +51,7 @@ def _reader(storage: Mapping[str, Any]) -> _Reader:
     raise StorageUnreachable(f"checkpoints in storage of type {kind!r} are not read here")
 
 
-def _told(storage: Mapping[str, Any], key: str) -> str:
+def _required(storage: Mapping[str, Any], key: str) -> str:
     if not storage.get(key):
         raise StorageUnreachable(f"checkpoint_storage.{key} is not told")
     return str(storage[key])
@@ -65,7 +65,7 @@ class _S3:
         read_s: float = READ_S,
         retries: int = RETRIES,
     ) -> None:
-        self._bucket = _told(storage, "bucket")
+        self._bucket = _required(storage, "bucket")
         self._prefix = _prefix(storage)
         try:
             import boto3
@@ -98,20 +98,20 @@ class _S3:
 
     def files(self, checkpoint: str) -> list[StoredFile]:
         start = f"{self._prefix}{checkpoint}/"
-        found = []
-        for page in self._asked("list_objects_v2", Prefix=start):
+        files = []
+        for page in self._paginated("list_objects_v2", Prefix=start):
             for entry in page.get("Contents", ()):
                 path = entry["Key"].removeprefix(start)
                 if path and not path.endswith("/"):
-                    found.append(StoredFile(path, int(entry["Size"])))
-        return found
+                    files.append(StoredFile(path, int(entry["Size"])))
+        return files
 
     def read(self, checkpoint: str, path: str) -> Iterator[bytes]:
         key = f"{self._prefix}{checkpoint}/{path}"
         body = self._client.get_object(Bucket=self._bucket, Key=key)["Body"]
         yield from body.iter_chunks(PIECE)
 
-    def _asked(self, operation: str, **arguments: str) -> Iterator[Any]:
+    def _paginated(self, operation: str, **arguments: str) -> Iterator[Any]:
         with self._errors():
             yield from self._client.get_paginator(operation).paginate(
                 Bucket=self._bucket, **arguments
@@ -136,26 +136,25 @@ class _Gcs:
                 "the API was installed without Google Cloud support: install determined-serverless[gcp]"
             ) from e
         with _google_errors(storage):
-            self._bucket = cloud_storage.Client().bucket(_told(storage, "bucket"))
+            self._bucket = cloud_storage.Client().bucket(_required(storage, "bucket"))
         self._storage = storage
         self._prefix = _prefix(storage)
 
     def exists(self, checkpoint: str) -> bool:
         start = f"{self._prefix}{checkpoint}/"
         with _google_errors(self._storage):
-            found = self._bucket.list_blobs(prefix=start, max_results=1, timeout=LOOK_S, retry=None)
-            return any(True for _ in found)
+            blobs = self._bucket.list_blobs(prefix=start, max_results=1, timeout=LOOK_S, retry=None)
+            return any(True for _ in blobs)
 
     def files(self, checkpoint: str) -> list[StoredFile]:
         start = f"{self._prefix}{checkpoint}/"
         with _google_errors(self._storage):
             from google.cloud.storage.retry import DEFAULT_RETRY
 
-            patience = DEFAULT_RETRY.with_timeout(READ_S)
-            found = self._bucket.list_blobs(
-                prefix=start, timeout=(CONNECT_S, READ_S), retry=patience
+            retry = DEFAULT_RETRY.with_timeout(READ_S)
+            blobs = list(
+                self._bucket.list_blobs(prefix=start, timeout=(CONNECT_S, READ_S), retry=retry)
             )
-            blobs = list(found)
         paths = ((b.name.removeprefix(start), int(b.size)) for b in blobs)
         return [StoredFile(path, size) for path, size in paths if path and not path.endswith("/")]
 

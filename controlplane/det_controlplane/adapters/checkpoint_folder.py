@@ -1,4 +1,4 @@
-"""Checkpoints in a directory of this machine, to which containers write: what they put there is not trusted."""
+"""Checkpoints in a local directory. Containers write to it, so its content is not trusted."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,13 +11,13 @@ PIECE = 1024 * 1024
 
 
 class CheckpointFolder:
-    """Read checkpoints below `base`, and nothing that links in them lead to."""
+    """Read checkpoints below `base`. Links that lead out of a checkpoint are ignored."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
 
     def exists(self, checkpoint: str) -> bool:
-        """Say no only where nothing has the checkpoint's name: all else that fails says nothing about it."""
+        """Return False only if the path does not exist. Every other error raises StorageUnreachable."""
         try:
             os.lstat(self._base / checkpoint)
         except FileNotFoundError:
@@ -29,7 +29,10 @@ class CheckpointFolder:
     def files(self, checkpoint: str) -> list[StoredFile]:
         try:
             return self._files(checkpoint)
-        except (OSError, RuntimeError) as e:  # before Python 3.13, links in a circle are the latter
+        except (
+            OSError,
+            RuntimeError,
+        ) as e:  # before Python 3.13, a loop of links raises RuntimeError
             raise StorageUnreachable(f"{self._base} cannot be read: {e}") from e
 
     def _files(self, checkpoint: str) -> list[StoredFile]:
@@ -38,16 +41,16 @@ class CheckpointFolder:
                 f"{self._base} is not a directory of the machine that runs the API"
             )
         folder = self._base / checkpoint
-        found = [
+        files = [
             StoredFile(path.relative_to(folder).as_posix(), path.stat().st_size)
             for path in folder.rglob("*")
             if self._inside(checkpoint, path) and path.is_file()
         ]
-        if not found and not any(self._base.iterdir()):
+        if not files and not any(self._base.iterdir()):
             raise StorageUnreachable(
                 f"{self._base} is empty on the machine that runs the API, as if the storage were not mounted"
             )
-        return found
+        return files
 
     def read(self, checkpoint: str, path: str) -> Iterator[bytes]:
         try:
@@ -62,22 +65,22 @@ class CheckpointFolder:
                 yield piece
 
     def _inside(self, checkpoint: str, path: Path) -> Sequence[str]:
-        """Return where a path leads within its checkpoint, which may be no link itself; nothing if out of it."""
+        """Return the parts of the resolved path within its checkpoint, or () if it leads out of the checkpoint."""
         folder = self._base.resolve() / checkpoint
-        found = path.resolve()
-        return found.relative_to(folder).parts if found.is_relative_to(folder) else ()
+        resolved = path.resolve()
+        return resolved.relative_to(folder).parts if resolved.is_relative_to(folder) else ()
 
 
 def _opened(base: Path, parts: Sequence[str]) -> BinaryIO:
-    """Open a file below a directory, through no link: also one that comes after a look for links is refused."""
+    """Open a file below a directory without following links, also if a link is created after a check."""
     here = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
             inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
             os.close(here)
             here = inner
-        # A pipe in place of a file must not hold up the API until it has a writer.
-        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        return os.fdopen(os.open(parts[-1], how, dir_fd=here), "rb")
+        # A pipe in place of a file must not block the API until the pipe has a writer.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        return os.fdopen(os.open(parts[-1], flags, dir_fd=here), "rb")
     finally:
         os.close(here)

@@ -1,6 +1,6 @@
-"""The other services of a deployment on Google Cloud, and the schedules that call them.
+"""Call the other services of a deployment on Google Cloud, and switch the schedules that call them.
 
-google-auth is loaded when it is needed."""
+google-auth is imported at first use."""
 
 import http.client
 import logging
@@ -16,20 +16,20 @@ log = logging.getLogger("det.cloud_run")
 _SCHEDULER = "https://cloudscheduler.googleapis.com/v1"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _CONNECT_S, _SENDING_S = 5.0, 3.0
-# A call lasts as long as the turn that it began.
+# A service answers at the end of its turn.
 _TURN_S = 300.0
 _MOST_CALLS = 16
-# Pauses before a call is repeated. A service that starts may be without its network for a minute, and Cloud Run
-# answers 429 or 500 until then.
+# Pauses before a call is repeated. The network of a starting service may need a minute. Cloud Run answers 429 or 500
+# until then.
 _RETRY_AFTER_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 Authorise = Callable[[str], Mapping[str, str]]
 
 
 class Services:
-    """Starts the service of a topic by calling it. Wakes of topics without a service are dropped.
+    """Start the service of a topic by calling it. Wakes of topics without a service are dropped.
 
-    A wake returns when the call is sent: this process may be slowed down as soon as it has answered its own request."""
+    `wake` returns after the call was sent, because Cloud Run may throttle this process after its own response."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Services:
             sent = self._unsent.get(topic)
             if sent is None:
                 if self._calls >= _MOST_CALLS:
-                    return  # the schedule comes anyway
+                    return  # the schedule calls the service later
                 sent = self._unsent[topic] = threading.Event()
                 self._calls += 1
                 threading.Thread(target=self._call, args=(topic, sent), daemon=True).start()
@@ -72,7 +72,7 @@ class Services:
                 self._calls -= 1
 
     def _is_answered(self, topic: str, sent: threading.Event) -> bool:
-        """Call the service of a topic once, and return whether it took a turn."""
+        """Call the service of a topic once. Return whether it completed a turn."""
         url = self._urls[topic]
         try:
             status = self._post(url, lambda: self._forget(topic, sent))
@@ -86,7 +86,7 @@ class Services:
         return status == 200
 
     def _post(self, url: str, sending: Callable[[], None]) -> int:
-        """Call a service and return the status of its answer, which comes when its turn is over."""
+        """Call a service and return the status of its answer, which it sends at the end of its turn."""
         address = urlsplit(url)
         kind = {"https": http.client.HTTPSConnection, "http": http.client.HTTPConnection}
         connection = kind[address.scheme](address.netloc, timeout=_CONNECT_S)
@@ -95,7 +95,7 @@ class Services:
             connection.connect()
             connection.sock.settimeout(_TURN_S)
             connection.request("POST", "/", b"{}", {"Content-Type": "application/json", **headers})
-            # What is woken from now on must call again: the turn may have looked before.
+            # Later wakes must call again, because the service may have read the database already.
             sending()
             answer = connection.getresponse()
             answer.read()
@@ -111,7 +111,7 @@ class Services:
 
 
 class IdentityTokens:
-    """Tokens of this service's own account, for the services that it calls, by Google's metadata server."""
+    """Identity tokens of this service's account for other services. Google's metadata server issues them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,44 +121,44 @@ class IdentityTokens:
         from google.auth.compute_engine import IDTokenCredentials
         from google.auth.transport.requests import Request
 
-        found: dict[str, str] = {}
+        headers: dict[str, str] = {}
         with self._lock:
             request = Request()
             if audience not in self._credentials:
                 self._credentials[audience] = IDTokenCredentials(
                     request, audience, use_metadata_identity_endpoint=True
                 )
-            self._credentials[audience].before_request(request, "POST", audience, found)
-        return found
+            self._credentials[audience].before_request(request, "POST", audience, headers)
+        return headers
 
 
 class SchedulerJobs:
-    """Jobs of Cloud Scheduler that the control plane switches, by their full names."""
+    """Jobs of Cloud Scheduler that the control plane pauses and resumes. Names are full resource names."""
 
     def __init__(
         self, names: Sequence[str], *, endpoint: str = _SCHEDULER, session: Any = None
     ) -> None:
         self._names = names
         self._endpoint = endpoint
-        self._given = session
+        self._fixed_session = session
 
     def switch(self, *, on: bool) -> None:
-        """Resume or pause every job that is in the other state."""
+        """Resume or pause all jobs that are not in this state yet."""
         state, verb = ("ENABLED", "resume") if on else ("PAUSED", "pause")
         for name in self._names:
-            if self._asked("GET", name)["state"] != state:
-                self._asked("POST", f"{name}:{verb}")
+            if self._request("GET", name)["state"] != state:
+                self._request("POST", f"{name}:{verb}")
                 log.info("the schedule %s is %s", name, state)
 
-    def _asked(self, method: str, path: str) -> Any:
+    def _request(self, method: str, path: str) -> Any:
         answer = self._session.request(method, f"{self._endpoint}/{path}", timeout=10)
         answer.raise_for_status()
         return answer.json()
 
     @cached_property
     def _session(self) -> Any:
-        if self._given is not None:
-            return self._given
+        if self._fixed_session is not None:
+            return self._fixed_session
         import google.auth
         from google.auth.transport.requests import AuthorizedSession
 

@@ -1,4 +1,4 @@
-"""Objects in a directory; uploads come through our own API by signed URLs."""
+"""Store objects in a directory. Clients upload them through the API with signed URLs."""
 
 import hashlib
 import hmac
@@ -17,11 +17,11 @@ _KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*
 
 
 class BadKey(ValueError):
-    """The key is no plain relative path."""
+    """The key is not a plain relative path."""
 
 
 class UploadRefused(Exception):
-    """The URL is forged, expired, or for another size."""
+    """The URL is forged, expired, or for a different size."""
 
 
 class DirectoryObjects:
@@ -36,7 +36,7 @@ class DirectoryObjects:
         self._clock = clock
 
     def put(self, key: str, content: bytes) -> None:
-        """Write an object whole: readers see the old one or the new one, never a part."""
+        """Write an object atomically: readers see either the old or the new content."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
@@ -73,14 +73,14 @@ class DirectoryObjects:
         return ""
 
     def receive(self, key: str, content: bytes, size: str, expires: str, signature: str) -> None:
-        """Store an object that a client sends to an upload URL. Raises UploadRefused."""
+        """Store an uploaded object. Raises UploadRefused."""
         self.admitted(key, size, expires, signature)
         if len(content) != int(size):
             raise UploadRefused(f"the upload URL is for {size} bytes, got {len(content)}")
         self.put(key, content)
 
     def admitted(self, key: str, size: str, expires: str, signature: str) -> int:
-        """Return how many bytes an upload URL is for, known before any of them is read."""
+        """Return the size for which an upload URL was signed. The check needs no content. Raises UploadRefused."""
         self._path(key)
         if whole(size) is None or whole(expires) is None:
             raise UploadRefused("the upload URL is not complete: ask for a new one")

@@ -1,4 +1,4 @@
-"""The machine of a relay in EC2, which is stopped while no task needs it. boto3 is loaded when it is needed."""
+"""Start the EC2 machine of a relay, which is stopped while no task needs it. boto3 is imported at first use."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,13 +8,13 @@ log = logging.getLogger("det.relay")
 
 
 def starter_of(environment: Mapping[str, str]) -> Callable[[], None] | None:
-    """Return the starter of the relay's machine; None where there is no such machine."""
+    """Return a function that starts the relay's machine, or None if there is no such machine."""
     instance_id = environment.get("DET_RELAY_INSTANCE", "")
     return (lambda: start(_client(), instance_id)) if instance_id else None
 
 
 def start(ec2: Any, instance_id: str) -> None:
-    """Start the machine. One that runs is left alone; one that is just stopping is started by the next turn."""
+    """Start the machine. This has no effect on a running machine. The next turn retries a machine that is stopping."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

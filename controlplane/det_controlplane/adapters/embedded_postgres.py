@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own: started, watched and stopped with the process that needs it."""
+"""A PostgreSQL server that runs as a child process and stops with its parent."""
 
 import contextlib
 import hashlib
@@ -21,12 +21,12 @@ from det_controlplane.adapters import postgres_binaries as binaries
 SUPERUSER = "postgres"
 _START_S = 60.0
 _STOP_S = 30.0
-_MAX_SOCKET_PATH = 90  # the system allows 103 to 107 bytes, the server appends its file name
+_MAX_SOCKET_PATH = 90  # systems allow 103 to 107 bytes, and the server appends its file name
 
-# Ends the server when the pipe from our process closes, however our process died.
+# Stops the server when the pipe from the parent closes, which also happens if the parent crashes.
 _WATCHDOG = 'read server; read closed; kill -INT "$server" 2>/dev/null'
 
-# After a crash the server ends, and its supervisor starts it: on a full disk PostgreSQL itself may give up half-way.
+# A crashed server exits and its supervisor restarts it, because PostgreSQL's own restart can hang on a full disk.
 _SMALL = {
     "shared_buffers": "16MB",
     "max_connections": "64",
@@ -37,11 +37,11 @@ _THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "
 
 
 class PostgresFailed(Exception):
-    """The server did not start; the message ends with what its log says."""
+    """The server did not start. The message contains the end of its log."""
 
 
 class EmbeddedPostgres:
-    """A server over a directory, whose data survives; a second one on it is refused."""
+    """A server for a data directory. The data is persistent, and a second server for it is rejected."""
 
     def __init__(self, data_dir: Path, *, port: int = 0, throwaway: bool = False) -> None:
         self.home = binaries.home_for(data_dir)
@@ -54,12 +54,12 @@ class EmbeddedPostgres:
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = SUPERUSER) -> str:
-        """Return the URL for processes of this user: by socket, which needs no password."""
+        """Return the URL for processes of the same user. It uses a socket, which needs no password."""
         file = f"{self._socket_dir()}/.s.PGSQL.{self.port}"
         return f"postgresql://{SUPERUSER}@localhost/{database}?unix_sock={quote(file)}"
 
     def tcp_url(self, database: str = SUPERUSER) -> str:
-        """Return the URL by TCP on loopback, with the password."""
+        """Return the URL for TCP on loopback, with the password."""
         password = (self.home / "postgres.password").read_text().strip()
         return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{self.port}/{database}"
 
@@ -71,7 +71,7 @@ class EmbeddedPostgres:
         return self._server is not None and self._server.poll() is None
 
     def is_initialised(self) -> bool:
-        """Return whether the directory has data already."""
+        """Return whether the directory contains a database."""
         return (self.data / "PG_VERSION").exists()
 
     def choose_port(self) -> None:
@@ -79,7 +79,7 @@ class EmbeddedPostgres:
         self.port = self.port or _free_port()
 
     def find_running(self) -> bool:
-        """Take over the port of the server that another process runs on this directory; return False without one."""
+        """Use the port of another process's server for this directory. Return False without such a server."""
         try:
             lines = (self.data / "postmaster.pid").read_text().split("\n")
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class EmbeddedPostgres:
         )
         with self.log.open("ab") as log:
             self._server = self._spawn(self._command(), stdout=log, stderr=log)
-        self._tell_watchdog(f"{self._server.pid}\n")
+        self._write_to_watchdog(f"{self._server.pid}\n")
         self._wait_until_ready()
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class EmbeddedPostgres:
         self.stop()
 
     def _initialise(self) -> None:
-        """Make the data directory beside its place and rename it: a half-made one is never taken for data."""
+        """Create the data directory under a temporary name and rename it, so that a partial one is never used."""
         fresh = self.home / "postgres.new"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
@@ -146,10 +146,10 @@ class EmbeddedPostgres:
         ]
         command += ["--auth-local=trust", "--auth-host=scram-sha-256", "--no-locale"]
         command += ["-E", "UTF8", "--no-sync", "--no-instructions"]
-        made = self._spawn(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        said, _ = made.communicate()
-        if made.returncode != 0:
-            raise PostgresFailed(f"initdb failed in {fresh}: {said.decode(errors='replace')}")
+        process = self._spawn(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output, _ = process.communicate()
+        if process.returncode != 0:
+            raise PostgresFailed(f"initdb failed in {fresh}: {output.decode(errors='replace')}")
         fresh.rename(self.data)
 
     def _command(self) -> list[str | Path]:
@@ -181,7 +181,7 @@ class EmbeddedPostgres:
         elif os.geteuid() == 0:
             prefix = binaries.user_namespace()
         arguments = [*prefix, *map(str, command)]
-        # A session of its own: Ctrl-C in the terminal must not stop the server before its clients.
+        # A new session, because Ctrl-C in the terminal must not stop the server before its clients.
         return subprocess.Popen(
             arguments,
             cwd="/",
@@ -198,7 +198,7 @@ class EmbeddedPostgres:
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)
 
     def _clear_stale_lock(self) -> None:
-        """Remove the lock file of a server that is gone: its number may be another process's by now."""
+        """Remove the lock file of a dead server. Its process id may belong to another process now."""
         lock = self.data / "postmaster.pid"
         try:
             pid = int(lock.read_text().split("\n", 1)[0])
@@ -206,7 +206,7 @@ class EmbeddedPostgres:
             lock.unlink(missing_ok=True)
             return
         if self._is_our_server(pid):
-            # Its watchdog lets a server outlive its owner only for the length of a shutdown.
+            # The watchdog lets a server outlive its owner for the time of a shutdown.
             _wait_gone(pid, _STOP_S / 2)
             if self._is_our_server(pid):
                 raise PostgresFailed(
@@ -237,7 +237,7 @@ class EmbeddedPostgres:
         self.stop()
         raise PostgresFailed(f"PostgreSQL did not start; {self.log} ends with:\n{_tail(self.log)}")
 
-    def _tell_watchdog(self, line: str) -> None:
+    def _write_to_watchdog(self, line: str) -> None:
         if self._watchdog is not None and self._watchdog.stdin is not None:
             self._watchdog.stdin.write(line.encode())
             self._watchdog.stdin.flush()

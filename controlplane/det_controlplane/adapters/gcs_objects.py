@@ -1,4 +1,4 @@
-"""Objects in a bucket of Google Cloud Storage. The client library is loaded at the first use."""
+"""Store objects in a bucket of Google Cloud Storage. The client library is imported at first use."""
 
 import datetime
 import functools
@@ -6,12 +6,12 @@ from typing import Any
 
 
 class GcsObjects:
-    """A bucket of Google Cloud Storage, by the client of this process's account; tests give a `client`."""
+    """A bucket of Google Cloud Storage, with this process's account. Tests pass a `client`."""
 
     def __init__(self, bucket: str, *, prefix: str = "", client: Any = None) -> None:
         self._name = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._given = client
+        self._fixed_client = client
 
     def put(self, key: str, content: bytes) -> None:
         self._blob(key).upload_from_string(content, content_type="application/octet-stream")
@@ -25,8 +25,8 @@ class GcsObjects:
             return None
 
     def size(self, key: str) -> int | None:
-        found = self._bucket.get_blob(self._prefix + key)
-        return None if found is None else int(found.size)
+        blob = self._bucket.get_blob(self._prefix + key)
+        return None if blob is None else int(blob.size)
 
     def delete(self, key: str) -> None:
         from google.api_core.exceptions import NotFound
@@ -37,7 +37,7 @@ class GcsObjects:
             pass
 
     def upload_url(self, key: str, size: int, expires_s: int) -> str:
-        """Sign a PUT of exactly `size` bytes: the length is signed too, so Google refuses any other."""
+        """Sign a PUT of exactly `size` bytes. The signature covers the length, so Google rejects other lengths."""
         url = self._blob(key).generate_signed_url(
             version="v4",
             method="PUT",
@@ -60,7 +60,7 @@ class GcsObjects:
         return self._bucket.blob(self._prefix + key)
 
     def _signing(self) -> dict[str, Any]:
-        """Return the signer of URLs: an account without a key here signs by Google's IAM, with a token."""
+        """Return the arguments for signing. An account without a local key signs with Google's IAM API."""
         credentials = self._client._credentials
         if hasattr(credentials, "sign_bytes"):
             return {}
@@ -75,8 +75,8 @@ class GcsObjects:
 
     @functools.cached_property
     def _client(self) -> Any:
-        if self._given is not None:
-            return self._given
+        if self._fixed_client is not None:
+            return self._fixed_client
         from google.cloud import storage
 
         return storage.Client()

@@ -1,4 +1,4 @@
-"""Keep answers of issuers for an hour, and their failures for some seconds."""
+"""Cache the answers of issuers for an hour, and their failures for a few seconds."""
 
 import threading
 import time
@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 from det_controlplane.ports.compute import Unreachable
 from det_controlplane.ports.issuer_tokens import IssuersBusy
 
-_KEPT_S = 3600.0
-_FAILURE_KEPT_S = 5.0
+_ANSWER_LIFETIME_S = 3600.0
+_FAILURE_LIFETIME_S = 5.0
 
 T = TypeVar("T")
 Describe = Callable[[str], Mapping[str, Any]]
@@ -19,10 +19,10 @@ Post = Callable[
 
 
 class AnswerCache(Generic[T]):
-    """Caches one answer of each issuer.
+    """A cache with one answer per issuer.
 
-    No lock is held while an issuer is asked, and one that does not answer is not asked again at once: callers who
-    need no answer, or can have none, wait for nobody."""
+    No lock is held during a request, and a failed issuer is not asked again for a few seconds. Other callers are
+    therefore not blocked by a slow issuer."""
 
     def __init__(self, ask: Callable[[str], T], now: Callable[[], float]) -> None:
         self._ask, self._now = ask, now
@@ -30,17 +30,17 @@ class AnswerCache(Generic[T]):
         self._answers: dict[str, tuple[float, T]] = {}
         self._failures: dict[str, tuple[float, str]] = {}
 
-    def known(self, issuer: str, within_s: float = _KEPT_S) -> T | None:
-        """Return an answer that is younger than this."""
+    def get_cached(self, issuer: str, within_s: float = _ANSWER_LIFETIME_S) -> T | None:
+        """Return the cached answer if it is younger than `within_s`, or None."""
         with self._lock:
             at, answer = self._answers.get(issuer, (float("-inf"), None))
-        return answer if self._now() - at < min(within_s, _KEPT_S) else None
+        return answer if self._now() - at < min(within_s, _ANSWER_LIFETIME_S) else None
 
-    def asked(self, issuer: str) -> T:
-        """Ask anew, and keep what comes back. Raises Unreachable."""
+    def fetch(self, issuer: str) -> T:
+        """Ask the issuer and cache the answer. Raises Unreachable."""
         with self._lock:
             failed_at, cause = self._failures.get(issuer, (float("-inf"), ""))
-        if self._now() - failed_at < _FAILURE_KEPT_S:
+        if self._now() - failed_at < _FAILURE_LIFETIME_S:
             raise Unreachable(cause)
         try:
             answer = self._ask(issuer)
@@ -65,8 +65,8 @@ class CachedIssuers:
         self._described = AnswerCache(describe, now)
 
     def described(self, issuer: str) -> Mapping[str, Any]:
-        known = self._described.known(issuer)
-        return self._described.asked(issuer) if known is None else known
+        cached = self._described.get_cached(issuer)
+        return self._described.fetch(issuer) if cached is None else cached
 
     def posted(
         self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None

@@ -1,4 +1,4 @@
-"""Verify OIDC tokens by their issuer's public keys, which are kept for an hour."""
+"""Verify OIDC tokens with the public keys of their issuers. The keys are cached for an hour."""
 
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -9,7 +9,7 @@ from det_controlplane.adapters.issuers import fetch_keys
 from det_controlplane.ports.identity import NotProven
 
 _MOST_TOKEN = 16 * 1024
-_LEAST_AGE_S = 60.0  # how often an unknown key may cause a fetch
+_LEAST_AGE_S = 60.0  # the shortest interval of fetches for unknown keys
 _CLOCK_SKEW_S = 30
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384")
 
@@ -49,13 +49,13 @@ class IssuerTokens:
         return claims
 
     def _key(self, issuer: str, key_id: str) -> Any:
-        keys = self._keys.known(issuer)
+        keys = self._keys.get_cached(issuer)
         if keys is None or key_id not in keys:
-            keys = self._keys.known(issuer, _LEAST_AGE_S)
+            keys = self._keys.get_cached(issuer, _LEAST_AGE_S)
         if keys is None:
-            keys = self._keys.asked(issuer)
+            keys = self._keys.fetch(issuer)
         if not key_id and len(keys) == 1:
-            return next(iter(keys.values()))  # an issuer with one key need not name it
+            return next(iter(keys.values()))  # an issuer with one key may omit its id
         if key_id not in keys:
             raise NotProven(f"{issuer} has no key {key_id!r}")
         return keys[key_id]

@@ -1,4 +1,4 @@
-"""The other functions of a deployment on AWS, and the schedules that call them. boto3 is loaded when it is needed."""
+"""Invoke the other functions of a deployment on AWS, and switch their schedules. boto3 is imported at first use."""
 
 import json
 import logging
@@ -14,9 +14,9 @@ log = logging.getLogger("det.lambda")
 
 
 class LambdaWaker:
-    """Starts the function of a topic, asynchronously, once the change that wakes it is stored.
+    """Start the function of a topic asynchronously, after the change was committed.
 
-    Topics without a function are dropped: nothing waits inside a function."""
+    Topics without a function are dropped, because a function has no waiters."""
 
     def __init__(self, functions: Mapping[str, str]) -> None:
         self._functions = functions
@@ -29,10 +29,10 @@ class LambdaWaker:
                 self._topics.add(topic)
 
     def flush(self) -> None:
-        """Start what was woken since the last time; what cannot be started, next time: the schedules may be off."""
+        """Start the functions of the collected topics. A failed start is repeated at the next flush."""
         with self._lock:
             topics, self._topics = self._topics, set()
-        # Topics may share a function.
+        # Several topics may have the same function.
         for name, topic in {self._functions[topic]: topic for topic in sorted(topics)}.items():
             try:
                 self._client.invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
@@ -46,27 +46,27 @@ class LambdaWaker:
 
 
 class LambdaIssuers:
-    """Asks issuers by a function that has a network from which IPv4 leaves."""
+    """Ask issuers through a function in a network with access to IPv4."""
 
     def __init__(self, function: str) -> None:
         self._function = function
 
     def keys(self, issuer: str) -> dict[str, Any]:
-        return dict(_asked(self._function, {"issuer": issuer}))
+        return dict(_invoked(self._function, {"issuer": issuer}))
 
     def describe(self, issuer: str) -> dict[str, Any]:
-        return dict(_asked(self._function, {"issuer": issuer, "describe": True}))
+        return dict(_invoked(self._function, {"issuer": issuer, "describe": True}))
 
     def post(
         self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None
     ) -> tuple[int, dict[str, Any]]:
-        asked = {"issuer": issuer, "url": url, "form": dict(form), "secret": secret}
-        status, answer = _asked(self._function, asked)
+        request = {"issuer": issuer, "url": url, "form": dict(form), "secret": secret}
+        status, answer = _invoked(self._function, request)
         return int(status), dict(answer)
 
 
 class LambdaCourier:
-    """Implements `ports.courier.Courier` by the same function."""
+    """A `Courier` that uses the same function."""
 
     def __init__(self, function: str) -> None:
         self._function = function
@@ -79,43 +79,43 @@ class LambdaCourier:
 
     def _call(self, request: Mapping[str, Any]) -> None:
         try:
-            told = _asked(self._function, request)
+            answer = _invoked(self._function, request)
         except Unreachable as e:
             raise Unsent(str(e)) from e
-        if told.get("unsent"):
-            raise Unsent(str(told["unsent"]), forever=bool(told.get("forever")))
+        if answer.get("unsent"):
+            raise Unsent(str(answer["unsent"]), forever=bool(answer.get("forever")))
 
 
-def _asked(function: str, request: Mapping[str, Any]) -> Any:
+def _invoked(function: str, request: Mapping[str, Any]) -> Any:
     """Invoke a function and return its answer. Raises Unreachable."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     payload = json.dumps(request).encode()
     try:
         answer = _client("lambda", 15).invoke(FunctionName=function, Payload=payload)
-        told = json.loads(answer["Payload"].read())
+        result = json.loads(answer["Payload"].read())
     except (BotoCoreError, ClientError, ValueError) as e:
         raise Unreachable(f"the function {function} does not answer: {e}") from e
     if "FunctionError" in answer:
-        raise Unreachable(str(told.get("errorMessage", "no reason given")))
-    return told
+        raise Unreachable(str(result.get("errorMessage", "no reason given")))
+    return result
 
 
 class Schedules:
-    """Schedules of EventBridge that the control plane switches."""
+    """Schedules of EventBridge that the control plane enables and disables."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
 
     def switch(self, *, on: bool) -> None:
-        """Enable or disable every schedule that is in the other state."""
+        """Enable or disable all schedules that are not in this state yet."""
         state = "ENABLED" if on else "DISABLED"
         for name in self._names:
-            found = self._client.get_schedule(Name=name)
-            if found["State"] != state:
-                kept = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target", "GroupName")
-                given = {key: found[key] for key in kept if key in found}
-                self._client.update_schedule(**given, State=state)
+            schedule = self._client.get_schedule(Name=name)
+            if schedule["State"] != state:
+                keys = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target", "GroupName")
+                arguments = {key: schedule[key] for key in keys if key in schedule}
+                self._client.update_schedule(**arguments, State=state)
                 log.info("the schedule %s is %s", name, state)
 
     @cached_property
@@ -127,6 +127,6 @@ def _client(service: str, read_timeout_s: float = 5) -> Any:
     import boto3
     from botocore.config import Config
 
-    # A function in a network without NAT reaches AWS by IPv6 alone; failing fast leaves time to answer.
+    # A function in a network without NAT reaches AWS only by IPv6. Short timeouts leave time to answer.
     limits = Config(connect_timeout=2, read_timeout=read_timeout_s, retries={"max_attempts": 2})
     return boto3.client(service, config=limits)

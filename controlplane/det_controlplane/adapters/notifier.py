@@ -1,4 +1,4 @@
-"""Wakes inside one process: request handlers wake topics, long polls and loops wait for them."""
+"""Wakes within one process. Request handlers wake topics, and long polls and loops wait for them."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,10 @@ _REMEMBERED = 4096
 
 
 class LocalNotifier:
-    """A waker for hosts where the API and its loops share a process. Safe to call from any thread.
+    """A waker for processes that contain the API and its loops. All methods are thread-safe.
 
-    Each wake has a number. A waiter names the number it had seen before it read the database, so a
-    wake between reading and waiting is not lost."""
+    Each wake has a number. A waiter passes the number from before it read the database. A wake between reading and
+    waiting is therefore not lost."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,24 +37,24 @@ class LocalNotifier:
             callback()
 
     def wake_all(self) -> None:
-        """Wake every topic that something waits for."""
+        """Wake all topics that have waiters."""
         with self._lock:
             topics = list(self._waiters)
         for topic in topics:
             self.wake(topic)
 
     def on(self, topic: str, callback: Callable[[], None]) -> None:
-        """Call back, in the waking thread, at every wake of the topic."""
+        """Call `callback` at every wake of the topic, in the thread that wakes it."""
         with self._lock:
             self._callbacks[topic].append(callback)
 
     def seen(self) -> int:
-        """Return the number of the newest wake; take it before reading what the topic is about."""
+        """Return the number of the newest wake. Call this before reading the topic's data."""
         with self._lock:
             return self._count
 
     async def wait(self, topic: str, seconds: float, seen: int) -> bool:
-        """Wait until the topic is woken after `seen`; False when the time ran out first."""
+        """Wait until the topic is woken after `seen`. Return False on timeout."""
         waiter = _Waiter(asyncio.get_running_loop())
         with self._lock:
             if self._last.get(topic, 0) > seen:
@@ -82,14 +82,14 @@ class LocalNotifier:
 
 
 class RecheckingNotifier(LocalNotifier):
-    """A waker for an API beside other processes: what they change shows when a waiter looks again."""
+    """A waker for an API beside other processes. Their changes do not wake it, so waiters check periodically."""
 
     def __init__(self, every_s: float) -> None:
         super().__init__()
         self._every_s = every_s
 
     async def wait(self, topic: str, seconds: float, seen: int) -> bool:
-        """Wait until the topic is woken, or it is time to look again; False when the time ran out."""
+        """Wait until the topic is woken or the next check is due. Return False on timeout."""
         woken = await super().wait(topic, min(seconds, self._every_s), seen)
         return woken or seconds > self._every_s
 
@@ -100,6 +100,6 @@ class _Waiter:
         self._loop = loop
 
     def release(self) -> None:
-        # A loop that is closing has nobody left who waits.
+        # A closing loop has no waiters.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.event.set)

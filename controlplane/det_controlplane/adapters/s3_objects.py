@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket. boto3 is loaded at the first use: most requests need no object."""
+"""Store objects in an S3 bucket. boto3 is imported at first use, because most requests need no object."""
 
 import functools
 from typing import Any
@@ -32,7 +32,7 @@ class S3Objects:
         self._client.delete_object(**self._object(key))
 
     def upload_url(self, key: str, size: int, expires_s: int) -> str:
-        """Sign a PUT of exactly `size` bytes: the length is signed too, so S3 refuses any other."""
+        """Sign a PUT of exactly `size` bytes. The signature covers the length, so S3 rejects other lengths."""
         url = self._client.generate_presigned_url(
             "put_object",
             Params={**self._object(key), "ContentLength": size},
@@ -58,7 +58,7 @@ class S3Objects:
         config = Config(
             signature_version="s3v4",
             retries={"max_attempts": 3, "mode": "standard"},
-            # A presigned URL must not demand a checksum that plain HTTP clients do not send.
+            # Presigned URLs must not require a checksum, because plain HTTP clients do not send one.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )

@@ -1,6 +1,6 @@
-"""Post messages over HTTP, to addresses of the internet only unless the operator allows others.
+"""Post messages over HTTP. By default, only public addresses are allowed.
 
-The address that was checked is the one that is connected to: a name cannot lead elsewhere in between. Redirects are not
+The connection uses the address that was checked, so DNS cannot redirect it afterwards. HTTP redirects are not
 followed."""
 
 import http.client
@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 
 from det_controlplane.ports.courier import Unsent
 
-TIMEOUT_S = 10.0  # of a whole exchange
+TIMEOUT_S = 10.0  # for a whole exchange
 _MOST_ADDRESSES = 3
 _NAT64 = IPv6Network("64:ff9b::/96")
-# What a server says when it may take the message later.
+# Statuses of servers that may accept the message later.
 _LATER = frozenset({408, 425, 429})
 
 
 class WebCourier:
-    """Implements `ports.courier.Courier`."""
+    """A `Courier` for HTTP and HTTPS."""
 
     def __init__(self, *, allow_private: bool = False, timeout_s: float = TIMEOUT_S) -> None:
         self._allow_private = allow_private
@@ -39,7 +39,7 @@ class WebCourier:
         addresses = self._addresses(host, port)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection = _Pinned(host, port, addresses, self._timeout_s, secure=secure)
-        # Each read may take the time limit anew: a target that dribbles would hold this thread for days.
+        # Each read restarts the socket's timeout. Without a deadline, a slow target could block this thread for days.
         deadline = threading.Timer(self._timeout_s, connection.cut)
         deadline.daemon = True
         deadline.start()
@@ -49,8 +49,8 @@ class WebCourier:
             )
             status = connection.getresponse().status
         except (OSError, http.client.HTTPException) as e:
-            told = getattr(e, "strerror", None) or str(e) or type(e).__name__
-            raise Unsent(f"{host} does not answer: {told}") from e
+            cause = getattr(e, "strerror", None) or str(e) or type(e).__name__
+            raise Unsent(f"{host} does not answer: {cause}") from e
         finally:
             deadline.cancel()
             connection.close()
@@ -59,12 +59,12 @@ class WebCourier:
             raise Unsent(f"{host} answered with status {status}", forever=forever)
 
     def _addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host. Raises Unsent where it has none, or one that is not for everybody."""
+        """Return the addresses of a host. Raises Unsent if it has none, or one that is not public."""
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as e:
             raise Unsent(f"{host} has no address") from e
-        addresses = [str(where[4][0]) for where in found]
+        addresses = [str(entry[4][0]) for entry in entries]
         if not self._allow_private and not all(map(_is_public, addresses)):
             raise Unsent(
                 f"{host} is an address of a private network; an operator may allow these with"
@@ -82,13 +82,13 @@ def _is_public(address: str) -> bool:
             ip = inner
         elif ip in _NAT64:
             ip = IPv4Address(int(ip) & 0xFFFFFFFF)
-    # What is reserved has translations of private addresses, by prefixes that a network may route.
+    # Reserved ranges contain translations of private addresses, which a network may route.
     is_site_local = isinstance(ip, IPv6Address) and ip.is_site_local
     return ip.is_global and not (ip.is_multicast or ip.is_reserved or is_site_local)
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to given addresses of a host, by TLS if asked."""
+    """A connection to the checked addresses of a host, with TLS if `secure` is set."""
 
     def __init__(
         self, host: str, port: int, addresses: list[str], timeout_s: float, *, secure: bool
@@ -113,7 +113,7 @@ class _Pinned(http.client.HTTPConnection):
             self.sock = context.wrap_socket(self.sock, server_hostname=self.host)
 
     def cut(self) -> None:
-        """End the exchange, whatever it waits for."""
+        """Abort the exchange."""
         sock = self.sock or self._raw
         if sock is not None:
             with suppress(OSError):

@@ -72,7 +72,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         may_wait_s=settings.may_wait_s,
         identities=identities_of(config),
         courier=_courier(settings, config),
-        wheel=own_wheel.found(),
+        wheel=own_wheel.find(),
         **_issuers(settings.keys_function),
     )
 

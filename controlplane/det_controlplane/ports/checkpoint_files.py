@@ -1,4 +1,4 @@
-"""The files of checkpoints, wherever experiments keep them."""
+"""Access to the files of checkpoints in all supported storages."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class StoredFile:
 
 
 class StorageUnreachable(Exception):
-    """This process cannot read the storage; the message says why."""
+    """This process cannot read the storage. The message gives the reason."""
 
 
 class CheckpointFiles(Protocol):
@@ -21,7 +21,7 @@ class CheckpointFiles(Protocol):
         ...
 
     def finder(self, storage: Mapping[str, Any]) -> Callable[[str], bool]:
-        """Return a function that tells whether a checkpoint has files, or soon that the storage is unreachable."""
+        """Return a function that returns whether a checkpoint has files. It quickly raises StorageUnreachable."""
         ...
 
     def read(self, storage: Mapping[str, Any], checkpoint: str, path: str) -> Iterator[bytes]:

@@ -1,18 +1,18 @@
-"""Encrypt secrets that the database keeps for tasks and never shows."""
+"""Encryption of secrets that the database stores for tasks. The API never shows them."""
 
 from typing import Protocol
 
 
 class CannotOpen(Exception):
-    """A sealed text cannot be opened: its key is not there, or the text is damaged."""
+    """A sealed text cannot be decrypted: its key is missing or the text is damaged."""
 
 
 class Cipher(Protocol):
     def seal(self, content: bytes) -> str:
-        """Encrypt under the cluster's key; the same content gives another text each time."""
+        """Encrypt with the cluster's key. Each call gives a different text."""
 
     def open(self, sealed: str) -> bytes:
-        """Decrypt; raises `CannotOpen`."""
+        """Decrypt. Raises `CannotOpen`."""
 
     def fingerprint(self, content: bytes) -> str:
-        """Return a short text, the same for the same content, from which the content cannot be told."""
+        """Return a short text that is equal for equal content and does not reveal the content."""

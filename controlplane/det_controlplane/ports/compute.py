@@ -1,4 +1,4 @@
-"""Machines of a cloud. No call blocks until a machine runs, and none raises for what a cloud answers."""
+"""Machines of a cloud. Calls do not wait until a machine runs. They return refusals of the cloud as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ CloudState = Literal["pending", "running", "stopping", "stopped", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class CloudMachine:
-    """A machine as its cloud lists it. `machine_id` is read from its tag or name."""
+    """A machine in the listing of its cloud. Its tag or name contains `machine_id`."""
 
     provider: str
     region: str
@@ -24,13 +24,13 @@ class CloudMachine:
     capacity: str = ""
     machine_id: UUID | None = None
     pool: str = ""
-    ended_because: str = ""  # as the cloud says it, of a machine that does not run any more
-    taken_back: bool = False  # its cloud ended it for want of capacity: no fault of the machine
+    ended_because: str = ""  # the cloud's reason, if the machine does not run any more
+    taken_back: bool = False  # the cloud ended it because it needed the capacity
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A machine to launch, from one of some offers of one provider, region and capacity, the best first."""
+    """A machine to launch from one of several offers, best first. They share provider, region and capacity type."""
 
     cluster_id: str
     pool: str
@@ -42,15 +42,15 @@ class LaunchRequest:
 
     @property
     def token(self) -> str:
-        """Return the idempotency token: repeating a request with it rents no second machine."""
+        """Return the idempotency token. A repeated request with the same token rents no second machine."""
         return f"{self.machine_id}-{self.attempt}"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why some offers gave no machine. `hint` names zones that the cloud says have capacity.
+    """The reason why some offers gave no machine. `hint` lists zones with capacity, according to the cloud.
 
-    An invalid offer is `passing` if the pool's settings are not known to cause the error: it is tried again."""
+    An invalid offer is `passing` if the pool's settings may not be the cause. It is then tried again."""
 
     kind: RefusalKind
     scope: Scope
@@ -61,20 +61,20 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class LaunchOutcome:
-    """The machine, if there is one, and every refusal on the way to it."""
+    """The launched machine, if any, and all refusals before it."""
 
     machine: CloudMachine | None
     refusals: tuple[Refusal, ...] = ()
 
     def refusals_of(self, offers: Sequence[Offer]) -> tuple[Refusal, ...]:
-        """Return the refusals; where no machine came, also of the offers of any zone that zones refused one by one."""
+        """Return the refusals. Without a machine, an offer for any zone counts as refused if one of its zones was."""
         if self.machine is not None:
             return self.refusals
-        anywhere = [offer for offer in offers if not offer.zone]
-        left = [o for o in anywhere if not any(r.scope.covers(o) for r in self.refusals)]
-        pairs = ((offer, _in_a_zone(offer, self.refusals)) for offer in left)
-        whole = [replace(r, scope=Scope.of(offer)) for offer, r in pairs if r is not None]
-        return (*self.refusals, *whole)
+        zoneless = [offer for offer in offers if not offer.zone]
+        uncovered = [o for o in zoneless if not any(r.scope.covers(o) for r in self.refusals)]
+        pairs = ((offer, _in_a_zone(offer, self.refusals)) for offer in uncovered)
+        derived = [replace(r, scope=Scope.of(offer)) for offer, r in pairs if r is not None]
+        return (*self.refusals, *derived)
 
 
 def _in_a_zone(offer: Offer, refusals: Sequence[Refusal]) -> Refusal | None:
@@ -83,7 +83,7 @@ def _in_a_zone(offer: Offer, refusals: Sequence[Refusal]) -> Refusal | None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A region in which the cluster may have machines, with the settings to reach it, and those known to be there."""
+    """A region that may contain machines of the cluster, the settings for access, and the known machines."""
 
     region: str
     settings: Mapping[str, Any]
@@ -91,24 +91,24 @@ class Place:
 
 
 class Unreachable(Exception):
-    """The cloud could not be asked or did not answer: nothing is known, try again later."""
+    """The cloud could not be reached or did not answer. The state is unknown, and the call can be repeated later."""
 
 
 class Compute(Protocol):
     provider: str
 
     def launch(self, request: LaunchRequest) -> LaunchOutcome:
-        """Rent the machine, or find it when an earlier call with this token rented it. Raises Unreachable."""
+        """Rent the machine, or return the machine of an earlier call with the same token. Raises Unreachable."""
         ...
 
     def terminate(self, machines: Sequence[CloudMachine]) -> Sequence[Refusal]:
-        """Ask for the end of machines; those already gone are no error. Raises Unreachable."""
+        """Order the termination of machines. Machines that are already gone are not an error. Raises Unreachable."""
         ...
 
     def owned(self, cluster_id: str, place: Place) -> Sequence[CloudMachine]:
-        """List every machine of the cluster in a place, to the last page. Raises Unreachable."""
+        """List all machines of the cluster in a place. Raises Unreachable."""
         ...
 
     def console(self, machine: CloudMachine, place: Place) -> str:
-        """Return the last lines of a machine's console, empty where there are none."""
+        """Return the last lines of a machine's console, or '' if there are none."""
         ...

@@ -1,27 +1,27 @@
-"""Posting messages to other systems."""
+"""Delivery of messages to other systems."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 
 class Unsent(Exception):
-    """The target took no message; the text says why."""
+    """The target did not accept a message. The text gives the reason."""
 
     def __init__(self, reason: str, *, forever: bool = False) -> None:
         super().__init__(reason)
-        self.forever = forever  # trying again would be in vain
+        self.forever = forever  # another attempt would fail too
 
 
 class Courier(Protocol):
     def check(self, url: str) -> None:
-        """Raise Unsent where nothing may be sent to the address."""
+        """Raise Unsent if messages to this address are not allowed."""
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Return when the target has taken the message. Raises Unsent."""
+        """Return after the target has accepted the message. Raises Unsent."""
 
 
 class NoCourier:
-    """Implements `Courier` where nothing leaves the process."""
+    """A `Courier` for processes that send no messages."""
 
     def check(self, url: str) -> None:
         """Allow every address."""

@@ -1,4 +1,4 @@
-"""Proof of the machine that an agent runs on, so that user data needs no shared secret."""
+"""Proofs of the machine on which an agent runs. With them, user data needs no shared secret."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Hold the proof of an agent that joins, and the nonce that it had to bind it to (`join_nonce`)."""
+    """The proof of a joining agent, and the nonce that binds it to this agent (`join_nonce`)."""
 
     kind: str
     nonce: str
@@ -16,9 +16,9 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class MachineIdentity:
-    """A machine as its cloud confirms it. `account` is an AWS account or a Google project.
+    """A machine that its cloud has confirmed. `account` is an AWS account or a Google project.
 
-    `signed` is the part of the proof that cannot be forged: two joins with the same one are copies."""
+    `signed` is the unforgeable part of the proof. Two joins with the same value are copies."""
 
     provider: str
     account: str
@@ -28,21 +28,21 @@ class MachineIdentity:
 
 
 class NotProven(Exception):
-    """The proof is false, too old, of another agent or of another account; the message says which."""
+    """The proof is false, too old, or belongs to another agent or account. The message gives the reason."""
 
 
 class IdentityVerifier(Protocol):
-    kind: str  # of the proofs that it verifies
+    kind: str  # the kind of proof
 
     @property
     def provider(self) -> str: ...
 
     def claimed(self, proof: Proof) -> str | None:
-        """Return the machine that a proof names before the cloud is asked about it; None where nobody is asked.
+        """Return the machine that a proof claims, before the cloud verifies it. None if no cloud is asked.
 
-        Raises NotProven for what cannot be a proof."""
+        Raises NotProven if the proof is malformed."""
         ...
 
     def verify(self, proof: Proof) -> MachineIdentity:
-        """Return whose machine it is. Raises NotProven, and `compute.Unreachable` when the cloud is silent."""
+        """Return the machine. Raises NotProven, or `compute.Unreachable` if the cloud does not answer."""
         ...

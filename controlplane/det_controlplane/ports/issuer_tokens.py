@@ -1,4 +1,4 @@
-"""Tokens by which issuers vouch for pipelines and people (OIDC), and what issuers are asked besides their keys."""
+"""OIDC tokens for pipelines and people, and the requests to their issuers."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
@@ -7,19 +7,19 @@ from det_controlplane.ports.compute import Unreachable
 
 
 class IssuersBusy(Unreachable):
-    """Issuers are being asked for as many callers as may wait for them: try again in a moment."""
+    """Too many callers are waiting for issuers. Try again in a moment."""
 
 
 class TokenVerifier(Protocol):
     def verified(self, token: str, trusted: Mapping[str, Collection[str]]) -> Mapping[str, Any]:
-        """Return the claims of a token that an issuer signed for one of the audiences given with it.
+        """Return the claims of a token. `trusted` contains the accepted audiences by issuer.
 
-        Raises `identity.NotProven`, and `compute.Unreachable` when the issuer does not tell its keys."""
+        Raises `identity.NotProven`, or `compute.Unreachable` if the issuer's keys cannot be read."""
         ...
 
 
 class Issuers(Protocol):
-    """Ask issuers for documents and tokens. Both calls raise `compute.Unreachable`."""
+    """Requests to issuers. Both methods raise `compute.Unreachable`."""
 
     def described(self, issuer: str) -> Mapping[str, Any]:
         """Return an issuer's discovery document."""
@@ -28,5 +28,5 @@ class Issuers(Protocol):
     def posted(
         self, issuer: str, url: str, form: Mapping[str, str], secret: tuple[str, str] | None
     ) -> tuple[int, Mapping[str, Any]]:
-        """Send a form to an endpoint of an issuer; return the status and the object that it answers."""
+        """Post a form to an endpoint of an issuer. Return the status and the JSON object of the answer."""
         ...

@@ -1,4 +1,4 @@
-"""The machine types that a cloud rents out, their zones and their prices."""
+"""The machine types of a cloud, their zones and their prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ from det_controlplane.ports.compute import Place
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A price of the machine type, or of machine type and GPUs, that a scope names. `since` is when it began."""
+    """A price of the scope's machine type, or of machine type and GPUs. It is valid from `since`."""
 
-    scope: Scope  # without a zone: in every zone of the region
+    scope: Scope  # without a zone: all zones of the region
     usd_hour: Decimal
     since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MarketAnswer:
-    """The answer about one region: prices, and where types are offered by `WantedType.name`.
+    """The prices of one region, and the zones of each type by `WantedType.name`.
 
-    `problem` says which part of it the cloud did not tell.
+    `problem` describes the parts that the cloud did not return.
     """
 
     prices: tuple[Price, ...] = ()
@@ -36,5 +36,5 @@ class Market(Protocol):
     provider: str
 
     def read(self, place: Place, wanted: Sequence[WantedType]) -> MarketAnswer:
-        """Return the zones and prices of some types in a region. Raises Unreachable."""
+        """Return the zones and prices of the wanted types in a region. Raises Unreachable."""
         ...

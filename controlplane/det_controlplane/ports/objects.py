@@ -1,4 +1,4 @@
-"""Large bytes outside the database: experiment contexts."""
+"""Large objects outside the database, such as experiment contexts."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ class ObjectStore(Protocol):
     def put(self, key: str, content: bytes) -> None: ...
 
     def get(self, key: str) -> bytes | None:
-        """Return the object, or None when it does not exist."""
+        """Return the object, or None if it does not exist."""
         ...
 
     def size(self, key: str) -> int | None: ...
@@ -15,13 +15,13 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None: ...
 
     def upload_url(self, key: str, size: int, expires_s: int) -> str:
-        """Return a URL that takes one PUT of exactly `size` bytes, without further credentials.
+        """Return a URL for one PUT of exactly `size` bytes without further credentials.
 
-        A path alone is below the address at which the caller reaches the API, whatever that is."""
+        The URL may be a path. The caller appends it to the address of the API."""
         ...
 
     def download_url(self, key: str, expires_s: int) -> str:
-        """Return a URL that gives the object to a GET, without further credentials.
+        """Return a URL for a GET of the object without further credentials.
 
-        It is empty where the API itself carries objects."""
+        The URL is empty if only the API can return objects."""
         ...

@@ -1,19 +1,19 @@
-"""Starts the loops early: the minute tick is only the safety net."""
+"""Wake loops and long polls early. Without a wake, they run at the next minute."""
 
 from typing import Protocol
 
 
 class Waker(Protocol):
     def wake(self, topic: str) -> None:
-        """Tell whoever waits for a topic that it changed.
+        """Notify the waiters of a topic that it has changed.
 
         Topics: `schedule`, `provision`, `webhooks`, `agent:<id>`, `logs:<task>`, `allocation:<id>`,
-        `operation:<trial>`, `searcher:<experiment>`. Called after commit. Losing a wake must only cost time."""
+        `operation:<trial>`, `searcher:<experiment>`. Call this after the commit. A lost wake only causes a delay."""
         ...
 
 
 class NoWaker:
-    """Implements `Waker` where nothing waits for a topic."""
+    """A `Waker` for processes without waiters."""
 
     def wake(self, topic: str) -> None:
         return None

@@ -1,15 +1,15 @@
-"""The distribution that a cluster runs from, as its machines install it."""
+"""The wheel of the running version, which the cluster's machines install."""
 
 from typing import Protocol
 
 
 class OwnWheel(Protocol):
     def name(self) -> str:
-        """Return the name of the file, which holds the version."""
+        """Return the file name, which contains the version."""
         ...
 
     def content(self) -> bytes: ...
 
     def constraints(self) -> bytes:
-        """Return the versions of libraries that the distribution was tested with, as pip's `-c` takes them."""
+        """Return the tested versions of libraries in the format of pip's `-c` option."""
         ...

@@ -223,7 +223,7 @@ def _scheduler(reader: Reader, resource_manager: Reader) -> Scheduler:
     # Before version 0.15.5, the scheduler was at the top level.
     for holder in (resource_manager, reader):
         if holder.gives("scheduler"):
-            return read_scheduler(holder.section("scheduler"), short, given=True)
+            return read_scheduler(holder.section("scheduler"), short, is_given=True)
     holder.raw("scheduler")
     return short
 

@@ -122,7 +122,7 @@ def build(
 def agents_wheel() -> dict[str, bytes]:
     """Return the wheel that rented machines install. The function cannot build it, because its zip does not contain the
     agent."""
-    wheel = own_wheel.found()
+    wheel = own_wheel.find()
     return {wheel.name(): wheel.content()} if wheel else {}
 
 

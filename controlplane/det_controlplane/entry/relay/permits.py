@@ -76,7 +76,7 @@ class Permits:
     def _end(self, permit: Permit) -> None:
         """Close connections and notify their agents. An agent that does not read delays no other agent."""
         for stream in self._open.pop(permit, set()):
-            stream.broke_off(Cause.CANCELLED, _WHY)
+            stream.abort(Cause.CANCELLED, _WHY)
             task = asyncio.create_task(_tell(stream))
             self._resetting.add(task)
             task.add_done_callback(self._resetting.discard)
@@ -84,6 +84,6 @@ class Permits:
 
 async def _tell(stream: Stream) -> None:
     try:
-        await stream.tell_reset()
+        await stream.send_reset()
     except Exception as e:
         log.warning("an agent could not be told that a connection has ended: %s", e)
