@@ -16,7 +16,9 @@ NESTED = st.recursive(
 )
 
 
-@given(st.dictionaries(NAMES.filter(lambda name: audit._camel(name) not in audit._HARMLESS), NESTED))
+@given(
+    st.dictionaries(NAMES.filter(lambda name: audit._camel(name) not in audit._HARMLESS), NESTED)
+)
 def test_values_are_told_by_name_only(body: dict[str, Any]) -> None:
     assert PLANTED not in json.dumps(audit.details_of(body))
 
