@@ -7,7 +7,7 @@ from det_controlplane.ports.compute import Unreachable
 
 
 class IssuersBusy(Unreachable):
-    """Too many callers are waiting for issuers. Try again in a moment."""
+    """Issuers are already serving the largest number of callers. Try again in a moment."""
 
 
 class TokenVerifier(Protocol):
