@@ -69,11 +69,13 @@ class App:
             route = self._routed(request)
             authorization.authorize(self.ctx, route, request)
             if not isinstance(route.audit, str):
-                return self._rechecked(self._answer(route.handler, request), route, request)
+                return self._rechecked(self._read(route, request), route, request)
             recorder = self._recorder(route.audit, route, request)
             request.noted = recorder.saw
             with recording.recording(recorder):
-                return self._answer(route.handler, request)
+                answer = self._answer(route.handler, request)
+            self._count_write(request)
+            return answer
         except Exception as e:
             return self.failed(request, e)
 
@@ -125,6 +127,26 @@ class App:
             except TryAgain:
                 log.info("%s %s collided with another; trying again", request.method, request.path)
         return handler(self.ctx, request)
+
+    def _read(self, route: Route, request: Request) -> Answer:
+        """Answer a list or report from the copy of the database, if that has the changes of the caller.
+
+        Tasks read the database itself: they act on the answers."""
+        by = request.principal
+        if route.from_replica and isinstance(by, User) and by.allocation_id is None:
+            replica = self.ctx.replica
+            if replica is not None and replica.shows(by.id, by.writes):
+                try:
+                    return route.handler(replace(self.ctx, db=replica.database), request)
+                except (DatabaseDown, QueryFailed, TryAgain) as e:
+                    replica.failed(e)
+        return self._answer(route.handler, request)
+
+    def _count_write(self, request: Request) -> None:
+        """Count a change, so that later lists and reports of the user show it."""
+        by = request.principal
+        if isinstance(by, User) and by.allocation_id is None and self.ctx.replica is not None:
+            self.ctx.replica.count_write(self.ctx.db, by.id)
 
     def _rechecked(self, answer: Answer, route: Route, request: Request) -> Answer:
         """Let a stream end once its request would be refused: sign-ins end and rights change while it is open."""

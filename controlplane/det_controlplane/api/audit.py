@@ -27,6 +27,7 @@ ROUTES = (
         "/api/v1/audit",
         list_entries,
         summary="Who changed what (administrators)",
+        from_replica=True,
         rule=require(in_cluster(Right.VIEW_MASTER_CONFIG), task=TaskRule.NEVER),
     ),
 )

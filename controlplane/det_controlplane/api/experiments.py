@@ -289,6 +289,7 @@ ROUTES = (
         _E,
         list_experiments,
         summary="List experiments",
+        from_replica=True,
         rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
     ),
     put(
@@ -442,6 +443,7 @@ ROUTES = (
         "/api/v1/experiment/labels",
         labels,
         summary="Labels of experiments",
+        from_replica=True,
         rule=require(
             in_query(Right.VIEW_EXPERIMENT_METADATA, "project", "projectId"),
             in_listing(Right.VIEW_EXPERIMENT_METADATA),

@@ -241,12 +241,17 @@ ROUTES = (
         audit="master.counts.repair",
     ),
     get(
-        f"/api/v1{_USAGE}/raw", raw_usage, summary="Allocations between two times", rule=_VIEW_USAGE
+        f"/api/v1{_USAGE}/raw",
+        raw_usage,
+        summary="Allocations between two times",
+        from_replica=True,
+        rule=_VIEW_USAGE,
     ),
     get(
         f"/api/v1{_USAGE}/aggregated",
         aggregated_usage,
         summary="Slot-seconds by day or month",
+        from_replica=True,
         rule=_VIEW_USAGE,
     ),
     get(
@@ -254,6 +259,7 @@ ROUTES = (
         raw_csv,
         produces=_CSV,
         summary="Allocations between two times, as CSV",
+        from_replica=True,
         rule=_VIEW_USAGE,
     ),
     get(
@@ -261,6 +267,7 @@ ROUTES = (
         allocations_csv,
         produces=_CSV,
         summary="Allocations with slot-hours, as CSV",
+        from_replica=True,
         rule=_VIEW_USAGE,
     ),
     get(
@@ -268,6 +275,7 @@ ROUTES = (
         aggregated_csv,
         produces=_CSV,
         summary="Slot-seconds, as CSV",
+        from_replica=True,
         rule=_VIEW_USAGE,
     ),
 )

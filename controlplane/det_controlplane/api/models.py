@@ -178,6 +178,7 @@ ROUTES = (
         _M,
         list_models,
         summary="List models",
+        from_replica=True,
         rule=require(in_listing(Right.VIEW_MODEL_REGISTRY), task=TaskRule.READ),
     ),
     post(

@@ -92,6 +92,7 @@ ROUTES = (
         f"{_C}/experiments",
         of_experiments,
         summary="What experiments cost",
+        from_replica=True,
         rule=require(
             in_query(Right.VIEW_EXPERIMENT_METADATA, "experiment", "ids"), task=TaskRule.READ
         ),
@@ -100,12 +101,14 @@ ROUTES = (
         f"{_C}/me",
         of_caller,
         summary="What the caller's work cost",
+        from_replica=True,
         rule=require(task=TaskRule.READ),
     ),
     get(
         f"{_C}/trials",
         of_trials,
         summary="What trials cost",
+        from_replica=True,
         rule=require(in_query(Right.VIEW_EXPERIMENT_METADATA, "trial", "ids"), task=TaskRule.READ),
     ),
     get(
@@ -124,12 +127,14 @@ ROUTES = (
         f"{_C}/users",
         by_user,
         summary="What the work of each user cost",
+        from_replica=True,
         rule=require(in_cluster(Right.VIEW_CLUSTER_USAGE), task=TaskRule.READ),
     ),
     get(
         f"{_C}/pools",
         by_pool,
         summary="What the machines of each pool cost, at work and idle",
+        from_replica=True,
         rule=require(in_cluster(Right.VIEW_CLUSTER_USAGE), task=TaskRule.READ),
     ),
     get(

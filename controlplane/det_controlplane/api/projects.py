@@ -176,6 +176,7 @@ ROUTES = (
         "/api/v1/workspaces/{id}/projects",
         list_projects,
         summary="Projects of a workspace",
+        from_replica=True,
         rule=require(
             in_path(Right.VIEW_PROJECT, "workspace", "id"),
             in_listing(Right.VIEW_PROJECT),

@@ -54,6 +54,8 @@ class Route:
     admits: Callable[[Request], int] | None = None
     largest: int = FORM_BODY  # bytes of a body, as it is sent and as it unpacks
     shared: Shared | None = None
+    # A list or report: a read-only copy of the database may answer it, if there is one.
+    from_replica: bool = False
     # Media types of what it answers; refusals are JSON.
     produces: tuple[str, ...] = ("application/json",)
 

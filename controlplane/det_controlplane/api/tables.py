@@ -114,6 +114,7 @@ ROUTES = (
         "/api/v1/experiments-search",
         search_experiments,
         summary="Search experiments by any column",
+        from_replica=True,
         rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
         audit=Unaudited.NO_CHANGE,
     ),
@@ -121,6 +122,7 @@ ROUTES = (
         _R,
         search_runs,
         summary="Search runs by any column",
+        from_replica=True,
         rule=require(in_listing(Right.VIEW_EXPERIMENT_METADATA), task=TaskRule.READ),
         audit=Unaudited.NO_CHANGE,
     ),
@@ -181,18 +183,21 @@ ROUTES = (
         f"{_P}/{{id}}/columns",
         columns,
         summary="Columns that tables of a project can show",
+        from_replica=True,
         rule=require(in_path(Right.VIEW_PROJECT, "project-or-all", "id"), task=TaskRule.READ),
     ),
     get(
         f"{_P}/{{id}}/experiments/metric-ranges",
         metric_ranges,
         summary="Between which numbers metrics of a project lie",
+        from_replica=True,
         rule=require(in_path(Right.VIEW_PROJECT, "project-or-all", "id"), task=TaskRule.READ),
     ),
     get(
         f"{_P}/{{projectId}}/metadata/{{key}}",
         metadata_values,
         summary="What runs of a project have under a key of their metadata",
+        from_replica=True,
         rule=require(
             in_path(Right.VIEW_PROJECT, "project-or-all", "projectId"), task=TaskRule.READ
         ),

@@ -74,6 +74,7 @@ ROUTES = (
         _T,
         list_templates,
         summary="List templates",
+        from_replica=True,
         rule=require(in_listing(Right.VIEW_TEMPLATES), task=TaskRule.READ),
     ),
     get(

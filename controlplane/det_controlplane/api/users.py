@@ -165,7 +165,7 @@ def recent_projects(ctx: Context, request: Request) -> Answer:
 _U = "/api/v1/users"
 _SESSIONS = require(by_service(Right.ADMINISTRATE_USER), task=TaskRule.NEVER)
 ROUTES = (
-    get(_U, list_users, summary="List users", rule=require(task=TaskRule.READ)),
+    get(_U, list_users, summary="List users", from_replica=True, rule=require(task=TaskRule.READ)),
     post(
         _U,
         create,

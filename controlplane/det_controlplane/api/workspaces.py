@@ -133,6 +133,7 @@ ROUTES = (
         _W,
         list_workspaces,
         summary="List workspaces",
+        from_replica=True,
         rule=require(in_listing(Right.VIEW_WORKSPACE), task=TaskRule.READ),
     ),
     post(

@@ -22,6 +22,7 @@ from det_controlplane.core.config.provider_defaults import with_defaults
 from det_controlplane.core.config.text import load_yaml
 from det_controlplane.db.engine.connections import Pausing
 from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.replica import Replica
 from det_controlplane.entry.clouds import identities_of
 from det_controlplane.entry.keys import cipher_of
 from det_controlplane.entry.server.object_routes import object_routes
@@ -57,6 +58,7 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         give_first_password(db, password)
     return Context(
         db=db,
+        replica=_replica(settings),
         config=config,
         waker=waker,
         objects=_objects(settings),
@@ -74,6 +76,16 @@ def build_context(settings: Settings, waker: Waker) -> Context:
         courier=_courier(settings, config),
         wheel=own_wheel.find(),
         **_issuers(settings.keys_function),
+    )
+
+
+def _replica(settings: Settings) -> Replica | None:
+    if not settings.database_read_url:
+        return None
+    # Requests do not wait for a copy that wakes: the database itself answers them.
+    pausing = Pausing(settings.db_idle_s)
+    return Replica(
+        Database(settings.database_read_url, pool_size=settings.pool_size, pausing=pausing)
     )
 
 

@@ -38,6 +38,7 @@ class Settings:
     pool_size: int = 32
     db_idle_s: float = 0.0  # idle connections are closed after so long, so that the database can pause; 0 means never
     db_wake_s: float = 0.0  # time that a request waits for a waking database
+    database_read_url: str = ""  # URL of a read-only copy for lists and reports
     keys_function: str = ""  # Lambda function that fetches the keys of the issuers of pipelines
     # Defaults for keys that provider sections of pools leave out, by provider.
     provider_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -49,6 +50,7 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
 
     return Settings(
         database_url=_required(environment, "DB_URL"),
+        database_read_url=text("DB_READ_URL"),
         cluster_config=text("CLUSTER_CONFIG"),
         objects=text("OBJECTS"),
         objects_secret=text("OBJECTS_SECRET"),

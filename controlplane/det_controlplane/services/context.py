@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 from det_controlplane.core.config import ClusterConfig
 from det_controlplane.db.engine.database import Database
+from det_controlplane.db.engine.replica import Replica
 from det_controlplane.db.people.sessions import Holder
 from det_controlplane.ports.checkpoint_files import CheckpointFiles
 from det_controlplane.ports.cipher import Cipher
@@ -37,6 +38,7 @@ class Context:
     waker: Waker
     objects: ObjectStore
     cluster_id: str
+    replica: Replica | None = None  # answers lists and reports
     bootstrap_token: str = ""
     cipher: Cipher | None = None  # None: secrets of configurations are refused
     public_url: str = ""

@@ -31,6 +31,7 @@ class User:
     narrow: bool = False  # a task's token that is only for the task itself
     grants: Grants = OPEN
     place: NamedPlace | None = None
+    writes: int = 0  # changes by requests of the user (db/engine/replica.py)
     presides: bool = False  # administrates the workspaces of all that the request names
 
     def is_person(self, user_id: int | None) -> bool:

@@ -35,6 +35,7 @@ _ANY_HOLDER = (
         sessions.c.id, sessions.c.allocation_id, users.c.id.label("user_id"), users.c.username, users.c.admin,
         tasks.c.id.label("task_id"), tasks.c.trial_id, tasks.c.experiment_id, sessions.c.kind,
         or_(sessions.c.narrow, ~users.c.active).label("narrow"), sessions.c.waits_for_agent,
+        users.c.writes,
     )
     .join_from(sessions, users)
     .outerjoin(allocations, allocations.c.id == sessions.c.allocation_id)
@@ -106,6 +107,7 @@ class Holder:
     experiment_id: int | None
     narrow: bool
     kind: SessionKind
+    writes: int = 0
     waits_for_agent: str | None = None  # the lost agent of its task, which has to join again first
     roles: list[tuple[str, int]] | None = None  # with their workspaces
     workspace_id: int | None = None  # of the object in the request

@@ -34,6 +34,8 @@ users = Table(
     Column("settings", JSON, nullable=False, server_default=text("'{}'")),
     Column("modified_at", Time, nullable=False, server_default=text("now()")),
     Column("last_auth_at", Time),
+    # Changes by requests of the user, counted where there is a read-only copy of the database (db/engine/replica.py).
+    Column("writes", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("username <> ''", name="username"),
 )
 

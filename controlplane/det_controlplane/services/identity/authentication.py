@@ -84,7 +84,7 @@ def _user(ctx: Context, holder: Holder, place: NamedPlace | None) -> User:
         # A task of an administrator does not have administrator rights.
         grants is ALL,
         holder.id, holder.allocation_id, holder.task_id, holder.trial_id, holder.experiment_id,
-        holder.kind.value, administers, holder.narrow, grants, place,
+        holder.kind.value, administers, holder.narrow, grants, place, holder.writes,
     )  # fmt: skip
 
 
