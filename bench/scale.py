@@ -17,6 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from det_controlplane.db.engine.database import Database
+from sqlalchemy import text
+
 from bench import scale_fill
 from bench.api import Cluster, create, figure, running
 from bench.cpu import cpu_ms, memory_mib
@@ -27,9 +30,13 @@ PAGE_MS, FILTER_MS, YEAR_MS, CREATE_MS = 50, 300, 500, 60
 FACTOR = 2.0
 API_MIB = 250
 LOOP = 10_000_000  # turns
-# Ticks sum ended days and copy values after a fill or an upgrade. Requests are measured when they are done.
-QUIET_S, LONGEST_SETTLING_S = 3.0, 1800.0
-QUIET_MS = 150
+PAUSE_S, LONGEST_SETTLING_S = 1.0, 1800.0
+# Ticks do this after a fill or an upgrade. Requests are measured when it is done.
+UNFINISHED = text("""
+    SELECT EXISTS (SELECT FROM closed_days WHERE summed_at IS NULL) OR EXISTS (SELECT FROM changed_days)
+        OR NOT EXISTS (SELECT FROM closed_days WHERE day >= now() - interval '49 hours')
+        OR EXISTS (SELECT FROM trials WHERE has_values IS NULL AND ended_at IS NOT NULL)
+""")
 
 Request = tuple[str, str, Any, float]
 
@@ -132,15 +139,13 @@ def loop_ms() -> float:
 
 
 def settle(cluster: Cluster) -> None:
-    """Wait until the ticks have nothing to do, or for half an hour."""
+    """Wait until ticks have summed ended days and copied values of trials, or for half an hour."""
     create(cluster, activate=True)  # wakes the tick
+    database = Database(cluster.database_url())
     until = time.monotonic() + LONGEST_SETTLING_S
-    pids, spent = cluster.pids("api", "postgres"), float("inf")
-    while spent > QUIET_MS and time.monotonic() < until:
-        before = cpu_ms(pids)
-        time.sleep(QUIET_S)
-        pids = cluster.pids("api", "postgres")
-        spent = cpu_ms(pids) - before
+    while database.read(UNFINISHED)[0][0] and time.monotonic() < until:
+        time.sleep(PAUSE_S)
+    database.dispose()
 
 
 @contextmanager

@@ -330,6 +330,8 @@ def _insert(tx: Tx, factor: int, prototype: int) -> dict[str, int]:
     for statement in _NAMES:
         tx.execute(text(statement), params)
     counts.repair(tx, range(params["first"], last + 1))
+    # Days are announced from the first work on, which began before this cluster did.
+    tx.execute(text("DELETE FROM closed_days"))
     return params
 
 

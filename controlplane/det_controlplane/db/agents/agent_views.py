@@ -13,23 +13,30 @@ _CONTAINER = """json_build_object('id', c.id, 'parent', c.agent_id, 'permissionD
         'brand', d.device_brand, 'uuid', d.device_uuid, 'type', 'TYPE_' || upper(d.device_type::text))
         ORDER BY d.slot_id), '[]'::json)
         FROM slots d WHERE d.container_id = c.id))"""
+# Each slot shows its container with all slots of that. A container is put into JSON once.
+_CONTAINERS = f"""WITH shown AS MATERIALIZED (
+    SELECT c.id, c.agent_id, c.assigned_at, c.state, {_CONTAINER} AS container FROM containers c
+    WHERE c.state <> 'TERMINATED' {{of_agent}})"""
 _IN_SERVICE = "(a.enabled AND NOT a.draining AND a.state = 'JOINED' AND a.out_of_service = '')"
 _SLOT = f"""json_build_object('id', s.slot_id::text, 'enabled', {_IN_SERVICE} AND s.enabled AND NOT s.draining, 'draining', a.draining OR s.draining,
     'device', json_build_object('id', s.slot_id, 'brand', s.device_brand, 'uuid', s.device_uuid,
                                 'type', 'TYPE_' || upper(s.device_type::text)),
-    'container', (SELECT {_CONTAINER} FROM containers c WHERE c.id = s.container_id))"""
+    'container', c.container)"""
 _AGENT = f"""json_build_object('id', a.id, 'version', a.version, 'productVersion', a.product_version, 'registeredTime', {time("a.joined_at")},
     'addresses', to_json(a.addresses), 'resourcePools', json_build_array(a.pool),
     'enabled', {_IN_SERVICE}, 'draining', a.draining,
     'outOfService', a.out_of_service,
-    'slots', (SELECT coalesce(json_object_agg(s.slot_id::text, {_SLOT} ORDER BY s.slot_id), '{{}}'::json) FROM slots s WHERE s.agent_id = a.id),
-    'containers', (SELECT coalesce(json_object_agg(c.id, {_CONTAINER} ORDER BY c.assigned_at, c.id), '{{}}'::json) FROM containers c
-                   WHERE c.agent_id = a.id AND c.state <> 'TERMINATED'),
+    'slots', (SELECT coalesce(json_object_agg(s.slot_id::text, {_SLOT} ORDER BY s.slot_id), '{{}}'::json)
+              FROM slots s LEFT JOIN shown c ON c.id = s.container_id WHERE s.agent_id = a.id),
+    'containers', (SELECT coalesce(json_object_agg(c.id, c.container ORDER BY c.assigned_at, c.id), '{{}}'::json) FROM shown c
+                   WHERE c.agent_id = a.id),
     'slotStats', json_build_object('typeStats', '{{}}'::json, 'brandStats', '{{}}'::json))"""
 _LIST = text(
-    f"SELECT coalesce(json_agg({_AGENT} ORDER BY a.id), '[]'::json) FROM agents a WHERE a.state <> 'LOST'"
+    f"{_CONTAINERS.format(of_agent='')} SELECT coalesce(json_agg({_AGENT} ORDER BY a.id), '[]'::json) FROM agents a WHERE a.state <> 'LOST'"
 )
-_ONE = text(f"SELECT {_AGENT} FROM agents a WHERE a.id = :id AND a.state <> 'LOST'")
+_ONE = text(
+    f"{_CONTAINERS.format(of_agent='AND c.agent_id = :id')} SELECT {_AGENT} FROM agents a WHERE a.id = :id AND a.state <> 'LOST'"
+)
 _POOL_STATS = text("""
     SELECT a.pool, count(DISTINCT a.id) AS agents, count(s.slot_id) AS slots,
            count(s.slot_id) FILTER (WHERE s.container_id IS NOT NULL) AS used,

@@ -32,6 +32,8 @@ _EXPERIMENTS, _JOBS, _USERS = experiments.alias("e"), jobs.alias("j"), users.ali
 _PROJECTS, _WORKSPACES = projects.alias("p"), workspaces.alias("w")
 _e, _j, _u, _p, _w = _EXPERIMENTS.c, _JOBS.c, _USERS.c, _PROJECTS.c, _WORKSPACES.c
 _TRIALS, _CHECKPOINTS = trial_counts.c, checkpoint_counts.c
+# The states of the index experiments_live.
+_NOT_ENDED = tuple(s.value for s in ExperimentState if s.live or s.stopping)
 _LISTED = Collection(
     "experiments",
     # Every one of them exists; from outer joins PostgreSQL leaves out what a count does not look at.
@@ -53,6 +55,8 @@ _LISTED = Collection(
         **owner_filters(_EXPERIMENTS, _USERS),
         **label_filters(_EXPERIMENTS),
         "states": in_states(_e.state),
+        "state": _e.state == text("cast(:state AS experiment_state)"),
+        "live": _e.state.in_([literal_column(f"'{state}'") for state in _NOT_ENDED]),
         "project_id": _e.project_id == bindparam("project_id"),
         "in_workspaces": one_of(_p.workspace_id, "in_workspaces"),
         "visible": ~_p.archived & ~_w.archived,
@@ -124,7 +128,16 @@ def ids(tx: Tx, filters: dict[str, Any]) -> list[int]:
 
 
 def _with_known_states(filters: dict[str, Any]) -> dict[str, Any]:
-    """Return filters without names that are shown, such as QUEUED, but not stored: they match no row."""
+    """Return filters without names that are shown, such as QUEUED, but not stored: they match no row.
+
+    Filters by one state, or by states that have not ended, are in the form of an index that has the experiments in their
+    order. PostgreSQL would otherwise look for the first of them in all experiments."""
     if "states" not in filters:
         return filters
-    return {**filters, "states": [s for s in filters["states"] if s in list(ExperimentState)]}
+    states = {s for s in filters["states"] if s in list(ExperimentState)}
+    others = {name: value for name, value in filters.items() if name != "states"}
+    if len(states) == 1:
+        return {**others, "state": states.pop()}
+    if states and states <= set(_NOT_ENDED):
+        return {**others, "states": sorted(states), "live": True}
+    return {**others, "states": sorted(states)}

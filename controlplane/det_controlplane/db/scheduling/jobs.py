@@ -33,15 +33,16 @@ _LISTED_BY_ID = text(
     _LISTED.replace("{where}", "a.pool = :pool AND j.id = ANY(cast(:ids AS uuid[]))")
 )
 _LIVE = """
-    SELECT a.job_id::text AS id, j.workspace_id, bool_or(a.state <> 'QUEUED') AS scheduled,
+    SELECT a.job_id AS id, bool_or(a.state <> 'QUEUED') AS scheduled,
         bool_or(a.backfilled AND a.state <> 'QUEUED') AS backfilled
-    FROM allocations a JOIN jobs j ON j.id = a.job_id WHERE a.state <> 'TERMINATED' AND a.pool = :pool
-    GROUP BY a.job_id, j.workspace_id
+    FROM allocations a WHERE a.state <> 'TERMINATED' AND a.pool = :pool AND a.job_id IS NOT NULL GROUP BY a.job_id
 """
-# One text with a line for each job, as the allocations that a scheduling pass reads.
-_LIVE_OF_POOL = text(
-    f"SELECT string_agg(concat_ws(chr(9), id, workspace_id, scheduled, backfilled), chr(10)) FROM ({_LIVE}) x"
-)
+# One text with a line for each job, as the allocations that a scheduling pass reads. The workspace comes from a subquery:
+# PostgreSQL would read all jobs to join thousands of them.
+_LIVE_OF_POOL = text(f"""
+    SELECT string_agg(concat_ws(chr(9), id, (SELECT j.workspace_id FROM jobs j WHERE j.id = x.id), scheduled, backfilled),
+        chr(10)) FROM ({_LIVE}) x
+""")
 # The jobs before one are counted in the index jobs_in_queue alone.
 _PLACE = """
     SELECT x.*, (SELECT count(*) FROM jobs o WHERE o.pool = x.pool AND o.in_queue AND {before}) AS ahead
@@ -73,9 +74,10 @@ _ADVANCES = text("""
 """)
 _LISTED_ELSEWHERE = text(_LISTED.replace("{where}", "a.pool <> ALL(cast(:pools AS text[]))"))
 _WAITED = text("""
-    SELECT to_char(a.assigned_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-        avg(extract(epoch FROM a.assigned_at - a.requested_at))::float8 AS seconds
-    FROM allocations a WHERE a.pool = :pool AND a.assigned_at >= :since GROUP BY day ORDER BY day
+    SELECT to_char(day, 'YYYY-MM-DD') AS day, seconds FROM (
+        SELECT date_trunc('day', a.assigned_at AT TIME ZONE 'UTC') AS day,
+            avg(date_part('epoch', a.assigned_at - a.requested_at)) AS seconds
+        FROM allocations a WHERE a.pool = :pool AND a.assigned_at >= :since GROUP BY 1) x ORDER BY day
 """)
 _MARKED = text("SELECT count(*) FROM jobs WHERE pool = :pool AND in_queue")
 _ENTER = text("""
